@@ -1,0 +1,189 @@
+"""The direction of dependencies between the rooms, and the size of their modules.
+
+THINK HARD BEFORE CHANGING AN ALLOW-LIST HERE. The lists are what keeps the core free of I/O and time (so that
+it can be simulated and replayed), the auditor independent of what it judges, and Spark jobs free of the
+router.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.unit.imports import Import, imports_of, modules_in
+
+_ROOT = Path(__file__).parents[2]
+_ROOMS = frozenset({"index", "snapshots", "sidecar", "spark_backfill"})
+_STDLIB = frozenset(sys.stdlib_module_names)
+_MAX_LINES = 300
+
+# Values, types and arithmetic; nothing that reads a clock, a file, a socket, the environment or a random
+# number.
+_PURE_STDLIB = frozenset(
+    {
+        "abc",
+        "array",
+        "base64",
+        "binascii",
+        "bisect",
+        "collections",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "decimal",
+        "enum",
+        "fractions",
+        "functools",
+        "hashlib",
+        "heapq",
+        "itertools",
+        "json",
+        "math",
+        "operator",
+        "re",
+        "string",
+        "struct",
+        "types",
+        "typing",
+        "zlib",
+    }
+)
+_RUNTIME = frozenset(
+    {
+        "click",
+        "confluent_kafka",
+        "google.protobuf",
+        "prometheus_client",
+        "pydantic",
+        "pydantic_core",
+        "pyroaring",
+        "rich",
+        "sortedcontainers",
+        "starlette",
+        "structlog",
+        "uvicorn",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a room may import: prefixes of dotted names, besides itself."""
+
+    allowed: frozenset[str]
+
+    def breaches(self, imports: Iterable[Import]) -> list[Import]:
+        """Return the imports that no prefix allows."""
+        return [found for found in imports if not any(_within(found.module, name) for name in self.allowed)]
+
+
+def _within(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(f"{prefix}.")
+
+
+_RULES = {
+    "index": Rule(_PURE_STDLIB | {"index", "sortedcontainers", "pyroaring"}),
+    "snapshots": Rule(_PURE_STDLIB | {"snapshots", "index", "google.protobuf", "pyroaring"}),
+    # testcontainers is an extra, imported only where a Docker engine answers.
+    "sidecar": Rule(_STDLIB | _RUNTIME | {"sidecar", "snapshots", "index", "testcontainers"}),
+    "spark_backfill": Rule(
+        _STDLIB | {"spark_backfill", "snapshots", "index", "pyspark", "pyroaring", "confluent_kafka"}
+    ),
+}
+
+# It judges what the router did, so it may not share a line with it.
+_AUDITOR = Rule(_STDLIB | {"confluent_kafka", "sidecar.audit"})
+
+
+def _modules() -> list[tuple[Path, str]]:
+    return [module for room in sorted(_ROOMS) for module in modules_in(_ROOT, room)]
+
+
+def _name(module: tuple[Path, str]) -> str:
+    return str(module[0].relative_to(_ROOT))
+
+
+@pytest.mark.parametrize("module", _modules(), ids=_name)
+def test_a_room_imports_only_what_it_may(module: tuple[Path, str]) -> None:
+    path, package = module
+    room = package.partition(".")[0]
+    breaches = _RULES[room].breaches(imports_of(path.read_text(encoding="utf-8"), package))
+    assert breaches == [], f"{room} may not import these"
+
+
+def test_the_auditor_shares_no_code_with_what_it_judges() -> None:
+    auditor = [module for module in _modules() if _name(module).startswith("sidecar/audit")]
+    assert auditor, "the auditor has moved, and nothing guards it any more"
+    for path, package in auditor:
+        assert _AUDITOR.breaches(imports_of(path.read_text(encoding="utf-8"), package)) == []
+
+
+@pytest.mark.parametrize("module", _modules(), ids=_name)
+def test_a_module_is_short_enough_to_read(module: tuple[Path, str]) -> None:
+    assert len(module[0].read_text(encoding="utf-8").splitlines()) <= _MAX_LINES
+
+
+def test_every_room_was_looked_at() -> None:
+    looked_at = {package.partition(".")[0] for _, package in _modules()}
+    assert looked_at == _ROOMS == set(_RULES)
+
+
+_BAD = """
+import time, re
+import os.path as p
+from . import pending
+from ..sidecar import worker
+from sidecar.clients import make_producer
+from collections.abc import Iterable
+
+def late():
+    if TYPE_CHECKING:
+        import confluent_kafka
+    importlib.import_module("random")
+    __import__("logging")
+"""
+
+
+def test_the_walk_sees_every_kind_of_import() -> None:
+    breaches = _RULES["index"].breaches(imports_of(_BAD, "index"))
+    assert {found.module for found in breaches} == {
+        "time",
+        "os.path",
+        "sidecar.worker",
+        "sidecar.clients.make_producer",
+        "confluent_kafka",
+        "random",
+        "logging",
+    }
+    assert next(found.line for found in breaches if found.module == "os.path") == 3
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("index", "import datetime_extra"),
+        ("index", "import snapshots"),
+        ("index", "from google.protobuf import message"),
+        ("snapshots", "from sidecar import clients"),
+        ("snapshots", "import time"),
+        ("snapshots", "from google import auth"),
+        ("sidecar", "import spark_backfill.audit"),
+        ("sidecar", "import pyspark"),
+        ("sidecar", "import tests.topics"),
+        ("sidecar", "import psutil"),
+        ("spark_backfill", "from sidecar import config"),
+        ("spark_backfill", "from tests import topics"),
+    ],
+)
+def test_a_forbidden_import_is_a_breach(room: str, source: str) -> None:
+    assert len(_RULES[room].breaches(imports_of(source, room))) == 1
+
+
+def test_relative_imports_cannot_hide_a_breach() -> None:
+    (found,) = imports_of("from ...spark_backfill import audit", "sidecar.demo.table")
+    assert found.module == "sidecar.spark_backfill.audit"
+    (found,) = imports_of("from ..index import times", "sidecar.demo")
+    assert found.module == "sidecar.index.times"
+    assert _AUDITOR.breaches(imports_of("from . import clients", "sidecar")) == [Import(1, "sidecar.clients")]
