@@ -1,0 +1,22 @@
+"""Which records wait, which are due, and what leaves next: the pure core of the router.
+
+Theory of operation
+-------------------
+A delay partition is a log. Reading it in offset order, :mod:`index.rules` decides each record from its headers, its
+timestamp and the configured rules: *accepted* with a due time and targets, or *rejected* with a reason. The decision
+never looks at a clock, because a partition that is taken over reads part of its log again and must decide the same.
+
+:mod:`index.partition` keeps what was accepted and has not been released, sorted by (due, offset), and says what leaves
+next. Two numbers tell everything about the past: the *cursor* C (every record below it has been indexed) and the
+*watermark* W (every pending entry at or before it has been released). See :mod:`index.progress`.
+
+* offset below C and (due, offset) at or before W: done.
+* offset below C and (due, offset) after W: pending.
+* offset at or beyond C: not looked at yet.
+
+C and W are written in the same transaction as the records that leave, so they are true whatever crashes. There is no
+record per completed message and nothing to deduplicate: whatever is loaded again and lies at or before W is dropped.
+
+Nothing here does I/O, reads a clock, starts a thread or logs: time is an argument, and the functions return what is to
+be done. The import rule is enforced by ``tests/unit/test_layering.py``.
+"""

@@ -1,0 +1,30 @@
+"""The one tree of errors; every room adds its branch here or below it.
+
+::
+
+    DelayRouterError
+    ├── ConfigError            configuration or usage: exit code 2
+    ├── FormatError            bytes that cannot be trusted (snapshots)
+    ├── RefusedError           a partition that must not start, with the way out (sidecar)
+    └── NotYetError            a partition that cannot start now and will by itself (sidecar)
+"""
+
+
+class DelayRouterError(Exception):
+    """Root of every error this project raises on purpose."""
+
+
+class ConfigError(DelayRouterError):
+    """Configuration or usage that cannot be accepted; the message names the key, the place and the remedy."""
+
+
+class FormatError(DelayRouterError):
+    """Stored bytes that are damaged, of an unknown version or over a cap; never guessed at."""
+
+
+class RefusedError(DelayRouterError):
+    """A partition that must not start; the message says why and how to go on."""
+
+
+class NotYetError(DelayRouterError):
+    """A partition that cannot start now; what it waits for ends by itself."""

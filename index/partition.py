@@ -1,0 +1,235 @@
+"""What one delay partition owes: which records are pending, late, rejected or done, and what leaves next.
+
+The caller indexes records in offset order (``add``, ``reject``, ``advance``), asks for the next batch (``plan``),
+writes it together with the batch's progress in one transaction, and says how that ended (``confirm`` or ``restore``).
+
+::
+
+            add                plan                 confirm
+    record ─────► pending ───────────► in flight ───────────► done  (at or before W, below C)
+              └─► late    ───────────►     │
+    reject ─────► rejected ──────────►     │
+                     ▲                     │ restore
+                     └─────────────────────┘
+
+All late and rejected records leave in the next batch, whatever its size, so every committed C equals everything
+indexed, and nothing at or beyond a committed C has been released. Holding C back behind a late record while releasing
+beyond it would double records; passing it would lose them. The caller therefore bounds what it indexes between two
+batches (``owed``).
+
+There is one exception, for a clock that was set back or a new owner whose clock is behind: a late record that is not
+due *now* stays, and C stays in front of it. Nothing beyond that C is released then either, because what is pending is
+due after W, and so after every late record.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pyroaring import BitMap64
+
+from index.pending import Entry, PendingIndex
+from index.progress import Position, Progress
+from index.schedule import AT_ONCE
+
+P = TypeVar("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[P, R]):
+    """What leaves in one transaction, and the progress that must be committed with it."""
+
+    late: list[Entry[P]]
+    due: list[Entry[P]]
+    rejected: list[tuple[int, R]]
+    progress: Progress
+
+    def __len__(self) -> int:
+        return len(self.late) + len(self.due) + len(self.rejected)
+
+
+class PartitionIndex(Generic[P, R]):
+    """The pending set of one delay partition and its progress.
+
+    ``P`` is what the caller keeps of a record until it is released, ``R`` of one until it is rejected; ``size_of``
+    gives the bytes a payload will cost in a transaction.
+    """
+
+    def __init__(self, progress: Progress, size_of: Callable[[P], int]) -> None:
+        self._committed = progress
+        self._size_of = size_of
+        self._replay_below = progress.cursor
+        self._indexed_to = progress.sealed_to
+        self._pending: PendingIndex[P] = PendingIndex()
+        # The one truth of what is pending: its minimum is S. Filled in runs, since one call for many is ten times
+        # cheaper than one each.
+        self._unreleased = BitMap64()
+        self._fresh: list[int] = []
+        self._late: list[Entry[P]] = []
+        self._rejected: list[tuple[int, R]] = []
+        self._in_flight: Batch[P, R] | None = None
+
+    @property
+    def committed(self) -> Progress:
+        """Progress of the last batch that was confirmed, or what the index started from."""
+        return self._committed
+
+    @property
+    def indexed_to(self) -> int:
+        """The next offset to index."""
+        return self._indexed_to
+
+    @property
+    def replaying(self) -> bool:
+        """Whether records below the committed C are still to be indexed again; nothing may be planned until then."""
+        return self._indexed_to < self._replay_below
+
+    @property
+    def pending(self) -> int:
+        """How many records wait for their due time, in-flight ones excluded."""
+        return len(self._pending)
+
+    @property
+    def owed(self) -> int:
+        """How many late and rejected records must leave before anything else does."""
+        return len(self._late) + len(self._rejected)
+
+    def add(self, offset: int, due_ms: int, payload: P) -> bool:
+        """Index an accepted record; False when a replay shows that it has left already."""
+        self._enter(offset)
+        if (due_ms, offset) > self._committed.watermark:
+            self._pending.add((due_ms, offset, payload))
+            self._fresh.append(offset)
+            return True
+        if offset < self._replay_below:
+            return False
+        self._late.append((due_ms, offset, payload))
+        return True
+
+    def reject(self, offset: int, rejected: R) -> bool:
+        """Index a rejected record; False when a replay shows that it has left already."""
+        self._enter(offset)
+        if offset < self._replay_below:
+            return False
+        self._rejected.append((offset, rejected))
+        return True
+
+    def advance(self, to_offset: int) -> None:
+        """Say that every record below ``to_offset`` has been indexed; control records and gaps are passed this way."""
+        if to_offset < self._indexed_to:
+            raise ValueError(f"advanced to {to_offset} after {self._indexed_to - 1} was indexed")
+        if self._in_flight is not None:
+            raise ValueError("records indexed while a batch is in flight")
+        self._indexed_to = to_offset
+
+    def next_due_ms(self) -> int | None:
+        """Due time of the first pending record, or None."""
+        return self._pending.next_due_ms()
+
+    def next_owed_ms(self) -> int | None:
+        """When the first owed record may leave, AT_ONCE unless the clock was set back; None when nothing is owed."""
+        if not self._late:
+            return AT_ONCE if self._rejected else None
+        due_ms, offset, _ = self._late[0]
+        return AT_ONCE if self._rejected and self._rejected[0][0] < offset else due_ms
+
+    def furthest_due_ms(self) -> int | None:
+        """Due time of the last pending record, or None."""
+        return self._pending.furthest_due_ms()
+
+    def plan(self, now_ms: int, max_entries: int, max_bytes: int) -> Batch[P, R]:
+        """Take everything owed and the first due records, at most ``max_entries`` and ``max_bytes`` of the latter.
+
+        Of what is owed, the records from the first late one on that is not due at ``now_ms`` stay.
+        """
+        if self.replaying:
+            raise ValueError(f"planned at {self._indexed_to}, before the replay reached {self._replay_below}")
+        if self._in_flight is not None:
+            raise ValueError("planned while a batch is in flight")
+        due = self._within(max_bytes, self._pending.take_due(now_ms, max_entries))
+        self._flush_fresh()
+        self._unreleased -= BitMap64([offset for _, offset, _ in due])
+        cursor = self._cursor_at(now_ms)
+        late, self._late = _split(self._late, bisect_left(self._late, cursor, key=_offset_of_entry))
+        rejected, self._rejected = _split(self._rejected, bisect_left(self._rejected, cursor, key=_offset_of_rejected))
+        self._in_flight = Batch(late, due, rejected, self._progress_after(due, cursor))
+        return self._in_flight
+
+    def confirm(self) -> None:
+        """The batch in flight was committed."""
+        assert self._in_flight is not None
+        self._committed = self._in_flight.progress
+        self._in_flight = None
+
+    def restore(self) -> None:
+        """The batch in flight was cleanly aborted: everything in it is owed again."""
+        assert self._in_flight is not None
+        batch, self._in_flight = self._in_flight, None
+        self._late, self._rejected = batch.late + self._late, batch.rejected + self._rejected
+        self._pending.put_back(batch.due)
+        self._unreleased |= BitMap64([offset for _, offset, _ in batch.due])
+
+    def check(self) -> None:
+        """Assert every invariant; O(n log n)."""
+        self._pending.check()
+        self._flush_fresh()
+        assert len(self._unreleased) == len(self._pending)
+        committed = self._committed
+        assert committed.sealed_to <= committed.cursor
+        if not self.replaying:
+            assert self._indexed_to >= committed.cursor
+        first = self.next_due_ms()
+        assert first is None or first >= committed.watermark.due_ms
+        assert all((due_ms, offset) <= committed.watermark for due_ms, offset, _ in self._late)
+        assert [offset for _, offset, _ in self._late] == sorted({offset for _, offset, _ in self._late})
+        assert [offset for offset, _ in self._rejected] == sorted({offset for offset, _ in self._rejected})
+        assert all(offset >= committed.cursor for _, offset, _ in self._late)
+        assert all(offset >= committed.cursor for offset, _ in self._rejected)
+
+    def _enter(self, offset: int) -> None:
+        if offset < self._indexed_to:
+            raise ValueError(f"offset {offset} indexed after {self._indexed_to - 1}")
+        if self._in_flight is not None:
+            raise ValueError("records indexed while a batch is in flight")
+        self._indexed_to = offset + 1
+
+    def _within(self, max_bytes: int, due: list[Entry[P]]) -> list[Entry[P]]:
+        total = 0
+        for count, (_, _, payload) in enumerate(due):
+            total += self._size_of(payload)
+            # One record always goes, however big: a batch that can never be planned would block the partition.
+            if total > max_bytes and count:
+                self._pending.put_back(due[count:])
+                return due[:count]
+        return due
+
+    def _cursor_at(self, now_ms: int) -> int:
+        # A tuple compares by due time first, and the usual answer, that all are due, must cost little.
+        if not self._late or max(self._late)[0] <= now_ms:
+            return self._indexed_to
+        return next(offset for due_ms, offset, _ in self._late if due_ms > now_ms)
+
+    def _progress_after(self, due: list[Entry[P]], cursor: int) -> Progress:
+        last = self._committed
+        watermark = Position(due[-1][0], due[-1][1]) if due else last.watermark
+        sealed_to = min(cursor, self._unreleased.min()) if self._unreleased else cursor
+        return Progress(cursor, watermark, sealed_to, last.number + 1)
+
+    def _flush_fresh(self) -> None:
+        self._unreleased.update(self._fresh)
+        self._fresh = []
+
+
+def _split(items: list[T], at: int) -> tuple[list[T], list[T]]:
+    return (items, []) if at == len(items) else (items[:at], items[at:])
+
+
+def _offset_of_entry(entry: tuple[int, int, object]) -> int:
+    return entry[1]
+
+
+def _offset_of_rejected(rejected: tuple[int, object]) -> int:
+    return rejected[0]

@@ -1,0 +1,106 @@
+"""Pending entries in memory, in release order.
+
+Entries lie in *chunks* of due time. Only the chunk that is due next is kept sorted; the others are plain lists in
+arrival order, sorted once when their turn comes. Indexing is then an append (no tree walk, no heap sift) and releasing
+is a slice of a sorted list, which is what makes both cheap in Python: a heap of tuples costs 2 to 3 us a record at a
+million entries, this costs 0.2 us.
+
+Rejected: one ``SortedList`` of all entries (1.5 us an insert at a million); a heap (see above); a timing wheel (its
+slots must be sorted anyway, since release order is by (due, offset) to the millisecond).
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from sortedcontainers import SortedDict
+
+P = TypeVar("P")
+
+Entry = tuple[int, int, P]
+"""(due_ms, offset, payload). A plain tuple, since one is made for every record; compares by due time, then by offset,
+and never by payload because offsets are unique."""
+
+CHUNK_BITS = 8
+"""A chunk spans 256 ms: small enough that sorting one never stalls the release loop (20 k/s make 5 k entries, 2 ms),
+large enough that a million entries over an hour share 14 k lists."""
+
+
+class PendingIndex(Generic[P]):
+    """Entries sorted by (due, offset), with cheap insertion and removal from the front."""
+
+    def __init__(self) -> None:
+        self._chunks: SortedDict[int, list[Entry[P]]] = SortedDict()
+        self._sorted: set[int] = set()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, entry: Entry[P]) -> None:
+        """Add one entry; amortised O(1), a binary search and a shift within the chunk that is being released."""
+        key = entry[0] >> CHUNK_BITS
+        chunk = self._chunks.get(key)
+        if chunk is None:
+            self._chunks[key] = [entry]
+        elif key in self._sorted and entry < chunk[-1]:
+            insort(chunk, entry)
+        else:
+            chunk.append(entry)
+        self._count += 1
+
+    def take_due(self, now_ms: int, max_entries: int) -> list[Entry[P]]:
+        """Remove and return the first entries with a due time at or before ``now_ms``, in release order."""
+        taken: list[Entry[P]] = []
+        while self._chunks and len(taken) < max_entries:
+            key, chunk = self._head()
+            if chunk[0][0] > now_ms:
+                break
+            cut = _count_due(chunk, now_ms, max_entries - len(taken))
+            taken += chunk[:cut]
+            del chunk[:cut]
+            if chunk:
+                break
+            del self._chunks[key]
+            self._sorted.discard(key)
+        self._count -= len(taken)
+        return taken
+
+    def put_back(self, entries: Iterable[Entry[P]]) -> None:
+        """Return entries that were taken and not released; their chunks are sorted again when next needed."""
+        for entry in entries:
+            key = entry[0] >> CHUNK_BITS
+            self._sorted.discard(key)
+            self._chunks.setdefault(key, []).append(entry)
+            self._count += 1
+
+    def next_due_ms(self) -> int | None:
+        """Due time of the first entry, or None when nothing is pending."""
+        return self._head()[1][0][0] if self._chunks else None
+
+    def furthest_due_ms(self) -> int | None:
+        """Due time of the last entry, or None; O(size of the last chunk)."""
+        return max(entry[0] for entry in self._chunks.peekitem(-1)[1]) if self._chunks else None
+
+    def check(self) -> None:
+        """Assert every invariant; O(n log n)."""
+        assert self._count == sum(len(chunk) for chunk in self._chunks.values())
+        assert self._sorted <= set(self._chunks)
+        for key, chunk in self._chunks.items():
+            assert chunk, f"chunk {key} is empty"
+            assert all(due_ms >> CHUNK_BITS == key for due_ms, _, _ in chunk), f"chunk {key} holds a stranger"
+            if key in self._sorted:
+                assert chunk == sorted(chunk), f"chunk {key} claims to be sorted"
+
+    def _head(self) -> tuple[int, list[Entry[P]]]:
+        key, chunk = self._chunks.peekitem(0)
+        if key not in self._sorted:
+            chunk.sort()
+            self._sorted.add(key)
+        return key, chunk
+
+
+def _count_due(chunk: list[Entry[P]], now_ms: int, room: int) -> int:
+    if chunk[-1][0] <= now_ms:
+        return min(len(chunk), room)
+    return min(bisect_right(chunk, now_ms, key=lambda entry: entry[0]), room)

@@ -1,0 +1,41 @@
+"""The two numbers that make a release exactly-once, and where they start."""
+
+from typing import NamedTuple
+
+
+class Position(NamedTuple):
+    """A place in release order: by due time, then by offset in the delay partition."""
+
+    due_ms: int
+    offset: int
+
+
+BEFORE_ALL = Position(-1, -1)
+"""The watermark of a partition that has released nothing yet; no due time is negative."""
+
+
+class Progress(NamedTuple):
+    """How far a delay partition is indexed and released; written in every transaction.
+
+    * ``cursor`` (C): every record below this offset has been indexed.
+    * ``watermark`` (W): every pending entry up to this position has been released.
+    * ``sealed_to`` (S, at most C): no entry below this offset needs the delay topic read again.
+    * ``number``: counts the transactions of the partition, so that a reader sees a lost or repeated one.
+    """
+
+    cursor: int
+    watermark: Position
+    sealed_to: int
+    number: int = 0
+
+    def is_done(self, due_ms: int, offset: int) -> bool:
+        """Whether the record at ``offset`` has left: indexed before C and at or before W.
+
+        A late record was released by the transaction that moved C past it, so the same two comparisons hold for it.
+        """
+        return offset < self.cursor and (due_ms, offset) <= self.watermark
+
+
+def start_of(log_start: int) -> Progress:
+    """Progress of a partition that begins at ``log_start``, the first offset its delay topic still holds."""
+    return Progress(cursor=log_start, watermark=BEFORE_ALL, sealed_to=log_start)

@@ -1,0 +1,61 @@
+"""What a decision about a record looks like: a schedule, or a rejection with its reason."""
+
+from enum import Enum, StrEnum
+from typing import Final, NamedTuple
+
+AT_ONCE: Final = 0
+"""Due time of a record without one: it is past on every clock."""
+
+BY_KEY: Final = -1
+"""Partition of a record that is to be placed by its key."""
+
+
+class KeepKey(Enum):
+    """The type of KEEP_KEY, so that type checkers can tell it from a key."""
+
+    KEEP_KEY = "keep"
+
+
+KEEP_KEY: Final = KeepKey.KEEP_KEY
+"""The released record has the key of the delayed one; a null ``deliver-key`` is None instead."""
+
+
+class Reason(StrEnum):
+    """Why a record went to the rejected topic; the value of its ``delay-error`` header."""
+
+    MAX_DELAY_EXCEEDED = "MAX_DELAY_EXCEEDED"
+    INVALID_SCHEDULE = "INVALID_SCHEDULE"
+    UNIT_SUSPECTED = "UNIT_SUSPECTED"
+    AMBIGUOUS_HEADER = "AMBIGUOUS_HEADER"
+    TARGET_MISSING = "TARGET_MISSING"
+    TARGET_NOT_ALLOWED = "TARGET_NOT_ALLOWED"
+    TARGET_UNKNOWN = "TARGET_UNKNOWN"
+    TARGET_DENIED = "TARGET_DENIED"
+    RECORD_TOO_LARGE = "RECORD_TOO_LARGE"
+    DELAY_DISABLED = "DELAY_DISABLED"
+
+
+class Rejection(NamedTuple):
+    """A record that is not to be released, with a message for whoever reads the rejected topic."""
+
+    reason: Reason
+    message: str
+
+
+class Schedule(NamedTuple):
+    """What a record asks for: when, where, and what of it is to be changed.
+
+    * ``due_ms``: epoch milliseconds, never negative; AT_ONCE without a time header.
+    * ``targets``: at least one topic, none twice, in the order of the headers.
+    * ``partition``: of every target, or BY_KEY.
+    * ``key``: of the released record, null as None, or KEEP_KEY.
+    * ``deliver_id``: the caller's name for this schedule.
+    * ``both_times``: whether a ``deliver-after`` was outranked by a ``deliver-at``.
+    """
+
+    due_ms: int
+    targets: tuple[str, ...]
+    partition: int
+    key: bytes | KeepKey | None
+    deliver_id: bytes | None
+    both_times: bool

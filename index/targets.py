@@ -1,0 +1,96 @@
+"""Which topics a record of a delay topic may be released to.
+
+A header that names a topic is a way around ACLs: whoever may write to the delay topic could write to any topic
+the router can (reliability note, rules S01 to S06). So targets are allowed one by one, per delay topic, by the
+operator:
+
+1. never: names starting with ``__``, and every delay, state, snapshot, backfill and rejected topic of the
+   router, whatever is allowed (a record released into one of those would loop, or be taken for state);
+2. always: the delay topic's own ``default_target``, which is the operator's choice too;
+3. else: names matched in full by an entry of ``allowed_targets``, in which ``*`` stands for any characters, none
+   included, and every other character, ``.`` too, for itself. Without entries only the default target is left.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+MAX_TOPIC_CHARS: Final = 249
+"""Kafka's own limit: a log directory is ``<topic>-<partition>`` plus a suffix, in at most 255 bytes."""
+
+INTERNAL_PREFIX: Final = "__"
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_PATTERN = re.compile(r"[a-zA-Z0-9._*-]{1,249}")
+_TOPIC_RULE = (
+    f"a topic name has 1 to {MAX_TOPIC_CHARS} characters of a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'"
+)
+_PATTERN_RULE = (
+    f"an allowed target has 1 to {MAX_TOPIC_CHARS} characters of a-z, A-Z, 0-9, '.', '_' and '-', "
+    "and '*' as its only wildcard"
+)
+
+
+def illegal_topic(name: str) -> str | None:
+    """Say why Kafka would not take this as a topic name, or None when it would."""
+    if _TOPIC.fullmatch(name) and name not in (".", ".."):
+        return None
+    return _TOPIC_RULE
+
+
+def illegal_pattern(pattern: str) -> str | None:
+    """Say why this cannot be an entry of ``allowed_targets``, or None when it can."""
+    if _PATTERN.fullmatch(pattern):
+        return None
+    return _PATTERN_RULE
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether the pattern, with ``*`` as its only wildcard, covers the whole name.
+
+    The pieces between the stars are found left to right, each at its first place. That is exact for this kind of
+    pattern and never goes back, so no name and no pattern takes longer than their lengths explain.
+    """
+    head, *rest = pattern.split("*")
+    if not rest:
+        return name == pattern
+    *middle, tail = rest
+    end = len(name) - len(tail)
+    if len(head) > end or not name.startswith(head) or not name.endswith(tail):
+        return False
+    at = len(head)
+    for piece in middle:
+        at = name.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
+
+class TargetPolicy:
+    """The three rules above for one delay topic; immutable."""
+
+    __slots__ = ("_allowed", "_default", "_forbidden")
+
+    def __init__(self, default_target: str, allowed_targets: Iterable[str], forbidden_targets: Iterable[str]) -> None:
+        """Check names and patterns; ValueError when one is illegal or the default target can never be one."""
+        self._default = default_target
+        self._allowed = tuple(allowed_targets)
+        self._forbidden = frozenset(forbidden_targets)
+        for pattern in self._allowed:
+            if problem := illegal_pattern(pattern):
+                raise ValueError(f"allowed_targets {pattern!r}: {problem}")
+        if default_target and (problem := self.refusal(default_target)):
+            raise ValueError(f"default_target {default_target!r}: {problem}")
+
+    def refusal(self, name: str) -> str | None:
+        """Say why nothing may be released to this topic, or None when it may."""
+        if problem := illegal_topic(name):
+            return problem
+        if name.startswith(INTERNAL_PREFIX):
+            return f"topics starting with '{INTERNAL_PREFIX}' are internal and never a target"
+        if name in self._forbidden:
+            return "a delay, state, snapshot, backfill or rejected topic of the router is never a target"
+        if name == self._default or any(matches(pattern, name) for pattern in self._allowed):
+            return None
+        return "not in allowed_targets of this delay topic"

@@ -1,0 +1,282 @@
+"""What becomes of a record. The table of cases comes first: it is the protocol by example."""
+
+from dataclasses import replace
+from itertools import permutations
+from typing import NamedTuple
+
+import pytest
+
+from index.headers import PRESETS, Alias, Headers, Role, Unit
+from index.rules import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Rules, Schedule
+from index.times import INT64_MAX
+
+HOUR_MS = 3_600_000
+NOON_MS = 1_767_268_800_000
+"""Thursday 1 January 2026, 12:00 UTC: the timestamp of the records below."""
+
+RULES = Rules(
+    topic="orders.delay",
+    default_target="orders",
+    allowed_targets=("orders.*", "billing"),
+    max_delay_ms=7 * 24 * HOUR_MS,
+    forbidden_targets=frozenset({"orders.rejected"}),
+)
+LIMIT = "Exceeds max allowed delivery delay of 604800000 milliseconds"
+
+
+def at(
+    due_ms: int,
+    *targets: str,
+    partition: int = BY_KEY,
+    key: bytes | KeepKey | None = KEEP_KEY,
+    deliver_id: bytes | None = None,
+    both_times: bool = False,
+) -> Schedule:
+    return Schedule(due_ms, targets or ("orders",), partition, key, deliver_id, both_times)
+
+
+def no(reason: Reason, *words: str) -> tuple[Reason, tuple[str, ...]]:
+    return reason, words
+
+
+class Case(NamedTuple):
+    """A record's control headers and what they mean: a schedule, or a reason and words of its message."""
+
+    title: str
+    headers: Headers | None
+    becomes: Schedule | tuple[Reason, tuple[str, ...]]
+
+
+AMBIGUOUS, INVALID, UNIT_, DELAY = (
+    Reason.AMBIGUOUS_HEADER,
+    Reason.INVALID_SCHEDULE,
+    Reason.UNIT_SUSPECTED,
+    Reason.MAX_DELAY_EXCEEDED,
+)
+NOT_ALLOWED = Reason.TARGET_NOT_ALLOWED
+
+CASES = [
+    # When
+    Case("no headers at all: at once", None, at(AT_ONCE)),
+    Case("only user headers: at once", [("trace", b"1"), ("Deliver-At", b"9")], at(AT_ONCE)),
+    Case("an instant in milliseconds", [("deliver-at", b"1767272400000")], at(NOON_MS + HOUR_MS)),
+    Case("an instant with an offset", [("deliver-at", b"2026-01-01T15:00:00+02:00")], at(NOON_MS + HOUR_MS)),
+    Case("a fraction is rounded up", [("deliver-at", b"2026-01-01T12:00:00.0001Z")], at(NOON_MS + 1)),
+    Case("a delay in milliseconds", [("deliver-after", b"3600000")], at(NOON_MS + HOUR_MS)),
+    Case("a delay as a duration", [("deliver-after", b"PT1H")], at(NOON_MS + HOUR_MS)),
+    Case("no delay", [("deliver-after", b"0")], at(NOON_MS)),
+    Case("an instant in the past keeps its value", [("deliver-at", b"2001-01-01T00:00:00Z")], at(978_307_200_000)),
+    Case("an instant before 1970", [("deliver-at", b"1969-07-20T20:17:40Z")], at(AT_ONCE)),
+    Case("both times: deliver-at wins", [("deliver-after", b"1"), ("deliver-at", b"2026-01-01T13:00:00Z")],
+         at(NOON_MS + HOUR_MS, both_times=True)),
+    Case("exactly the longest delay", [("deliver-after", b"P7D")], at(NOON_MS + 168 * HOUR_MS)),
+    Case("1 ms over the longest delay", [("deliver-after", b"604800001")], no(DELAY, LIMIT)),
+    Case("a date over the longest delay", [("deliver-at", b"2026-01-08T12:00:00.0001Z")], no(DELAY, LIMIT)),
+    # When: what is refused
+    Case("no number", [("deliver-at", b"12e3")], no(INVALID, "deliver-at '12e3'", "RFC 3339")),
+    Case("no offset", [("deliver-at", b"2026-01-01T13:00:00")], no(INVALID, "with an offset")),
+    Case("no value", [("deliver-at", None)], no(INVALID, "deliver-at null")),
+    Case("an empty value", [("deliver-after", b"")], no(INVALID, "deliver-after ''", "ISO 8601")),
+    Case("a negative delay", [("deliver-after", b"-5")], no(INVALID, "deliver-after '-5'", "not negative")),
+    Case("a month has no length", [("deliver-after", b"P1M")], no(INVALID, "years and months")),
+    Case("a delay beyond 64 bits", [("deliver-after", b"9223372036854775807")], no(INVALID, "over 922337203685477")),
+    Case("the outranked time must be readable too", [("deliver-at", b"1767272400000"), ("deliver-after", b"soon")],
+         no(INVALID, "deliver-after 'soon'")),
+    Case("seconds", [("deliver-at", b"1767272400")], no(UNIT_, "deliver-at '1767272400'", "looks like seconds")),
+    Case("microseconds", [("deliver-at", b"1767272400000000")], no(UNIT_, "looks like microseconds")),
+    Case("nanoseconds", [("deliver-at", b"1767272400000000000")], no(UNIT_, "looks like nanoseconds")),
+    Case("given twice", [("deliver-at", b"1"), ("deliver-at", b"1")], no(AMBIGUOUS, "deliver-at", "more than once")),
+    # Where
+    Case("another target", [("deliver-to", b"billing")], at(AT_ONCE, "billing")),
+    Case("the default by name", [("deliver-to", b"orders")], at(AT_ONCE, "orders")),
+    Case("fan-out, in the order given", [("deliver-to", b"orders.eu"), ("a", b""), ("deliver-to", b"billing")],
+         at(AT_ONCE, "orders.eu", "billing")),
+    Case("the same target twice", [("deliver-to", b"billing"), ("deliver-to", b"billing")],
+         no(AMBIGUOUS, "same target is named twice")),
+    Case("not on the list", [("deliver-to", b"payments")], no(NOT_ALLOWED, "'payments'", "not in allowed_targets")),
+    Case("one of several not on the list", [("deliver-to", b"billing"), ("deliver-to", b"payments")],
+         no(NOT_ALLOWED, "'payments'")),
+    Case("the delay topic itself, though a pattern covers it", [("deliver-to", b"orders.delay")],
+         no(NOT_ALLOWED, "of the router is never a target")),
+    Case("another topic of the router", [("deliver-to", b"orders.rejected")], no(NOT_ALLOWED, "never a target")),
+    Case("an internal topic", [("deliver-to", b"__consumer_offsets")], no(NOT_ALLOWED, "internal")),
+    Case("no topic name", [("deliver-to", b"orders.\xc3\xa9")], no(NOT_ALLOWED, r"'orders.\xc3\xa9'", "a topic name")),
+    Case("an empty target", [("deliver-to", b"")], no(NOT_ALLOWED, "deliver-to ''")),
+    Case("a null target", [("deliver-to", None)], no(NOT_ALLOWED, "deliver-to null")),
+    # What else
+    Case("another key", [("deliver-key", b"\x00\xff")], at(AT_ONCE, key=b"\x00\xff")),
+    Case("an empty key is a key", [("deliver-key", b"")], at(AT_ONCE, key=b"")),
+    Case("a null key", [("deliver-key", None)], at(AT_ONCE, key=None)),
+    Case("a partition", [("deliver-partition", b"7")], at(AT_ONCE, partition=7)),
+    Case("the last partition", [("deliver-partition", b"2147483647")], at(AT_ONCE, partition=2**31 - 1)),
+    Case("too high a partition", [("deliver-partition", b"2147483648")], no(INVALID, "at most 2147483647")),
+    Case("a negative partition", [("deliver-partition", b"-1")], no(INVALID, "deliver-partition '-1'")),
+    Case("a null partition", [("deliver-partition", None)], no(INVALID, "deliver-partition null")),
+    Case("an id", [("deliver-id", b"x" * 256)], at(AT_ONCE, deliver_id=b"x" * 256)),
+    Case("an id too long", [("deliver-id", b"x" * 257)], no(INVALID, "(257 bytes)", "up to 256 bytes")),
+    Case("a null id", [("deliver-id", None)], no(INVALID, "deliver-id null")),
+    Case("a key twice", [("deliver-key", None), ("deliver-key", b"")], no(AMBIGUOUS, "deliver-key")),
+    Case("an unknown header of the family changes nothing", [("deliver-later", b"?")], at(AT_ONCE)),
+]  # fmt: skip
+
+
+def _check(decision: Schedule | Rejection, becomes: Schedule | tuple[Reason, tuple[str, ...]]) -> None:
+    if isinstance(becomes, Schedule):
+        assert decision == becomes
+        assert isinstance(decision, Schedule)
+        return
+    assert isinstance(decision, Rejection), decision
+    reason, words = becomes
+    assert decision.reason == reason
+    assert all(word in decision.message for word in words), decision.message
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_the_protocol_by_example(case: Case) -> None:
+    _check(RULES.decide(case.headers, NOON_MS), case.becomes)
+
+
+def _with(*presets: str) -> Rules:
+    return replace(RULES, aliases=tuple(alias for preset in presets for alias in PRESETS[preset]))
+
+
+ALIAS_CASES: list[tuple[Rules, Case]] = [
+    (_with("cesium"), Case("cesium, instant", [("cesium-deliver-at", b"1767272400000")], at(NOON_MS + HOUR_MS))),
+    (_with("cesium"), Case("cesium, delay", [("cesium-delay-ms", b"500")], at(NOON_MS + 500))),
+    (_with("cesium"), Case("cesium takes no durations", [("cesium-delay-ms", b"PT1S")], no(INVALID, "ASCII digits"))),
+    (_with("cesium"), Case("cesium takes no dates", [("cesium-deliver-at", b"2026-01-01T13:00:00Z")],
+                           no(INVALID, "cesium-deliver-at '2026-01-01T13:00:00Z'"))),
+    (_with("cesium"), Case("an alias and its native header", [("cesium-deliver-at", b"1"), ("deliver-at", b"1")],
+                           no(AMBIGUOUS, "deliver-at: 'at' is given more than once"))),
+    (_with("cesium"), Case("instant and delay by different names", [("deliver-at", b"5"), ("cesium-delay-ms", b"1")],
+                           at(5, both_times=True))),
+    (_with("etf1"), Case("etf1", [("scheduler-epoch", b"1767272400"), ("scheduler-target-topic", b"billing"),
+                                  ("scheduler-target-key", b"video")], at(NOON_MS + HOUR_MS, "billing", key=b"video"))),
+    (_with("etf1"), Case("milliseconds where seconds belong", [("scheduler-epoch", b"1767272400000")],
+                         no(UNIT_, "looks like milliseconds", "seconds since 1970"))),
+    (_with("etf1"), Case("a number too large for any unit", [("scheduler-epoch", b"9223372036854775807")],
+                         no(UNIT_, "looks like nanoseconds"))),
+    (_with("etf1"), Case("fan-out over two names", [("scheduler-target-topic", b"billing"), ("deliver-to", b"orders")],
+                         at(AT_ONCE, "billing", "orders"))),
+    (_with("karafka"), Case("karafka", [
+        ("schedule_schema_version", b"1.0.0"), ("schedule_target_epoch", b"1767272400"),
+        ("schedule_source_type", b"schedule"), ("schedule_target_topic", b"billing"),
+        ("schedule_target_partition", b"3"), ("schedule_target_key", b"k"),
+    ], at(NOON_MS + HOUR_MS, "billing", partition=3, key=b"k"))),
+    (_with("karafka"), Case("karafka, a cancellation", [
+        ("schedule_schema_version", b"1.0.0"), ("schedule_source_type", b"cancel"),
+    ], no(INVALID, "schedule_source_type 'cancel'", "cancellations are not"))),
+    (_with("karafka"), Case("karafka, a partition key", [("schedule_target_partition_key", b"k")],
+                            no(INVALID, "schedule_target_partition_key 'k'", "not supported"))),
+    (replace(RULES, aliases=(Alias("x-a", Role.REFUSED), Alias("x-b", Role.REFUSED))),
+     Case("two headers that are not supported: the first is named", [("x-a", b""), ("x-b", b"")], no(INVALID, "x-a"))),
+    (_with("karafka"), Case("karafka, no type", [("schedule_source_type", None)], no(INVALID, "null"))),
+    (_with("timebridge"), Case("timebridge", [
+        ("X-Timebridge-When", b"2026-01-01T13:00:00Z"), ("X-Timebridge-Where", b"billing"),
+    ], at(NOON_MS + HOUR_MS, "billing"))),
+    (_with("timebridge"), Case("timebridge takes no numbers", [("X-Timebridge-When", b"1767272400000")],
+                               no(INVALID, "RFC 3339"))),
+    (RULES, Case("without its preset an alias is a user header", [("scheduler-epoch", b"soon")], at(AT_ONCE))),
+    (replace(RULES, aliases=(Alias("x-delay", Role.AFTER, Unit.S),)),
+     Case("a custom alias in seconds", [("x-delay", b"90")], at(NOON_MS + 90_000))),
+    (replace(RULES, aliases=(Alias("x-delay", Role.AFTER, Unit.S),)),
+     Case("seconds that overflow", [("x-delay", b"9223372036854775807")], no(INVALID, "longer than"))),
+    (replace(RULES, aliases=(Alias("x-due", Role.AT),)),
+     Case("a custom alias in the native notation", [("x-due", b"2026-01-01T13:00:00Z")], at(NOON_MS + HOUR_MS))),
+    (replace(RULES, aliases=(Alias("x-id", Role.ID),)),
+     Case("a custom alias for the id", [("x-id", b"me")], at(AT_ONCE, deliver_id=b"me"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rules", "case"), ALIAS_CASES, ids=[case.title for _, case in ALIAS_CASES])
+def test_aliases_by_example(rules: Rules, case: Case) -> None:
+    _check(rules.decide(case.headers, NOON_MS), case.becomes)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "unit"),
+    [(10**9, 10**11 - 1, "seconds"), (10**14, 10**17 - 1, "microseconds"), (10**17, INT64_MAX, "nanoseconds")],
+)
+def test_implausible_milliseconds(first: int, last: int, unit: str) -> None:
+    rules = replace(RULES, max_delay_ms=0)
+    for number in (first, last):
+        _check(rules.decide([("deliver-at", b"%d" % number)], NOON_MS), no(UNIT_, f"looks like {unit}"))
+
+
+@pytest.mark.parametrize("number", [0, 1, 10**9 - 1, 10**11, 10**14 - 1])
+def test_plausible_milliseconds(number: int) -> None:
+    assert replace(RULES, max_delay_ms=0).decide([("deliver-at", b"%d" % number)], NOON_MS) == at(number)
+
+
+def test_the_bound_of_plausible_seconds() -> None:
+    rules = replace(RULES, max_delay_ms=0, aliases=PRESETS["etf1"])
+    assert rules.decide([("scheduler-epoch", b"99999999999")], NOON_MS) == at(99_999_999_999_000)
+    _check(rules.decide([("scheduler-epoch", b"100000000000")], NOON_MS), no(UNIT_, "looks like milliseconds"))
+
+
+def test_a_record_without_a_time_is_due_at_once_even_when_its_producers_clock_is_ahead() -> None:
+    """KIP-1030 lets a timestamp be an hour ahead; nobody asked for that hour of delay."""
+    assert RULES.decide([], NOON_MS + HOUR_MS) == at(AT_ONCE)
+
+
+def test_a_record_without_a_timestamp() -> None:
+    unlimited = replace(RULES, max_delay_ms=0)
+    due = [("deliver-at", b"1767272400000")]
+    assert RULES.decide([], -1) == at(AT_ONCE)
+    assert unlimited.decide(due, -1) == at(NOON_MS + HOUR_MS)
+    _check(RULES.decide(due, -1), no(INVALID, "no timestamp", "maximum delay"))
+    for rules in (RULES, unlimited):
+        _check(rules.decide([("deliver-after", b"1")], -1), no(INVALID, "no timestamp", "deliver-after"))
+    both = [*due, ("deliver-after", b"1")]
+    assert unlimited.decide(both, -1) == at(NOON_MS + HOUR_MS, both_times=True)
+
+
+def test_without_a_limit_a_delay_may_fill_64_bits_and_no_more() -> None:
+    unlimited = replace(RULES, max_delay_ms=0)
+    assert unlimited.decide([("deliver-after", b"%d" % (INT64_MAX - 5))], 5) == at(INT64_MAX)
+    _check(unlimited.decide([("deliver-after", b"%d" % (INT64_MAX - 4))], 5), no(INVALID, "over 9223372036854775807"))
+
+
+def test_no_target_at_all() -> None:
+    rules = replace(RULES, default_target="")
+    assert rules.decide([("deliver-to", b"billing")], NOON_MS) == at(AT_ONCE, "billing")
+    _check(rules.decide([], NOON_MS), no(Reason.TARGET_MISSING, "orders.delay", "default_target"))
+
+
+_WRONG: dict[Reason, tuple[str, bytes | None]] = {
+    Reason.AMBIGUOUS_HEADER: ("deliver-key", b"twice"),
+    Reason.INVALID_SCHEDULE: ("deliver-partition", b"x"),
+    Reason.UNIT_SUSPECTED: ("deliver-at", b"1767272400"),
+    Reason.MAX_DELAY_EXCEEDED: ("deliver-after", b"P8D"),
+    Reason.TARGET_NOT_ALLOWED: ("deliver-to", b"payments"),
+}
+
+
+@pytest.mark.parametrize("order", list(permutations(_WRONG)), ids=lambda order: " ".join(r[0] for r in order))
+def test_the_reason_does_not_depend_on_the_order_of_the_headers(order: tuple[Reason, ...]) -> None:
+    wrong = [_WRONG[reason] for reason in order]
+    first = list(_WRONG)
+    while wrong:
+        reason = first.pop(0)
+        repeated = [_WRONG[reason]] if reason is AMBIGUOUS else []
+        decision = RULES.decide(wrong + repeated, NOON_MS)
+        assert isinstance(decision, Rejection)
+        assert decision.reason is reason
+        wrong.remove(_WRONG[reason])
+
+
+def test_a_missing_target_counts_after_the_times_too() -> None:
+    rules = replace(RULES, default_target="")
+    _check(rules.decide([_WRONG[DELAY]], NOON_MS), no(DELAY))
+
+
+def test_a_target_named_twice_outranks_a_header_that_cannot_be_read() -> None:
+    twice = [("deliver-to", b"payments")] * 2
+    _check(RULES.decide([("deliver-id", None), *twice], NOON_MS), no(AMBIGUOUS, "named twice"))
+
+
+def test_the_allow_list_is_asked_again_at_release() -> None:
+    assert RULES.allowed("billing")
+    shrunk = replace(RULES, allowed_targets=())
+    assert not shrunk.allowed("billing")
+    assert shrunk.allowed("orders")

@@ -1,0 +1,143 @@
+"""Rules as values: what is refused, what is equal, and how they are stored and read back."""
+
+import json
+from dataclasses import FrozenInstanceError, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.errors import FormatError
+from index.headers import PRESETS, Alias, Role, Unit
+from index.rules import RULES_VERSION, Rules
+from index.times import INT64_MAX
+
+RULES = Rules(
+    topic="orders.delay",
+    default_target="orders",
+    allowed_targets=("orders.*", "billing"),
+    max_delay_ms=604_800_000,
+    forbidden_targets=frozenset({"orders.rejected"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"topic": "a b"}, "topic 'a b': a topic name has"),
+        ({"default_target": "orders.delay"}, "default_target 'orders.delay'"),
+        ({"default_target": "orders.rejected"}, "default_target 'orders.rejected'"),
+        ({"default_target": "__x"}, "default_target '__x'"),
+        ({"allowed_targets": ("a?",)}, "allowed_targets 'a\\?'"),
+        ({"max_delay_ms": -1}, "max_delay_ms -1"),
+        ({"max_delay_ms": 2**63}, "max_delay_ms 9223372036854775808"),
+        ({"aliases": (Alias("delay-id", Role.ID),)}, "alias 'delay-id'"),
+        ({"version": RULES_VERSION + 1}, "knows only version"),
+    ],
+)
+def test_rules_that_cannot_be_are_refused_by_the_name_of_the_field(wrong: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        replace(RULES, **wrong)
+
+
+def test_rules_that_mean_the_same_are_equal_and_have_the_same_json() -> None:
+    one = Rules("d", "t", ("a", "b"), 5, (*PRESETS["etf1"], *PRESETS["cesium"]), frozenset({"s", "r"}))
+    other = Rules("d", "t", ("b", "a", "b"), 5, (*PRESETS["cesium"], *PRESETS["etf1"] * 2), frozenset({"r", "s", "d"}))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one.to_json() == other.to_json()
+    one.decide([("deliver-to", b"a")], 0)
+    assert one == other, "what was decided before is no part of the rules"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topic": "other"},
+        {"default_target": "billing"},
+        {"allowed_targets": ("billing",)},
+        {"max_delay_ms": 1},
+        {"aliases": PRESETS["etf1"]},
+        {"forbidden_targets": frozenset({"x"})},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_field_counts(change: dict[str, Any]) -> None:
+    changed = replace(RULES, **change)
+    assert changed != RULES
+    assert changed.to_json() != RULES.to_json()
+
+
+def test_rules_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        RULES.max_delay_ms = 0  # type: ignore[misc]
+
+
+def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
+    """Golden: when this changes, stored rules of running routers can no longer be read."""
+    rules = Rules("d", "t", ("b.*", "a"), 5, (Alias("x", Role.AT, Unit.S),), frozenset({"r"}))
+    assert rules.to_json() == (
+        b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t",'
+        b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":1}'
+    )
+
+
+_topics = st.sampled_from(["a", "b.c", "x-1", "z_"])
+_rules = st.builds(
+    Rules,
+    topic=st.just("delay"),
+    default_target=st.just("") | _topics,
+    allowed_targets=st.lists(_topics | st.just("b.*"), max_size=3).map(tuple),
+    max_delay_ms=st.integers(0, INT64_MAX),
+    aliases=st.lists(st.sampled_from(sorted(PRESETS)), max_size=3).map(
+        lambda names: tuple(alias for name in names for alias in PRESETS[name])
+    ),
+    forbidden_targets=st.frozensets(st.sampled_from(["state", "rejected"])),
+)
+
+
+@given(rules=_rules)
+def test_stored_rules_come_back_equal(rules: Rules) -> None:
+    restored = Rules.from_json(rules.to_json())
+    assert restored == rules
+    assert restored.to_json() == rules.to_json()
+
+
+def _stored(**changes: object) -> bytes:
+    plain = json.loads(RULES.to_json()) | changes
+    return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"", b"null", b"[]", b"{}", b"\xff", b"1", b"[" * 100_000, b'{"version":1}',
+        b'{"version":' + b"9" * 5000 + b"}",
+        RULES.to_json()[:-1], RULES.to_json() + b" ", b" " + RULES.to_json(),
+        _stored(version=0), _stored(version=RULES_VERSION + 1), _stored(version="1"), _stored(version=True),
+        _stored(version=None), _stored(max_delay_ms=-1), _stored(max_delay_ms=1.0), _stored(max_delay_ms=True),
+        _stored(max_delay_ms=None), _stored(topic=None), _stored(topic=5), _stored(default_target=None),
+        _stored(default_target="__x"), _stored(allowed_targets=None), _stored(allowed_targets="ab"),
+        _stored(allowed_targets=[1]), _stored(allowed_targets=["b", "a"]), _stored(forbidden_targets=[1, 2]),
+        _stored(forbidden_targets=[]), _stored(aliases=[["x", "at"]]), _stored(aliases=[["x", "when", "ms"]]),
+        _stored(aliases=[["x", "at", "years"]]), _stored(aliases=[[1, "at", "ms"]]), _stored(surprise=1),
+    ],
+    ids=lambda stored: ascii(stored[:60]),
+)  # fmt: skip
+def test_stored_rules_that_cannot_be_trusted_are_refused(stored: bytes) -> None:
+    with pytest.raises(FormatError, match="stored rules"):
+        Rules.from_json(stored)
+
+
+def test_rules_of_another_version_are_named_as_such() -> None:
+    with pytest.raises(FormatError, match=f"version {RULES_VERSION + 1}, and this program knows only {RULES_VERSION}"):
+        Rules.from_json(json.dumps({"version": RULES_VERSION + 1, "new": "field"}).encode())
+
+
+@given(stored=st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=4), st.lists).map(
+    lambda plain: json.dumps(plain).encode()
+))  # fmt: skip
+def test_any_stored_bytes_are_rules_or_refused(stored: bytes) -> None:
+    with pytest.raises(FormatError):
+        Rules.from_json(stored)
