@@ -1,0 +1,9 @@
+"""Bytes and addresses: what is stored in Kafka about a delay partition, and how it is encoded.
+
+Everything stored is a protobuf message in an envelope with magic, version, length and checksum
+(:mod:`snapshots.envelope`), written by one owner inside its transactions and still untrusted when read: caps come
+before any expansion, and what cannot be understood is refused by name.
+
+:mod:`snapshots.state` is the state topic: progress and the rules in force. No I/O happens here; the caller hands in and
+takes out keys and values.
+"""

@@ -1,0 +1,67 @@
+"""The envelope around every stored value: nothing is parsed before its checksum holds.
+
+::
+
+     0        3    4    5        9        13                 13 + length
+     ┌────────┬────┬────┬────────┬────────┬──────────────────┐
+     │ "KDR"  │ v  │ k  │ length │ CRC-32 │ body (protobuf)  │   integers big-endian
+     └────────┴────┴────┴────────┴────────┴──────────────────┘
+       magic   │    │     bytes    of v, k, length and body
+               │    └─ kind of record, see Kind
+               └────── format version, 1 so far
+
+An unknown version or kind is refused, never guessed at: a reader older than the writer must stop, not skip. The length
+is checked before the checksum, so that trailing or missing bytes are named as such. CRC-32 is zlib's: it is in every
+Python, and any flip of up to three bits and every burst of up to 32 is found.
+"""
+
+import struct
+import zlib
+from enum import IntEnum
+
+from index.errors import FormatError
+
+MAGIC = b"KDR"
+VERSION = 1
+MAX_BODY_BYTES = 1_048_576
+"""No body is larger: a stored value is one Kafka record, and default limits hold it under 1 MiB."""
+
+_HEADER = struct.Struct(">3sBBII")
+_CHECKED = struct.Struct(">BBI")
+
+
+class Kind(IntEnum):
+    """What the body is."""
+
+    PROGRESS = 1
+    RULES = 2
+
+
+def wrap(kind: Kind, body: bytes) -> bytes:
+    """Put ``body`` into an envelope; FormatError when it is over the cap."""
+    if len(body) > MAX_BODY_BYTES:
+        raise FormatError(f"{kind.name} body of {len(body)} bytes is over the cap of {MAX_BODY_BYTES}")
+    return _HEADER.pack(MAGIC, VERSION, kind, len(body), _checksum(VERSION, kind, body)) + body
+
+
+def unwrap(expected: Kind, stored: bytes) -> bytes:
+    """Return the body of a stored value of the expected kind; FormatError names what is wrong with it."""
+    if len(stored) < _HEADER.size:
+        raise FormatError(f"{len(stored)} bytes are too few for an envelope of {_HEADER.size}")
+    magic, version, kind, length, checksum = _HEADER.unpack_from(stored)
+    if magic != MAGIC:
+        raise FormatError(f"starts with {magic!r}, not {MAGIC!r}: not written by this router")
+    if version != VERSION:
+        raise FormatError(f"format version {version} is not known here (known: {VERSION}); upgrade the router")
+    if length > MAX_BODY_BYTES or len(stored) != _HEADER.size + length:
+        raise FormatError(f"claims a body of {length} bytes and has {len(stored) - _HEADER.size}")
+    body = stored[_HEADER.size :]
+    if _checksum(version, kind, body) != checksum:
+        raise FormatError("checksum does not match: the value is damaged")
+    if kind != expected:
+        raise FormatError(f"holds kind {kind}, not {expected.name} ({expected.value})")
+    return body
+
+
+def _checksum(version: int, kind: int, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(_CHECKED.pack(version, kind, len(body))))

@@ -1,0 +1,140 @@
+"""What the state topic says about one delay partition: encoding, and the fold of its records into a state.
+
+The state topic is compacted and has the partitions of its delay topic. In partition p lie, by key:
+
+======================  ===============================================================
+key                     value
+======================  ===============================================================
+``progress``            C, W and S, and the id of the delay topic they belong to
+``rules``               the rules that decided [S, C), and from which offset each applied
+======================  ===============================================================
+
+A decision must replay (see :mod:`index`), so the rules that decided the records from S on are part of the state. A
+change of rules starts a new *epoch* at C; an epoch that ends at or below S is dropped. Rejected: sealing at every
+change of rules so that one set of rules is enough. It makes a change of configuration wait for a seal, and a seal that
+fails would hold it back; the history costs a few hundred bytes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from index.errors import FormatError
+from index.progress import Position, Progress
+from index.rules import Rules
+from snapshots import state_pb2
+from snapshots.envelope import Kind, unwrap, wrap
+
+PROGRESS_KEY = b"progress"
+RULES_KEY = b"rules"
+
+
+class RuleEpoch(NamedTuple):
+    """Rules that decide records at and beyond ``from_offset``, up to the next epoch."""
+
+    from_offset: int
+    rules: Rules
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Everything the state topic says about one delay partition."""
+
+    progress: Progress
+    delay_topic_id: str
+    epochs: tuple[RuleEpoch, ...]
+
+
+def next_epochs(epochs: tuple[RuleEpoch, ...], progress: Progress, rules: Rules) -> tuple[RuleEpoch, ...]:
+    """Drop epochs that end at or below S, and start one at C when ``rules`` differ from those in force."""
+    changed = epochs
+    if not epochs or epochs[-1].rules != rules:
+        below_cursor = tuple(epoch for epoch in epochs if epoch.from_offset < progress.cursor)
+        changed = (*below_cursor, RuleEpoch(progress.cursor, rules))
+    return tuple(
+        epoch
+        for position, epoch in enumerate(changed)
+        if position + 1 == len(changed) or changed[position + 1].from_offset > progress.sealed_to
+    )
+
+
+def encode_progress(progress: Progress, delay_topic_id: str) -> bytes:
+    """Value of the ``progress`` record."""
+    message = state_pb2.Progress(
+        cursor=progress.cursor,
+        watermark_due_ms=progress.watermark.due_ms,
+        watermark_offset=progress.watermark.offset,
+        sealed_to=progress.sealed_to,
+        number=progress.number,
+        delay_topic_id=delay_topic_id,
+    )
+    return wrap(Kind.PROGRESS, message.SerializeToString())
+
+
+def encode_epochs(epochs: Iterable[RuleEpoch]) -> bytes:
+    """Value of the ``rules`` record."""
+    message = state_pb2.RuleHistory(
+        epochs=[state_pb2.RuleEpoch(from_offset=e.from_offset, rules=e.rules.to_json()) for e in epochs]
+    )
+    return wrap(Kind.RULES, message.SerializeToString())
+
+
+def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> PartitionState | None:
+    """State after all (key, value) records of a state partition, in log order; None when it holds none.
+
+    A later record of a key replaces an earlier one, a null value removes it. FormatError names the key that cannot be
+    trusted: an unknown key comes from a newer router and is refused like an unknown version.
+    """
+    latest: dict[bytes | None, bytes] = {}
+    for key, value in records:
+        if value is None:
+            latest.pop(key, None)
+        else:
+            latest[key] = value
+    unknown = latest.keys() - {PROGRESS_KEY, RULES_KEY}
+    if unknown:
+        raise FormatError(f"key {unknown.pop()!r} in the state topic is not known here; upgrade the router")
+    if not latest:
+        return None
+    missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
+    if missing:
+        raise FormatError(f"key {min(missing)!r} is missing from the state topic: part of the state was lost")
+    progress, delay_topic_id = _decode_progress(latest[PROGRESS_KEY])
+    epochs = _decode_epochs(latest[RULES_KEY])
+    if epochs[0].from_offset > progress.sealed_to:
+        raise FormatError(
+            f"rule epochs start at {epochs[0].from_offset}, but records from {progress.sealed_to} (S) on need rules"
+        )
+    return PartitionState(progress, delay_topic_id, epochs)
+
+
+def _decode_progress(value: bytes) -> tuple[Progress, str]:
+    message = state_pb2.Progress()
+    _parse(message, PROGRESS_KEY, Kind.PROGRESS, value)
+    watermark = Position(message.watermark_due_ms, message.watermark_offset)
+    progress = Progress(message.cursor, watermark, message.sealed_to, message.number)
+    if not 0 <= progress.sealed_to <= progress.cursor:
+        raise FormatError(f"progress says S={progress.sealed_to} and C={progress.cursor}; S must be in 0..C")
+    return progress, message.delay_topic_id
+
+
+def _decode_epochs(value: bytes) -> tuple[RuleEpoch, ...]:
+    message = state_pb2.RuleHistory()
+    _parse(message, RULES_KEY, Kind.RULES, value)
+    try:
+        epochs = tuple(RuleEpoch(epoch.from_offset, Rules.from_json(epoch.rules)) for epoch in message.epochs)
+    except FormatError as error:
+        raise FormatError(f"record {RULES_KEY.decode()!r} of the state topic: {error}") from error
+    offsets = [epoch.from_offset for epoch in epochs]
+    if not offsets or offsets != sorted(set(offsets)):
+        raise FormatError(f"rule epochs start at {offsets}; they must rise and there must be one")
+    return epochs
+
+
+def _parse(message: state_pb2.Progress | state_pb2.RuleHistory, key: bytes, kind: Kind, value: bytes) -> None:
+    try:
+        message.ParseFromString(unwrap(kind, value))
+    except (FormatError, DecodeError) as error:
+        raise FormatError(f"record {key.decode()!r} of the state topic: {error}") from error
