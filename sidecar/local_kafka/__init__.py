@@ -1,0 +1,39 @@
+"""A Kafka for the demo, the tests and the benchmarks, on any machine that has one of three things.
+
+    with local_kafka.cluster() as kafka:
+        AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+Which broker it is, in this order:
+
+1. ``KAFKA_BOOTSTRAP_SERVERS`` is set: that cluster is used as it is. Nothing is started or removed, and
+   ``nodes`` is empty.
+2. A Docker engine answers and testcontainers is installed (extra ``local``): one node in a container.
+3. Java 17 and Maven are there: the Kafka jars are resolved once into a cache
+   (:mod:`~sidecar.local_kafka.maven`), and one or three KRaft nodes run as child processes in a temporary
+   directory, answering after a few seconds.
+4. Otherwise :class:`KafkaUnavailable`, one line that says what to install or set.
+
+``own_nodes=True`` skips 1 and 2: for whoever kills, pauses and restarts brokers (:class:`Node`). Three nodes
+are never a container.
+
+Nothing is left behind: the directory and the processes go at the end of the ``with`` block, and when the
+process that opened it dies (:mod:`~sidecar.local_kafka.reaper`). The logs stay, and their place is printed,
+when an exception leaves the block or ``keep_logs`` was set.
+"""
+
+from sidecar.local_kafka.choose import SERVERS_VARIABLE, check_available, cluster
+from sidecar.local_kafka.errors import KafkaUnavailable
+from sidecar.local_kafka.node import Node
+from sidecar.local_kafka.own import Cluster
+from sidecar.local_kafka.settings import BENCH_JVM, TEST_JVM
+
+__all__ = [
+    "BENCH_JVM",
+    "SERVERS_VARIABLE",
+    "TEST_JVM",
+    "Cluster",
+    "KafkaUnavailable",
+    "Node",
+    "check_available",
+    "cluster",
+]

@@ -1,0 +1,87 @@
+"""A broker in a container, where a Docker engine answers (extra ``local``: testcontainers)."""
+
+import importlib.util
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from sidecar.local_kafka.errors import KafkaUnavailable
+from sidecar.local_kafka.maven import KAFKA_VERSION
+from sidecar.local_kafka.own import Cluster
+from sidecar.local_kafka.probe import answers
+from sidecar.local_kafka.settings import base_properties, free_addresses
+
+if TYPE_CHECKING:
+    from testcontainers.core.container import DockerContainer
+
+IMAGE: Final = f"apache/kafka:{KAFKA_VERSION}"
+_CONTROLLER_PORT: Final = 29_093
+_START_TIMEOUT_S: Final = 120.0
+
+
+def check() -> None:
+    """Raise :class:`KafkaUnavailable` unless a Docker engine answers and testcontainers is installed."""
+    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    try:
+        _connect(host)
+    except OSError as error:
+        raise KafkaUnavailable("no Docker engine answers") from error
+    if importlib.util.find_spec("testcontainers") is None:
+        raise KafkaUnavailable("testcontainers is not installed (extra 'local')")
+
+
+def _connect(host: str) -> None:
+    """Try the engine's socket; asked first, because docker-py leaks a socket when nobody listens."""
+    url = urlsplit(host)
+    if url.scheme == "unix":
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(2.0)
+            probe.connect(url.path)
+    else:
+        socket.create_connection((url.hostname or "", url.port or 0), timeout=2.0).close()
+
+
+@contextmanager
+def in_container(properties: Mapping[str, str]) -> Iterator[Cluster]:
+    """Run one node in a container.
+
+    Raises :class:`KafkaUnavailable` when the image cannot be had or does not start.
+    """
+    port = free_addresses(1)[0].port
+    with ExitStack() as stack:
+        try:
+            container = container_for(port, properties)
+            stack.callback(container.stop)
+            host = container.get_container_host_ip()
+            container.with_env("KAFKA_ADVERTISED_LISTENERS", f"PLAINTEXT://{host}:{port}")
+            container.start()
+        except Exception as error:
+            # docker, requests and testcontainers have a tree of errors each; all of it means: not this way.
+            raise KafkaUnavailable(f"the container {IMAGE} did not start: {error}") from error
+        if not answers(f"{host}:{port}", _START_TIMEOUT_S):
+            raise KafkaUnavailable(f"the container {IMAGE} did not answer in {_START_TIMEOUT_S:.0f} s")
+        yield Cluster(f"{host}:{port}", "docker")
+
+
+def container_for(port: int, properties: Mapping[str, str]) -> "DockerContainer":
+    """Return the container, not started: one node listening on ``port``, the same inside and outside.
+
+    The Kafka project's own image in testcontainers' generic container: the same version as the jars, and
+    every broker setting goes in as ``KAFKA_<KEY>``. (testcontainers' Kafka module knows other images only.)
+    """
+    from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - optional, see check()
+
+    settings = {
+        **base_properties(1),
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://:{port},CONTROLLER://:{_CONTROLLER_PORT}",
+        "controller.quorum.voters": f"1@localhost:{_CONTROLLER_PORT}",
+        **properties,
+    }
+    container = DockerContainer(IMAGE).with_bind_ports(port, port)
+    for key, value in settings.items():
+        container.with_env("KAFKA_" + key.upper().replace(".", "_"), value)
+    return container

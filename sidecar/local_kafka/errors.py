@@ -1,0 +1,17 @@
+"""The error of a machine on which no Kafka can be had."""
+
+from index.errors import DelayRouterError
+
+HOW_TO_GET_ONE = (
+    "set KAFKA_BOOTSTRAP_SERVERS=host:port to use a running cluster, or install Java 17 or newer and Maven "
+    "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless maven), or start a Docker engine"
+)
+
+
+class KafkaUnavailable(DelayRouterError):
+    """No broker can be started or reached; the message is one line that says what to install or set."""
+
+
+def nothing_to_run(reasons: list[str]) -> KafkaUnavailable:
+    """Return the one-line error for a machine without any of the three ways to a broker."""
+    return KafkaUnavailable(f"no Kafka to run against: {HOW_TO_GET_ONE} [{'; '.join(reasons)}]")

@@ -1,0 +1,150 @@
+"""The Kafka jars: resolved once by Maven and kept in a cache directory; and the Java that runs them.
+
+The cache is ``$XDG_CACHE_HOME/kafka-delay-router/kafka-<version>-<digest of pom.xml>`` (``~/.cache`` without
+the variable), so that a changed ``pom.xml`` gets a directory of its own. A download goes to a temporary
+directory beside it and is renamed into place when it is complete; a lock file makes runs in parallel wait for
+the first one. Which registry the jars come from is Maven's own configuration, never this module's.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sidecar.local_kafka.errors import KafkaUnavailable
+
+POM: Final = Path(__file__).with_name("pom.xml")
+KAFKA_VERSION: Final = re.findall(r"<kafka\.version>([\d.]+)<", POM.read_text(encoding="utf-8"))[0]
+
+# Kafka 4 brokers are compiled for Java 17.
+MIN_JAVA: Final = 17
+
+# 46 jars, 44 MB: seconds on a good line, but a slow mirror must not look like a hang for ever.
+DOWNLOAD_TIMEOUT_S: Final = 900.0
+
+
+class Java(NamedTuple):
+    """A Java found on this machine: its path, and the whole of what it says of its version."""
+
+    path: str
+    version: str
+
+
+def java() -> Java:
+    """Return a Java that can run the broker: ``$JAVA_HOME/bin/java``, else the one on the PATH.
+
+    Raises :class:`KafkaUnavailable` when there is none or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(str(Path(home) / "bin" / "java")) if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        raise KafkaUnavailable("Java is missing")
+    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    major = int(match[1]) if match else 0
+    if major < MIN_JAVA:
+        raise KafkaUnavailable(f"Java {MIN_JAVA} or newer is needed, {found} is version {major or 'unknown'}")
+    return Java(found, said)
+
+
+def cache_dir() -> Path:
+    """Return the directory that holds the jars of this version, whether it exists already or not."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "kafka-delay-router" / f"kafka-{KAFKA_VERSION}-{digest(POM.read_bytes())}"
+
+
+def check() -> None:
+    """Raise :class:`KafkaUnavailable` when the jars are neither cached nor to be fetched on this machine."""
+    missing: list[str] = []
+    for needed in (java, _maven_unless_cached):
+        try:
+            needed()
+        except KafkaUnavailable as error:
+            missing.append(str(error))
+    if missing:
+        raise KafkaUnavailable(", ".join(missing))
+
+
+def jars(say: Callable[[str], None]) -> Path:
+    """Return the directory with the broker's jars, fetching them with Maven the first time.
+
+    ``say`` gets one line before a download. Raises :class:`KafkaUnavailable` when Maven is missing or fails.
+    """
+    target = cache_dir()
+    if target.is_dir():
+        return target
+    with locked(lock_file(target)):
+        if not target.is_dir():
+            say(f"fetching the Kafka {KAFKA_VERSION} jars (44 MB, once) into {target}")
+            _download(_maven(), target)
+    return target
+
+
+def digest(content: bytes) -> str:
+    """Return a short name for some content."""
+    return hashlib.sha256(content).hexdigest()[:8]
+
+
+def lock_file(target: Path) -> Path:
+    """Return the file to lock while something in the cache is being made."""
+    return target.with_name(f"{target.name}.lock")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, waiting for whoever holds it now."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _download(maven: str, target: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
+        shutil.copy(POM, scratch)
+        libs = Path(scratch) / "libs"
+        command = [maven, "--batch-mode", "--quiet", "--strict-checksums", "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={libs}"]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=scratch,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=DOWNLOAD_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            message = f"Maven did not fetch the Kafka jars within {DOWNLOAD_TIMEOUT_S:.0f} s"
+            raise KafkaUnavailable(message) from error
+        if done.returncode or not (libs / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
+            raise KafkaUnavailable(f"Maven could not fetch the Kafka jars: {_first_line(done.stdout)}")
+        libs.rename(target)
+
+
+def _first_line(output: str) -> str:
+    """Return Maven's own first line of complaint, which names the artifact; the rest is advice on flags."""
+    lines = [line.removeprefix("[ERROR]").strip() for line in output.splitlines() if line.strip()]
+    return lines[0] if lines else "it printed nothing"
+
+
+def _maven_unless_cached() -> None:
+    if not cache_dir().is_dir():
+        _maven()
+
+
+def _maven() -> str:
+    found = shutil.which("mvn")
+    if found is None:
+        raise KafkaUnavailable("Maven is missing")
+    return found

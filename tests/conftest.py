@@ -1,0 +1,155 @@
+"""A Kafka for the tests that need one, names that do not collide, and random numbers to be had again."""
+
+import os
+import random
+import secrets
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import hypothesis
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from sidecar import local_kafka
+from tests.topics import create_topic
+
+# A test that uses one of these runs against a broker.
+_KAFKA_FIXTURES = frozenset({"kafka", "needs_own_nodes"})
+_REQUEST_TIMEOUT_S = 30.0
+
+StartCluster = Callable[..., local_kafka.Cluster]
+MakeTopic = Callable[..., str]
+
+# No deadline for one example: on a machine shared with brokers it says nothing about the code.
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("default")
+
+_failed_items = pytest.StashKey[set[str]]()
+_kept_logs = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the places where failures and kept logs are remembered."""
+    config.stash[_failed_items] = set()
+    config.stash[_kept_logs] = []
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """End the run in one line, not with an error per test, when tests need a Kafka and there is none."""
+    wanting = [item for item in session.items if _uses_kafka(item)]
+    if not wanting or session.config.option.collectonly:
+        return
+    try:
+        local_kafka.check_available()
+    except local_kafka.KafkaUnavailable as error:
+        pytest.exit(f"{len(wanting)} of {len(session.items)} tests need Kafka: {error}", returncode=1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember which of the tests that use a Kafka failed, so that its logs are kept."""
+    report = yield
+    if report.failed and _uses_kafka(item):
+        item.config.stash[_failed_items].add(item.nodeid)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say where the logs of brokers are that took part in a failure."""
+    for place in config.stash[_kept_logs]:
+        terminalreporter.write_line(f"logs of the local Kafka kept in {place}")
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> Iterator[local_kafka.Cluster]:
+    """One node shared by the whole run, or the given cluster: every test has topics and groups of its own."""
+    with local_kafka.cluster() as running:
+        yield running
+        _keep_logs(request.config, running, failed=bool(request.config.stash[_failed_items]))
+
+
+@pytest.fixture
+def needs_own_nodes() -> None:
+    """Skip aloud where the only Kafka is one whose processes are not ours to kill."""
+    try:
+        local_kafka.check_available(own_nodes=True)
+    except local_kafka.KafkaUnavailable as error:
+        pytest.skip(f"needs brokers that it may kill: {error}")
+
+
+@pytest.fixture
+def kafka_factory(needs_own_nodes: None, request: pytest.FixtureRequest) -> Iterator[StartCluster]:
+    """Start a cluster of the test's own, whose ``nodes`` may be killed, paused and restarted.
+
+    Takes what :func:`sidecar.local_kafka.cluster` takes.
+    """
+    started: list[local_kafka.Cluster] = []
+    with ExitStack() as stack:
+
+        def start(nodes: int = 1, **options: Any) -> local_kafka.Cluster:
+            started.append(stack.enter_context(local_kafka.cluster(nodes, own_nodes=True, **options)))
+            return started[-1]
+
+        yield start
+        for running in started:
+            _keep_logs(request.config, running, failed=request.node.nodeid in request.config.stash[_failed_items])
+
+
+@pytest.fixture(scope="session")
+def kafka_admin(kafka: local_kafka.Cluster) -> AdminClient:
+    """An admin client of the shared cluster."""
+    return AdminClient({"bootstrap.servers": kafka.bootstrap})
+
+
+@pytest.fixture
+def unique_name() -> Callable[[str], str]:
+    """Return a function that makes a name nobody else uses: ``<prefix>-<8 hex digits>``."""
+
+    def name(prefix: str = "t") -> str:
+        return f"{prefix}-{secrets.token_hex(4)}"
+
+    return name
+
+
+@pytest.fixture
+def make_topic(
+    kafka: local_kafka.Cluster, kafka_admin: AdminClient, unique_name: Callable[[str], str]
+) -> Iterator[MakeTopic]:
+    """Return a function that creates a topic in the shared cluster and returns its name.
+
+    ``make_topic("orders", partitions=3, config={"cleanup.policy": "compact"})`` gives ``orders-1f2e3d4c``;
+    ``exact=True`` takes the name as it is. Topics in a given cluster are deleted after the test.
+    """
+    made: list[str] = []
+
+    def make(
+        prefix: str = "t", partitions: int = 1, config: dict[str, str] | None = None, *, exact: bool = False
+    ) -> str:
+        name = prefix if exact else unique_name(prefix)
+        create_topic(kafka_admin, name, partitions=partitions, config=config)
+        made.append(name)
+        return name
+
+    yield make
+    if made and kafka.origin == "given":
+        for future in kafka_admin.delete_topics(made).values():
+            future.result(_REQUEST_TIMEOUT_S)
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Random numbers whose seed is printed with a failure; ``TEST_SEED=n`` gives the same ones again."""
+    seed = int(os.environ.get("TEST_SEED") or secrets.randbits(32))
+    print(f"TEST_SEED={seed}")
+    return random.Random(seed)
+
+
+def _uses_kafka(item: pytest.Item) -> bool:
+    return bool(_KAFKA_FIXTURES & set(getattr(item, "fixturenames", ())))
+
+
+def _keep_logs(config: pytest.Config, cluster: local_kafka.Cluster, *, failed: bool) -> None:
+    cluster.keep_logs = failed
+    if failed and cluster.logs_dir is not None:
+        config.stash[_kept_logs].append(str(cluster.logs_dir))
