@@ -1,0 +1,86 @@
+"""The running router: everything is made and connected here, top to bottom, and taken down in reverse.
+
+Threads: the main one is the group member, one worker per assigned partition, one for HTTP. SIGTERM and SIGINT end the
+group member's loop; workers then finish or abandon their transactions within one deadline. Whatever hangs in a client
+by then is left behind: an open transaction is settled by whoever fences it, or by its timeout.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import structlog
+
+from sidecar import admin as cluster
+from sidecar import clients, http
+from sidecar.budget import PayloadBudget
+from sidecar.config import Config
+from sidecar.group import GroupMember, MembershipError
+from sidecar.health import ProcessHealth
+from sidecar.metrics import Metrics
+from sidecar.owned import Shared
+from sidecar.partition_status import PartitionCollector
+from sidecar.targets import TargetDirectory
+from sidecar.usable import UsableTopics
+from sidecar.workers import Assignment, Workers
+
+
+def run(config: Config) -> int:
+    """Run until SIGTERM or SIGINT; the exit code."""
+    stopping = _stopping_on_signals()
+    admin = cluster.connect(config)
+    metrics, budget, workers = Metrics(), PayloadBudget(config.router.payload_memory_bytes), Workers()
+    health = ProcessHealth(metrics.registry, workers.statuses)
+    metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
+    server = http.serve(config.http.listen, health)
+    try:
+        usable = UsableTopics(config, admin, health)
+        topics = usable.wait(stopping)
+        if stopping.is_set():
+            return 0
+        if not topics:
+            return 1
+        shared = Shared(
+            config=config,
+            admin=admin,
+            directory=TargetDirectory(admin, time.monotonic),
+            budget=budget,
+            metrics=metrics,
+            # The member is made last, since it starts the workers that ask it.
+            still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
+            now_ns=time.time_ns,
+        )
+        assignment = Assignment(workers, shared, usable, health)
+        member = GroupMember(clients.group_member(config), admin, config.router.group_id, assignment)
+        member.run(topics, stopping)
+    except MembershipError as error:
+        structlog.get_logger().error("membership_failed", error=str(error))
+        return 1
+    else:
+        return 0
+    finally:
+        finished = workers.stop_all()
+        server.stop()
+        structlog.get_logger().info("stopped", every_worker_finished=finished)
+        if not finished:
+            # A client that hangs in a call would keep the interpreter from exiting.
+            _exit_now()
+
+
+def _stopping_on_signals() -> threading.Event:
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: object) -> None:
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    return stopping
+
+
+def _exit_now() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,62 @@
+"""Counts from the topics alone what became of every record: the router is not asked, none of its code used.
+
+Delay, target and rejected topics are read by position, committed records only, up to the ends they had when
+the audit began. A released or rejected record names its origin in ``delay-source``
+(``topic/partition/offset``); that joins both sides. Due times are worked out here again from the native
+headers (aliases are unknown here), and a record is *early* when the broker appended it to its target before
+that time. That takes a target topic with ``message.timestamp.type=LogAppendTime``; of records in others the
+report says so.
+
+Every record sent is exactly one of: released once, rejected, pending, duplicated, lost. One with several
+targets is released once when each of them has it once. Payloads are kept as digests: a million records sent
+take 0.5 GB.
+
+``record`` reads a record's wishes, ``join`` brings both sides together, ``read`` gets the records, and
+``python -m sidecar.audit --help`` is for the shell.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from sidecar.audit.join import AuditReport, check_order, join
+from sidecar.audit.read import AuditError, ranges, read
+from sidecar.audit.record import AT_ONCE, UNREADABLE, Record
+
+__all__ = [
+    "AT_ONCE",
+    "UNREADABLE",
+    "AuditError",
+    "AuditReport",
+    "Record",
+    "audit",
+    "check_order",
+    "join",
+    "ranges",
+    "read",
+]
+
+
+def audit(
+    kafka: Mapping[str, str],
+    *,
+    delay: Sequence[str],
+    targets: Sequence[str],
+    rejected: Sequence[str],
+    default_targets: Mapping[str, str] | None = None,
+    grace_ms: int = 0,
+) -> AuditReport:
+    """Read the topics as they are now and report. A record that is due for `grace_ms` and is nowhere is lost.
+
+    `kafka` holds librdkafka settings (``bootstrap.servers`` at least); `default_targets` maps a delay topic
+    to the target of records that name none. Raises AuditError, and KafkaException when no broker answers.
+    """
+    now_ms = int(time.time() * 1000)
+    # Ends of the outgoing topics first: the origin of all that lies before them is in its delay topic then.
+    released_to, rejected_to = ranges(kafka, targets), ranges(kafka, rejected)
+    return join(
+        read(kafka, ranges(kafka, delay)),
+        read(kafka, released_to),
+        read(kafka, rejected_to),
+        now_ms=now_ms - grace_ms,
+        default_targets=default_targets,
+    )

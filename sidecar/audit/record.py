@@ -1,0 +1,113 @@
+"""A record as it stands in a topic, and what its native headers ask for: worked out here again."""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from hashlib import blake2b
+from math import ceil
+from typing import Final, NamedTuple
+
+AT_ONCE: Final = 0
+"""Due time of a record that names none."""
+
+UNREADABLE: Final = -1
+"""Due time of a record whose schedule cannot be read here; it should have been rejected."""
+
+_PROVENANCE: Final = frozenset({"delay-due", "delay-source", "delay-source-timestamp", "delay-id"})
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_AMOUNT: Final = r"(\d+(?:[.,]\d+)?)"
+_DURATION: Final = re.compile(rf"P(?:{_AMOUNT}W)?(?:{_AMOUNT}D)?(?:T(?:{_AMOUNT}H)?(?:{_AMOUNT}M)?(?:{_AMOUNT}S)?)?")
+_UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
+
+Header = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """A record as it stands in a topic; ``appended``: its timestamp is the broker's append time."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    timestamp_ms: int
+    appended: bool = True
+
+    @property
+    def place(self) -> str:
+        """``topic/partition/offset``."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+def due_ms(record: Record) -> int:
+    """Return the due time in epoch ms, AT_ONCE or UNREADABLE."""
+    times = [header for header in record.headers if header[0] in {"deliver-at", "deliver-after"}]
+    if not times:
+        return AT_ONCE
+    given = dict(times)
+    if len(given) < len(times):
+        return UNREADABLE
+    try:
+        if "deliver-at" in given:
+            return _instant_ms(given["deliver-at"])
+        return record.timestamp_ms + _duration_ms(given["deliver-after"])
+    except ValueError:
+        return UNREADABLE
+
+
+def _instant_ms(raw: bytes | None) -> int:
+    text = (raw or b"").decode("ascii")
+    if text.isdigit():
+        return int(text)
+    since = datetime.fromisoformat(text.upper())
+    if since.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset from UTC")
+    # Rounded up, and what is before 1970 is long past.
+    return max(0, -((_EPOCH - since) // timedelta(milliseconds=1)))
+
+
+def _duration_ms(raw: bytes | None) -> int:
+    text = (raw or b"").decode("ascii")
+    if text.isdigit():
+        return int(text)
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise ValueError(f"{text!r} is not a duration")
+    parts = zip(match.groups(), _UNITS_MS, strict=True)
+    return ceil(sum(Fraction(amount.replace(",", ".")) * unit_ms for amount, unit_ms in parts if amount))
+
+
+def targets(headers: Iterable[Header], default_target: str) -> tuple[str, ...]:
+    """Return the topics a record is to reach, each once; empty when it names none and there is no default."""
+    named = dict.fromkeys((raw or b"").decode("ascii", "replace") for name, raw in headers if name == "deliver-to")
+    return tuple(named) or ((default_target,) if default_target else ())
+
+
+def released_key(record: Record) -> bytes | None:
+    """Return the key a record is to have in its target."""
+    keys = [raw for name, raw in record.headers if name == "deliver-key"]
+    return keys[0] if keys else record.key
+
+
+def user_headers(headers: Iterable[Header]) -> list[Header]:
+    """Return the headers a record is to keep, without control and provenance headers."""
+    return [header for header in headers if not header[0].startswith("deliver-") and header[0] not in _PROVENANCE]
+
+
+def source_of(record: Record) -> str:
+    """Return the last ``delay-source``, the router's; an inbound one of the same name may stand before it."""
+    for name, raw in reversed(record.headers):
+        if name == "delay-source":
+            return (raw or b"").decode("utf-8", "replace")
+    return ""
+
+
+def digest(key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> bytes:
+    """Digest of what must not change; each part carries its length, and null is not empty."""
+    parts = [key, value]
+    for name, raw in headers:
+        parts += name.encode(), raw
+    told_apart = [b"-" if part is None else b"%d:%b" % (len(part), part) for part in parts]
+    return blake2b(b"".join(told_apart), digest_size=16).digest()

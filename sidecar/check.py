@@ -1,0 +1,239 @@
+"""Whether a router could work with this configuration and this cluster; asked by ``check`` and at the start of ``run``.
+
+Nothing is changed and nothing is written. What cannot be known from outside is said too: rights on a transactional.id
+cannot be described, they show when the producer starts.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation, AdminClient, ConsumerGroupDescription
+
+from sidecar import topics
+from sidecar.admin import REQUEST_TIMEOUT_S, Answer, Denied, TopicFacts, operations_of, topic_facts
+from sidecar.config import Config, DelayTopicConfig
+from sidecar.findings import Finding, Level, error, ok, warn
+from sidecar.kafka_errors import error_of
+
+PROVENANCE_BYTES: Final = 1_024
+"""What release adds to a record: four headers, two of them with a topic name at most."""
+
+COORDINATOR_TIMEOUT_S: Final = 5.0
+COORDINATOR_PAUSE_S: Final = 0.25
+_COORDINATOR_STARTS: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+_SASL_UNENCRYPTED: Final = "SASL_PLAINTEXT"
+
+
+def findings(config: Config, admin: AdminClient) -> list[Finding]:
+    """Everything there is to say, in reading order; KafkaException when the cluster does not answer."""
+    return [*topic_findings(config, admin), *_group(config, admin)]
+
+
+def topic_findings(config: Config, admin: AdminClient) -> list[Finding]:
+    """The same without the consumer group.
+
+    For the start of a router: it learns more by joining, and a coordinator that is only just being elected would hold
+    it up.
+    """
+    found = [*_configuration(config)]
+    admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result(REQUEST_TIMEOUT_S + 1)
+    found.append(ok("brokers", f"{bootstrap(config)} answers"))
+    answers = topic_facts(admin, _names(config))
+    for topic in config.delay_topics:
+        found += [replace(finding, topic=topic.name) for finding in _topic(config, topic, answers)]
+    return found
+
+
+def report(config: Config, admin: AdminClient, client_errors: Sequence[str] = ()) -> list[Finding]:
+    """The findings, with a cluster that does not answer as one more.
+
+    `client_errors` is filled by the caller's ``on_error`` (see ``admin.connect``): why connections fail.
+    """
+    try:
+        return findings(config, admin)
+    except KafkaException as exception:
+        admin.poll(0)  # hands over what went wrong with the connections
+        why = "; ".join(dict.fromkeys(client_errors)) or error_of(exception).str()
+        unreachable = error(
+            "brokers",
+            f"{bootstrap(config)} does not answer: {why}",
+            'check that Kafka runs, and "bootstrap.servers" and the security keys under [kafka]',
+        )
+        return [*_configuration(config), unreachable]
+
+
+def bootstrap(config: Config) -> str:
+    """The servers as configured."""
+    return config.kafka.get("bootstrap.servers") or config.kafka.get("metadata.broker.list", "")
+
+
+def literal_targets(topic: DelayTopicConfig) -> Iterator[str]:
+    """Targets named without a wildcard, the default one first, none twice."""
+    named = [topic.default_target, *(target for target in topic.allowed_targets if "*" not in target)]
+    yield from dict.fromkeys(target for target in named if target)
+
+
+def _names(config: Config) -> Iterator[str]:
+    for topic in config.delay_topics:
+        yield from (topic.name, topic.state, topic.snapshots, topic.rejected, *literal_targets(topic))
+
+
+def _configuration(config: Config) -> Iterator[Finding]:
+    count = len(config.delay_topics)
+    if not count:
+        yield error("configuration", "no delay topic is configured", "add a [[delay_topics]] table with a name")
+    else:
+        yield ok("configuration", f"valid; {count} delay topic{'s' if count > 1 else ''}")
+    if config.kafka.get("security.protocol", "").upper() == _SASL_UNENCRYPTED:
+        yield warn(
+            "configuration",
+            "security.protocol=SASL_PLAINTEXT: credentials travel unencrypted",
+            'use "security.protocol" = "SASL_SSL"',
+        )
+    for topic in config.delay_topics:
+        if not topic.default_target and not topic.allowed_targets:
+            yield warn(
+                f"delay topic {topic.name}",
+                "has neither default_target nor allowed_targets: every record will be rejected",
+                f"set default_target for {topic.name}",
+            )
+
+
+def _topic(config: Config, topic: DelayTopicConfig, answers: dict[str, Answer]) -> Iterator[Finding]:
+    delay = answers[topic.name]
+    thing = f"delay topic {topic.name}"
+    if delay is None:
+        yield error(thing, "does not exist", "delay-router init")
+        return
+    if isinstance(delay, Denied):
+        yield _denied(config, thing, topic.name, ("Read", "Describe", "DescribeConfigs"))
+        return
+    yield from topics.examine_delay_topic(topic, delay, bootstrap(config))
+    yield from _rights(config, thing, delay, {AclOperation.READ: "Read"})
+    for wanted in topics.wanted_beside(topic, delay):
+        yield from _beside(config, wanted, answers[wanted.name])
+    for target in literal_targets(topic):
+        yield from _target(config, topic, delay, target, answers[target])
+
+
+def _beside(config: Config, wanted: topics.WantedTopic, answer: Answer) -> Iterator[Finding]:
+    thing = f"{wanted.role} {wanted.name}"
+    needed = {AclOperation.WRITE: "Write"}
+    if wanted.exact_partitions:
+        needed[AclOperation.READ] = "Read"
+    if answer is None:
+        yield error(thing, "does not exist", "delay-router init")
+    elif isinstance(answer, Denied):
+        yield _denied(config, thing, wanted.name, (*needed.values(), "Describe", "DescribeConfigs"))
+    else:
+        yield from topics.examine_beside(wanted, answer, bootstrap(config))
+        yield from _rights(config, thing, answer, needed)
+
+
+def _target(config: Config, topic: DelayTopicConfig, delay: TopicFacts, name: str, answer: Answer) -> Iterator[Finding]:
+    thing = f"target topic {name}"
+    if answer is None:
+        remedy = f"kafka-topics.sh --bootstrap-server {bootstrap(config)} --create --topic {name}"
+        if name == topic.default_target:
+            yield error(thing, f"does not exist; it is the default_target of {topic.name}", remedy)
+        else:
+            yield warn(thing, f"does not exist; records for it will be rejected by {topic.name}", remedy)
+    else:
+        if isinstance(answer, Denied):
+            problems = [_denied(config, thing, name, ("Write", "Describe"))]
+        else:
+            needed = {AclOperation.WRITE: "Write"}
+            problems = [*_size_problem(config, delay, answer), *_rights(config, thing, answer, needed)]
+        if name != topic.default_target:
+            # Only records that name this target are rejected; the others have their way.
+            problems = [replace(problem, level=Level.WARN) for problem in problems]
+        yield from problems or [ok(thing, "exists and may be written to")]
+
+
+def _size_problem(config: Config, delay: TopicFacts, target: TopicFacts) -> Iterator[Finding]:
+    key = "max.message.bytes"
+    takes = target.number(key, topics.DEFAULT_MAX_MESSAGE_BYTES)
+    sends = delay.number(key, topics.DEFAULT_MAX_MESSAGE_BYTES)
+    if takes < sends:
+        yield warn(
+            f"target topic {target.name}",
+            f"takes {takes} bytes and {delay.name} {sends}: records in between are rejected (RECORD_TOO_LARGE)",
+            topics.alter_command(bootstrap(config), target.name, {key: str(sends + PROVENANCE_BYTES)}),
+        )
+
+
+def _rights(config: Config, thing: str, facts: TopicFacts, needed: dict[AclOperation, str]) -> Iterator[Finding]:
+    # Without an authorizer brokers answer with every operation; very old ones with none, which says nothing.
+    if not facts.operations or AclOperation.ALL in facts.operations:
+        return
+    missing = [name for operation, name in needed.items() if operation not in facts.operations]
+    if missing:
+        yield _denied(config, thing, facts.name, missing)
+
+
+def _denied(config: Config, thing: str, name: str, operations: Iterable[str]) -> Finding:
+    names = [*operations]
+    return error(
+        thing,
+        f"the router may not {', '.join(names)}",
+        _acl_command(config, names, f"--topic {name}"),
+    )
+
+
+def _acl_command(config: Config, operations: Iterable[str], resource: str) -> str:
+    rights = " ".join(f"--operation {operation}" for operation in operations)
+    command = f"kafka-acls.sh --bootstrap-server {bootstrap(config)} --add --allow-principal User:<router>"
+    return f"{command} {rights} {resource}"
+
+
+def _describe_group(admin: AdminClient, group_id: str) -> ConsumerGroupDescription:
+    deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
+    while True:
+        (future,) = admin.describe_consumer_groups(
+            [group_id], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
+        ).values()
+        try:
+            description: ConsumerGroupDescription = future.result(REQUEST_TIMEOUT_S + 1)
+            return description  # noqa: TRY300 - the loop goes on only after an error
+        except KafkaException as exception:
+            # A cluster that has just started, or never had a group, makes its offsets topic now.
+            if error_of(exception).code() not in _COORDINATOR_STARTS or time.monotonic() > deadline:
+                raise
+        time.sleep(COORDINATOR_PAUSE_S)
+
+
+def _group(config: Config, admin: AdminClient) -> Iterator[Finding]:
+    group_id = config.router.group_id
+    thing = f"group {group_id}"
+    command = _acl_command(config, ["Read"], f"--group {group_id}")
+    try:
+        description = _describe_group(admin, group_id)
+    except KafkaException as exception:
+        failure = error_of(exception)
+        if failure.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            yield error(thing, "the router may not Read", command)
+        else:
+            yield warn(thing, f"cannot be described: {failure.str() or failure.name()}", "try again")
+        return
+    operations = operations_of(description.authorized_operations)
+    if operations and not operations & {AclOperation.READ, AclOperation.ALL}:
+        yield error(thing, "the router may not Read", command)
+    else:
+        yield ok(thing, f"{len(description.members)} members")
+    yield ok(
+        "transactional ids",
+        f"{group_id}.*: Kafka cannot be asked for rights on them; where ACLs are on, grant: "
+        + _acl_command(
+            config, ["Write", "Describe"], f"--transactional-id {group_id}. --resource-pattern-type prefixed"
+        ),
+    )

@@ -1,0 +1,125 @@
+"""The commands about topics: ``init`` and ``check``."""
+
+import sys
+from pathlib import Path
+
+import click
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from sidecar import admin, check
+from sidecar import init as initialisation
+from sidecar import start_over as starting_over
+from sidecar.cli_common import (
+    WRONG_USAGE,
+    config_option,
+    exit_code,
+    json_option,
+    load,
+    print_findings,
+    print_json,
+    print_table,
+)
+from sidecar.config import Config
+from sidecar.findings import Level
+
+COUNT = click.IntRange(min=1)
+
+
+@click.command("check")
+@config_option
+@json_option
+def check_command(config_file: Path | None, as_json: bool) -> None:
+    """Check configuration, topics, rights and retention; changes nothing."""
+    config = load(config_file)
+    errors: list[str] = []
+    client = admin.connect(config, lambda failure: errors.append(failure.str()))
+    findings = check.report(config, client, errors)
+    if as_json:
+        print_json([finding.as_json() for finding in findings])
+    else:
+        print_findings(findings)
+    sys.exit(exit_code(findings))
+
+
+@click.command("init")
+@config_option
+@json_option
+@click.option("--partitions", type=COUNT, help="Of delay topics that are created; default: the brokers'.")
+@click.option("--replication-factor", type=COUNT, help="Of delay topics that are created; default: the brokers'.")
+@click.option("--create-targets", is_flag=True, help="Create missing target topics too.")
+@click.option(
+    "--start-over",
+    "place",
+    metavar="TOPIC/PARTITION",
+    help="Forget the state of a delay partition: what it holds is released again.",
+)
+@click.option("--yes", is_flag=True, help="With --start-over: do it.")
+def init_command(
+    config_file: Path | None,
+    as_json: bool,
+    partitions: int | None,
+    replication_factor: int | None,
+    create_targets: bool,
+    place: str | None,
+    yes: bool,
+) -> None:
+    """Create missing topics and check existing ones; safe to repeat."""
+    if yes and place is None:
+        raise click.UsageError("--yes belongs to --start-over")
+    config = load(config_file)
+    config.require_delay_topics()
+    client = _reachable(config)
+    if place is not None:
+        sys.exit(_start_over(config, client, place, yes=yes, as_json=as_json))
+    options = initialisation.InitOptions(
+        partitions or initialisation.BROKER_DEFAULT,
+        replication_factor or initialisation.BROKER_DEFAULT,
+        create_targets,
+    )
+    report = initialisation.initialise(config, client, options)
+    if as_json:
+        print_json(
+            {
+                "topics": [row.as_json() for row in report.rows],
+                "findings": [finding.as_json() for finding in report.findings],
+            }
+        )
+    else:
+        print_table(
+            "",
+            ("topic", "role", "action", "partitions", "replicas"),
+            [(row.name, row.role, row.action, row.partitions, row.replication_factor) for row in report.rows],
+        )
+        print_findings([finding for finding in report.findings if finding.level is not Level.OK])
+    sys.exit(exit_code(report.findings))
+
+
+def _start_over(config: Config, client: AdminClient, place: str, *, yes: bool, as_json: bool) -> int:
+    planned = starting_over.plan(config, client, place)
+    if yes:
+        starting_over.start_over(config, client, planned)
+    if as_json:
+        print_json({**planned.as_json(), "done": yes})
+        return 0 if yes else WRONG_USAGE
+    topic, partition = planned.topic, planned.partition
+    click.echo(
+        f"State partition {topic.state}/{partition} ({planned.state_keys} keys)"
+        f" {'was' if yes else 'will be'} replaced by a fresh start.\n"
+        f"Offsets {planned.log_start} to {planned.log_end - 1} of {topic.name}/{partition}"
+        f" ({planned.log_end - planned.log_start}) are indexed again by the rules of this configuration:\n"
+        "pending records are kept, and records that were already released are RELEASED AGAIN."
+    )
+    if not yes:
+        click.echo("Nothing was done. To do it, add --yes.")
+        return WRONG_USAGE
+    return 0
+
+
+def _reachable(config: Config) -> AdminClient:
+    """An admin client whose connection errors are told, because a request by itself only times out."""
+
+    def tell(failure: KafkaError) -> None:
+        click.echo(f"Kafka: {failure.str()}", err=True)
+
+    return admin.connect(config, tell)

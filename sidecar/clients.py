@@ -1,0 +1,123 @@
+"""Settings of every librdkafka client, one function a role; the reason stands beside each value.
+
+What the user writes under ``[kafka]`` goes to all of them; what a guarantee depends on is set last and wins (and is
+refused in the configuration, see :mod:`sidecar.kafka_keys`).
+"""
+
+from confluent_kafka import Consumer, Producer
+
+from sidecar import logs
+from sidecar.config import Config
+
+TAIL_FETCH_WAIT_MS = 500
+"""Longest wait of a fetch at the end of the log. New records end it at once, so it costs no latency; 500 ms idle costs
+1 ms of CPU a second, 10 ms costs 11 (notes on Kafka, 3.8)."""
+
+STATE_FETCH_WAIT_MS = 10
+"""A restore ends with the end-of-partition event, which costs one empty fetch: keep that short."""
+
+
+def transactional_id(config: Config, topic: str, partition: int) -> str:
+    """The id that fences the old owner of a delay partition; ACLs are given on its prefix, the group id."""
+    return f"{config.router.group_id}.{topic}.{partition}"
+
+
+def _client_id(config: Config, role: str) -> str:
+    # One client.id per role, so that quotas and broker logs tell them apart.
+    return f"{config.router.group_id}-{role}"
+
+
+def producer(config: Config, topic: str, partition: int, max_message_bytes: int) -> Producer:
+    """The transactional producer of one delay partition."""
+    return Producer(
+        {
+            **config.kafka,
+            "client.id": _client_id(config, "release"),
+            "transactional.id": transactional_id(config, topic, partition),
+            "transaction.timeout.ms": config.router.transaction_timeout_ms,
+            # A commit flushes at once; waiting to fill a batch would only add to the lateness of a single record.
+            "linger.ms": 0,
+            # As Java producers do; librdkafka's own default would send a key to another partition than they do.
+            "partitioner": "murmur2_random",
+            "message.max.bytes": max_message_bytes,
+            # A transaction is bounded by batch_records and by bytes; the queue must hold one without blocking it.
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 262_144,
+            # How long a transaction waits for a target that has vanished from the metadata (30 s by default).
+            "topic.metadata.propagation.max.ms": 5_000,
+            "socket.nagle.disable": True,
+        },
+        logger=logs.librdkafka_logger(),
+    )
+
+
+def tail(config: Config) -> Consumer:
+    """Assign-only consumer that indexes one delay partition from S to its end and on."""
+    return Consumer(
+        {
+            **_reading(config, "tail"),
+            "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
+            # Bounds what one partition prefetches; 100 partitions must fit into one process.
+            "queued.max.messages.kbytes": 16_384,
+            "fetch.message.max.bytes": 4_194_304,
+            # When the queue is full look again soon: the default of 1 s is a stall of 1 s while catching up.
+            "fetch.queue.backoff.ms": 10,
+        },
+        logger=logs.librdkafka_logger(),
+    )
+
+
+def reader(config: Config) -> Consumer:
+    """Assign-only consumer for scattered reads by offset: small fetches, no prefetch (notes on Kafka, 3.9)."""
+    return Consumer(
+        {
+            **_reading(config, "reader"),
+            "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
+            "queued.min.messages": 1,
+            "fetch.message.max.bytes": 65_536,
+            "fetch.queue.backoff.ms": 0,
+        },
+        logger=logs.librdkafka_logger(),
+    )
+
+
+def state_reader(config: Config) -> Consumer:
+    """Assign-only consumer that reads a state partition once, from its beginning to its end."""
+    settings = {**_reading(config, "state"), "fetch.wait.max.ms": STATE_FETCH_WAIT_MS}
+    return Consumer(settings, logger=logs.librdkafka_logger())
+
+
+def group_member(config: Config) -> Consumer:
+    """The process's member of the consumer group; it is assigned partitions and reads none of them."""
+    session_ms = config.router.session_timeout_ms
+    static = {"group.instance.id": config.router.instance_id} if config.router.instance_id else {}
+    return Consumer(
+        {
+            **_reading(config, "group"),
+            **static,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": session_ms,
+            "heartbeat.interval.ms": max(session_ms // 5, 100),
+            "queued.min.messages": 1,
+            "fetch.message.max.bytes": 1_024,
+        },
+        logger=logs.librdkafka_logger(),
+    )
+
+
+def _reading(config: Config, role: str) -> dict[str, str | int | float | bool]:
+    return {
+        **config.kafka,
+        "client.id": _client_id(config, role),
+        # Required by the client even where partitions are assigned by hand.
+        "group.id": config.router.group_id,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # An offset that is gone must show; `earliest` would skip what retention removed in silence.
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "check.crcs": True,
+        "allow.auto.create.topics": False,
+        "socket.nagle.disable": True,
+    }

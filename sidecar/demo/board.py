@@ -1,0 +1,70 @@
+"""What is known of every order so far: when it is due, where it has arrived, why it was rejected."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sidecar.demo.orders import Order
+
+
+@dataclass
+class Row:
+    """An order that was sent; times are epoch ms, arrivals are the brokers' append times by topic."""
+
+    order: Order
+    due_ms: int | None
+    arrivals: dict[str, int] = field(default_factory=dict)
+    reason: str = ""
+    reason_text: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was rejected or is in every topic it was for."""
+        return bool(self.reason) or (bool(self.order.targets) and self.arrivals.keys() >= set(self.order.targets))
+
+    @property
+    def arrived_ms(self) -> int | None:
+        """When its last copy arrived; None before."""
+        return max(self.arrivals.values()) if self.finished and self.arrivals else None
+
+    @property
+    def late_ms(self) -> int | None:
+        """By how much that was after it was due."""
+        if self.arrived_ms is None or self.due_ms is None:
+            return None
+        return self.arrived_ms - self.due_ms
+
+
+class Board:
+    """All orders, found by the place they were written to (``topic/partition/offset``)."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """By due time; those that have none, which are rejected, come first."""
+        return sorted(self._rows.values(), key=lambda row: row.due_ms or 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every order has come to its end."""
+        return all(row.finished for row in self._rows.values())
+
+    def sent(self, place: str, order: Order, timestamp_ms: int) -> None:
+        """Take in an order as the broker has it; `timestamp_ms` is what its delay counts from."""
+        due_ms = order.due_ms if order.delay_ms is None else timestamp_ms + order.delay_ms
+        self._rows[place] = Row(order, due_ms)
+
+    def arrived(self, topic: str, at_ms: int, headers: Iterable[tuple[str, bytes | None]]) -> Row | None:
+        """Take in a record of a target or rejected topic; returns its order's row when that is finished now."""
+        found = {name: (raw or b"").decode(errors="replace") for name, raw in headers}
+        row = self._rows.get(found.get("delay-source", ""))
+        if row is None:
+            return None
+        before = row.finished
+        if "delay-error" in found:
+            row.reason = found["delay-error"]
+            row.reason_text = found.get("delay-error-message", "")
+        else:
+            row.arrivals.setdefault(topic, at_ms)
+        return row if row.finished and not before else None

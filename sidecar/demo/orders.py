@@ -1,0 +1,106 @@
+"""What the demo sends: orders with scattered delays, in every way to say when and where, and two that must fail."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from math import gcd
+from typing import Final, NamedTuple
+
+LONGEST_DELAY_MS: Final = 10_000
+MAX_DELAY: Final = "1h"
+MAX_DELAY_MS: Final = 3_600_000
+FAILING: Final = 2
+"""How many of the orders must end in the rejected topic."""
+
+_FRUIT: Final = ("apples", "pears", "plums", "figs", "quinces", "medlars", "cherries")
+_ABROAD: Final = timezone(timedelta(hours=2))
+_WAYS: Final = 6
+
+Header = tuple[str, bytes | None]
+
+
+class Topics(NamedTuple):
+    """Names of the topics of one demo; the first is where orders are sent, the others where they may arrive."""
+
+    delay: str
+    orders: str
+    billing: str
+    rejected: str
+
+    @classmethod
+    def of(cls, prefix: str) -> "Topics":
+        """Return the names behind a prefix, which may be empty."""
+        delay = f"{prefix}orders.delay"
+        return cls(delay, f"{prefix}orders", f"{prefix}billing", f"{delay}.rejected")
+
+
+class Order(NamedTuple):
+    """A record to be sent.
+
+    `ways` are its control headers as they are shown; `delay_ms` counts from its timestamp and `due_ms` is an
+    instant: one of them is None, both are for an order that must be rejected.
+    """
+
+    name: str
+    key: bytes
+    value: bytes
+    headers: Sequence[Header]
+    targets: tuple[str, ...]
+    delay_ms: int | None
+    due_ms: int | None
+
+    @property
+    def ways(self) -> str:
+        """Its control headers in one line."""
+        shown = (f"{name} {(raw or b'').decode()}" for name, raw in self.headers if name.startswith("deliver-"))
+        return ", ".join(shown)
+
+
+def orders(count: int, topics: Topics, now_ms: int) -> Iterator[Order]:
+    """Yield `count` orders due within LONGEST_DELAY_MS of `now_ms`, scattered, then the FAILING ones."""
+    stride = next(step for step in range(count // 2 + 1, 2 * count + 2) if gcd(step, count) == 1)
+    for number in range(count):
+        # Every delay of an even spread once, in an order that has nothing to do with it.
+        delay_ms = (number * stride % count) * LONGEST_DELAY_MS // max(count - 1, 1)
+        yield _order(number, delay_ms, topics, now_ms)
+    too_far = b"%d" % (MAX_DELAY_MS * 25)
+    yield _make(count, [("deliver-after", too_far)], (), None, None)
+    yield _make(count + 1, [("deliver-at", b"tomorrow at noon")], (), None, None)
+
+
+def _order(number: int, delay_ms: int, topics: Topics, now_ms: int) -> Order:
+    due_ms = now_ms + delay_ms
+    at: Header = ("deliver-at", b"%d" % due_ms)
+    after: Header = ("deliver-after", b"%d" % delay_ms)
+    to_orders: Header = ("deliver-to", topics.orders.encode())
+    to_billing: Header = ("deliver-to", topics.billing.encode())
+    match number % _WAYS:
+        case 0:
+            return _make(number, [at], (topics.orders,), None, due_ms)
+        case 1:
+            instant = _rfc3339(due_ms, UTC if number % 4 == 1 else _ABROAD)
+            return _make(number, [("deliver-at", instant)], (topics.orders,), None, due_ms)
+        case 2:
+            return _make(number, [after], (topics.orders,), delay_ms, None)
+        case 3:
+            duration = f"PT{delay_ms // 1000}.{delay_ms % 1000:03}S".encode()
+            return _make(number, [("deliver-after", duration)], (topics.orders,), delay_ms, None)
+        case 4:
+            return _make(number, [at, to_orders, to_billing], (topics.orders, topics.billing), None, due_ms)
+        case _:
+            return _make(number, [after, to_billing], (topics.billing,), delay_ms, None)
+
+
+def _rfc3339(at_ms: int, zone: timezone) -> bytes:
+    instant = datetime.fromtimestamp(at_ms // 1000, zone).replace(microsecond=at_ms % 1000 * 1000)
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
+
+
+def _make(
+    number: int, control: Sequence[Header], targets: tuple[str, ...], delay_ms: int | None, due_ms: int | None
+) -> Order:
+    content = {"order": number + 1, "item": _FRUIT[number % len(_FRUIT)], "pieces": number % 9 + 1}
+    headers = [("content-type", b"application/json"), *control, ("note", None if number % 3 else b"")]
+    key = f"customer-{number % 5}".encode()
+    name = f"order {number + 1}"
+    return Order(name, key, json.dumps(content).encode(), headers, targets, delay_ms, due_ms)

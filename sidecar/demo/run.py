@@ -1,0 +1,191 @@
+"""The demo from its first topic to its closing line, against a Kafka that is there."""
+
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from index.errors import DelayRouterError
+from sidecar.audit import AuditError, AuditReport, audit
+from sidecar.demo.board import Board
+from sidecar.demo.kafka_side import Watch, create_targets, delete_topics, send, watching
+from sidecar.demo.orders import FAILING, LONGEST_DELAY_MS, MAX_DELAY, Topics, orders
+from sidecar.demo.router import RouterProcess, RouterProcessError, config_text, free_port
+from sidecar.demo.show import Show, show
+from sidecar.local_kafka.reaper import Reaper
+
+KILL_AFTER_S: Final = 4.0
+"""In the middle: by then some orders have arrived, others are due while nobody is there to release them."""
+
+PATIENCE_S: Final = 60.0
+"""How long after the last due time the demo waits for what is missing; then it is counted as lost."""
+
+AFTERMATH_S: Final = 0.5
+"""How long the router runs on after the last arrival: it could only do harm then, and that would be counted."""
+
+_PROBE_S: Final = 0.2
+_LOG_LINES: Final = 20
+_COMMAND_TIMEOUT_S: Final = 60.0
+_GROUP: Final = "delay-router-demo"
+
+
+class Demo:
+    """One run of the demo with a router of its own; `shared` is a cluster with topics of others in it."""
+
+    def __init__(self, bootstrap: str, console: Console, *, count: int, kill: bool, shared: bool) -> None:
+        self._bootstrap = bootstrap
+        self._console = console
+        self._count = count
+        self._kill = kill
+        self._prefix = f"demo-{secrets.token_hex(4)}." if shared else ""
+        self._topics = Topics.of(self._prefix)
+        self._board = Board()
+
+    def run(self) -> int:
+        """Run it all and return the exit code; nothing is left behind, however it ends."""
+        with ExitStack() as stack:
+            reaper = Reaper()
+            stack.callback(reaper.close)
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delay-router-demo-")))
+            reaper.watch(directory)
+            if self._prefix:
+                stack.callback(delete_topics, self._bootstrap, self._prefix)
+            router = stack.enter_context(self._router(directory))
+            try:
+                return self._play(router)
+            except (DelayRouterError, AuditError, KafkaException) as error:
+                print(f"the demo failed: {error}", file=sys.stderr)
+                if lines := router.last_lines(_LOG_LINES):
+                    print("the last lines of the router's log:", *lines, sep="\n", file=sys.stderr)
+                return 1
+
+    def _play(self, router: RouterProcess) -> int:
+        self._console.print("creating the topics, starting the router ...")
+        create_targets(self._bootstrap, self._topics)
+        _init(router.config)
+        router.start()
+        router.wait_ready()
+        with show(self._board, self._console) as shown, watching(self._bootstrap, self._topics, self._board) as watch:
+            now_ms = int(time.time() * 1000)
+            send(self._bootstrap, self._topics, list(orders(self._count, self._topics, now_ms)), self._board)
+            shown.say(f"{self._count + FAILING} orders sent")
+            self._follow(watch, shown, router)
+        if code := router.stop():
+            raise RouterProcessError(f"the router ended with exit code {code} after SIGTERM")
+        return self._conclude()
+
+    def _follow(self, watch: Watch, shown: Show, router: RouterProcess) -> None:
+        """Show arrivals, and kill the router in the middle, until every order has come to its end."""
+        began = time.monotonic()
+        deadline = began + LONGEST_DELAY_MS / 1000 + PATIENCE_S
+        crash = _Crash(router, shown, began + KILL_AFTER_S) if self._kill else None
+        completed_at = 0.0
+        while (now := time.monotonic()) < deadline:
+            for row in watch.poll():
+                shown.finished(row)
+            if not router.running:
+                raise RouterProcessError(f"the router ended by itself with exit code {router.exit_code}")
+            if crash is not None:
+                crash.proceed(now)
+            if self._board.complete and (crash is None or crash.over):
+                completed_at = completed_at or now
+                if now > completed_at + AFTERMATH_S:
+                    return
+
+    def _conclude(self) -> int:
+        topics = self._topics
+        report = audit(
+            {"bootstrap.servers": self._bootstrap},
+            delay=[topics.delay],
+            targets=[topics.orders, topics.billing],
+            rejected=[topics.rejected],
+            default_targets={topics.delay: topics.orders},
+        )
+        for name, lines in report.samples.items():
+            print(*(f"{name}: {line}" for line in lines), sep="\n", file=sys.stderr)
+        self._console.print(
+            f"counted from the topics: half of the copies arrived within {report.percentile_ms(50)} ms of their due "
+            f"time, the last after {report.percentile_ms(100)} ms",
+            soft_wrap=True,
+            highlight=False,
+        )
+        self._console.print(report.summary(), soft_wrap=True, highlight=False, style="bold")
+        return 0 if self._as_expected(report) else 1
+
+    def _as_expected(self, report: AuditReport) -> bool:
+        return (
+            report.ok
+            and report.sent == self._count + FAILING
+            and report.released_once == self._count
+            and report.rejected == FAILING
+        )
+
+    def _router(self, directory: Path) -> RouterProcess:
+        """Return a router that is not started, with its configuration written."""
+        topics = self._topics
+        port = free_port()
+        config = directory / "delay-router.toml"
+        config.write_text(
+            config_text(
+                {
+                    "kafka": {"bootstrap.servers": self._bootstrap},
+                    # Static membership: after the crash it has its partitions back at once, not after the session.
+                    "router": {"group_id": f"{self._prefix}{_GROUP}", "instance_id": "demo-1"},
+                    "http": {"listen": f"127.0.0.1:{port}"},
+                    "delay_topics": [
+                        {
+                            "name": topics.delay,
+                            "default_target": topics.orders,
+                            "allowed_targets": [topics.orders, topics.billing],
+                            "max_delay": MAX_DELAY,
+                        }
+                    ],
+                }
+            )
+        )
+        return RouterProcess(config, port, directory / "router.log")
+
+
+class _Crash:
+    """The router's end by SIGKILL, its next start, and the moment it is ready again."""
+
+    def __init__(self, router: RouterProcess, shown: Show, at: float) -> None:
+        self._router = router
+        self._shown = shown
+        self._at = at
+        self._killed_at = 0.0
+        self._next_probe = 0.0
+        self.over = False
+
+    def proceed(self, now: float) -> None:
+        """Do what it is time for."""
+        if not self._killed_at:
+            if now >= self._at:
+                self._kill(now)
+        elif not self.over and now >= self._next_probe:
+            self._next_probe = now + _PROBE_S
+            if self._router.ready():
+                self.over = True
+                self._shown.say(f"the router is ready again, {time.monotonic() - self._killed_at:.1f} s after the kill")
+
+    def _kill(self, now: float) -> None:
+        self._killed_at = now
+        pid = self._router.pid
+        self._router.kill()
+        self._router.start()
+        self._shown.say(f"router {pid} killed with SIGKILL, started again as {self._router.pid}")
+
+
+def _init(config: Path) -> None:
+    """Create the delay topic and those beside it as a user would."""
+    command = [sys.executable, "-m", "sidecar", "init", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
+    if done.returncode:
+        raise RouterProcessError(f"init ended with exit code {done.returncode}:\n{done.stdout}{done.stderr}".rstrip())

@@ -1,0 +1,91 @@
+"""What an error of librdkafka means for the partition that met it; every caller asks here and nowhere else.
+
+librdkafka has no KIP-890 client: a commit or produce whose outcome is unknown may still reach the broker and hit a
+*later* transaction of the same producer (Jepsen on Bufstream, 2024; librdkafka #5423). So the only errors after which a
+producer may be used again are the broker's own clean verdicts about a record. After anything else the producer, the
+index and the open batch are thrown away together and the partition is taken over again from its state topic.
+"""
+
+from enum import Enum
+
+from confluent_kafka import KafkaError, KafkaException
+
+from index.schedule import Reason
+
+
+class Verdict(Enum):
+    """What to do after an error."""
+
+    REFUSED = "abort, find the records the broker refuses, divert them, go on with the same producer"
+    RETRY = "make the same call again"
+    FENCED = "ask the group whether this partition is still ours"
+    DENIED = "report what is not authorised and try again slowly"
+    REBUILD = "outcome unknown or producer unusable: take over again from the state topic"
+
+
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_DENIED = frozenset(
+    {
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,
+    }
+)
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
+_UNKNOWN_TARGET = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        # How librdkafka ends a transaction with a topic that never appeared in the metadata.
+        KafkaError._INCONSISTENT,
+    }
+)
+# What produce says after an earlier record has spoilt the transaction: the cause must be looked for.
+_SPOILT = frozenset({KafkaError._STATE})
+_REFUSED_RECORD = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_MSG,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+_REFUSALS = _TOO_LARGE | _UNKNOWN_TARGET | _REFUSED_RECORD | _SPOILT
+
+
+def classify(error: KafkaError) -> Verdict:
+    """The one table of errors, first match wins."""
+    code = error.code()
+    if code in _FENCED:
+        return Verdict.FENCED
+    if code in _DENIED:
+        return Verdict.DENIED
+    if error.fatal():
+        return Verdict.REBUILD
+    if code in _REFUSALS:
+        return Verdict.REFUSED
+    if error.retriable() and not error.txn_requires_abort():
+        return Verdict.RETRY
+    return Verdict.REBUILD
+
+
+def reason_of(error: KafkaError) -> Reason:
+    """The rejection code for a record that the broker refused with this error."""
+    code = error.code()
+    if code in _TOO_LARGE:
+        return Reason.RECORD_TOO_LARGE
+    if code in _UNKNOWN_TARGET:
+        return Reason.TARGET_UNKNOWN
+    return Reason.TARGET_DENIED
+
+
+def error_of(exception: KafkaException) -> KafkaError:
+    """The KafkaError inside an exception of confluent-kafka."""
+    error = exception.args[0]
+    assert isinstance(error, KafkaError), f"not a Kafka error: {exception!r}"
+    return error

@@ -1,0 +1,173 @@
+"""What the ``[kafka]`` section may hold: keys of librdkafka, less those the guarantees or the host depend on.
+
+``REFUSED``: keys that run code, or that the router sets itself and that would break exactly-once, order or
+never-early if changed; each with the reason or the router's own key. ``HARMLESS``: keys whose values
+``delay-router config`` may print; whatever is not on it is masked, so a new secret is masked before anybody has
+heard of it. Whether any other key exists is for librdkafka to say.
+"""
+
+from typing import Final
+
+MASK: Final = "****"
+
+_RUNS_CODE: Final = "it makes the process load or run code named in a configuration file"
+_GUARANTEE: Final = "the router sets it itself; another value would break exactly-once delivery"
+_POSITION: Final = "the router keeps its position in the state topic"
+
+REFUSED: Final[dict[str, str]] = {
+    "plugin.library.paths": _RUNS_CODE,
+    "sasl.kerberos.kinit.cmd": f"{_RUNS_CODE}; renew the ticket outside, as with k5start",
+    "ssl.engine.location": f"{_RUNS_CODE}; give the key by ssl.key.location or ssl.keystore.location",
+    "ssl.engine.id": _RUNS_CODE,
+    "group.id": "use router.group_id",
+    "group.instance.id": "use router.instance_id",
+    "session.timeout.ms": "use router.session_timeout",
+    "heartbeat.interval.ms": "it follows router.session_timeout",
+    "transactional.id": "it is <router.group_id>.<delay topic>.<partition>; use router.group_id",
+    "transaction.timeout.ms": "use router.transaction_timeout",
+    "log_level": "use router.log_level",
+    "enable.idempotence": _GUARANTEE,
+    "enable.gapless.guarantee": _GUARANTEE,
+    "isolation.level": _GUARANTEE,
+    "acks": _GUARANTEE,
+    "request.required.acks": _GUARANTEE,
+    "max.in.flight": _GUARANTEE,
+    "max.in.flight.requests.per.connection": _GUARANTEE,
+    "retries": _GUARANTEE,
+    "message.send.max.retries": _GUARANTEE,
+    "message.timeout.ms": f"{_GUARANTEE}; use router.transaction_timeout",
+    "delivery.timeout.ms": f"{_GUARANTEE}; use router.transaction_timeout",
+    "delivery.report.only.error": _GUARANTEE,
+    "queuing.strategy": "the router needs the first-in-first-out queue",
+    "partitioner": "released records are placed by murmur2_random, as Java producers do",
+    "enable.auto.commit": _POSITION,
+    "auto.commit.enable": _POSITION,
+    "auto.commit.interval.ms": _POSITION,
+    "enable.auto.offset.store": _POSITION,
+    "auto.offset.reset": f"{_POSITION}; an offset out of range is an alarm, never a reset",
+    "enable.partition.eof": "the router needs the end of a partition to restore its state",
+    "group.protocol": "assignment uses the classic protocol, whose session timeout can be set",
+    "group.remote.assignor": "assignment uses the classic protocol with cooperative-sticky",
+    "partition.assignment.strategy": "assignment uses cooperative-sticky",
+    "allow.auto.create.topics": "the router never creates topics by writing to them; use 'delay-router init'",
+    "check.crcs": "checksums are always verified",
+    "test.mock.num.brokers": "a mock cluster has neither read_committed nor fencing",
+    "test.mock.broker.rtt": "a mock cluster has neither read_committed nor fencing",
+}
+
+DEBUG_CONTEXTS: Final = frozenset(
+    {
+        *(
+            "generic",
+            "broker",
+            "topic",
+            "metadata",
+            "feature",
+            "queue",
+            "msg",
+            "cgrp",
+            "fetch",
+            "interceptor",
+        ),
+        *("admin", "eos", "consumer", "assignor", "telemetry"),
+    }
+)
+"""Values of ``debug`` that show neither credentials nor payload; ``security``, ``protocol``, ``all`` may."""
+
+HARMLESS: Final = frozenset(
+    {
+        "bootstrap.servers",
+        "metadata.broker.list",
+        "client.id",
+        "client.rack",
+        "client.dns.lookup",
+        "broker.address.family",
+        "broker.address.ttl",
+        "broker.version.fallback",
+        "api.version.request",
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.grant.type",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.min.time.before.relogin",
+        "ssl.ca.location",
+        "ssl.ca.certificate.stores",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.keystore.location",
+        "ssl.crl.location",
+        "ssl.cipher.suites",
+        "ssl.curves.list",
+        "ssl.sigalgs.list",
+        "ssl.providers",
+        "ssl.endpoint.identification.algorithm",
+        "enable.ssl.certificate.verification",
+        "https.ca.location",
+        "debug",
+        "statistics.interval.ms",
+        "socket.timeout.ms",
+        "socket.keepalive.enable",
+        "socket.nagle.disable",
+        "socket.max.fails",
+        "socket.send.buffer.bytes",
+        "socket.receive.buffer.bytes",
+        "socket.connection.setup.timeout.ms",
+        "connections.max.idle.ms",
+        "reconnect.backoff.ms",
+        "reconnect.backoff.max.ms",
+        "retry.backoff.ms",
+        "retry.backoff.max.ms",
+        "metadata.max.age.ms",
+        "topic.metadata.refresh.interval.ms",
+        "topic.metadata.propagation.max.ms",
+        "max.poll.interval.ms",
+        "message.max.bytes",
+        "message.copy.max.bytes",
+        "receive.message.max.bytes",
+        "fetch.message.max.bytes",
+        "max.partition.fetch.bytes",
+        "fetch.max.bytes",
+        "fetch.min.bytes",
+        "fetch.wait.max.ms",
+        "fetch.error.backoff.ms",
+        "fetch.queue.backoff.ms",
+        "queued.min.messages",
+        "queued.max.messages.kbytes",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.ms",
+        "linger.ms",
+        "batch.size",
+        "batch.num.messages",
+        "compression.codec",
+        "compression.type",
+        "compression.level",
+        "sticky.partitioning.linger.ms",
+        "enable.metrics.push",
+    }
+)
+
+KNOWN: Final = HARMLESS | REFUSED.keys() | frozenset({"sasl.username", "sasl.password", "ssl.key.password"})
+"""Names to compare a mistyped key with; not a list of what is allowed."""
+
+
+def refusal(key: str, value: str) -> str | None:
+    """Why this key must not be in ``[kafka]``, or None; whether it exists is for librdkafka to say."""
+    if key in REFUSED:
+        return f"not allowed: {REFUSED[key]}"
+    if key.endswith("_cb"):
+        return "not allowed: callbacks cannot come from a configuration"
+    if key == "debug":
+        refused = sorted({context.strip() for context in value.split(",")} - DEBUG_CONTEXTS)
+        if refused:
+            allowed = ", ".join(sorted(DEBUG_CONTEXTS))
+            return f"debug={','.join(refused)} could show credentials or payload; allowed are {allowed}"
+    return None
+
+
+def masked(kafka: dict[str, str]) -> dict[str, str]:
+    """The same keys; values only of keys known to be harmless, ``****`` for all others."""
+    return {key: value if key in HARMLESS else MASK for key, value in kafka.items()}

@@ -1,0 +1,119 @@
+"""What each partition is doing, for probes, metrics and people.
+
+A worker publishes a snapshot of itself now and then; readers take the last one, so a scrape never waits for a release.
+
+::
+
+                 assigned                     broker answers            state read, owner fenced
+    (start) ───────────────► FENCING ──────────────────► RESTORING ──────────────────► REPLAYING
+                                ▲                            │                             │ [S, C) indexed
+                 after a pause  │                            │ must not start              ▼
+                             WAITING ◄──── any error ────────┼───────────────────────── ACTIVE
+                                ▲                            ▼                             │
+                                └──── after a while ───── REFUSED            revoked ──► STOPPED
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from sidecar.metrics import PREFIX
+
+
+class PartitionState(StrEnum):
+    """Where a partition stands between assignment and release."""
+
+    FENCING = "fencing"
+    RESTORING = "restoring"
+    REPLAYING = "replaying"
+    ACTIVE = "active"
+    WAITING = "waiting"
+    REFUSED = "refused"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition at one moment."""
+
+    topic: str
+    partition: int
+    state: PartitionState
+    why: str = ""
+    pending: int = 0
+    next_due_ms: int | None = None
+    furthest_due_ms: int | None = None
+    lag: int = 0
+    cursor: int = 0
+    sealed_to: int = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether the partition is recovered and releasing."""
+        return self.state is PartitionState.ACTIVE
+
+    def as_json(self) -> dict[str, object]:
+        """For the body of `/readyz`."""
+        return {
+            "state": self.state.value,
+            "why": self.why,
+            "pending": self.pending,
+            "next_due_ms": self.next_due_ms,
+            "furthest_due_ms": self.furthest_due_ms,
+            "lag": self.lag,
+            "cursor": self.cursor,
+            "sealed_to": self.sealed_to,
+        }
+
+
+class PartitionCollector(Collector):
+    """Gauges over the partitions a process owns, computed when scraped."""
+
+    def __init__(self, statuses: Callable[[], list[PartitionStatus]], payload_bytes: Callable[[], int]) -> None:
+        self._statuses = statuses
+        self._payload_bytes = payload_bytes
+
+    def collect(self) -> Iterator[Metric]:
+        """Render for a scrape."""
+        statuses = self._statuses()
+        by_topic: dict[str, list[PartitionStatus]] = {}
+        for status in statuses:
+            by_topic.setdefault(status.topic, []).append(status)
+
+        pending = _gauge("pending_records", "Indexed records not yet released", "topic")
+        next_due = _gauge("next_due_timestamp_seconds", "Due time of the first pending record", "topic")
+        furthest = _gauge("furthest_due_timestamp_seconds", "Due time of the last pending record", "topic")
+        for topic, own in by_topic.items():
+            pending.add_metric([topic], sum(status.pending for status in own))
+            _add_seconds(next_due, topic, min, (status.next_due_ms for status in own))
+            _add_seconds(furthest, topic, max, (status.furthest_due_ms for status in own))
+
+        lag = _gauge("index_lag_records", "Offsets of the delay topic not yet indexed", "topic", "partition")
+        state = _gauge("partition_state", "1 for the state that holds", "topic", "partition", "state")
+        for status in statuses:
+            labels = [status.topic, str(status.partition)]
+            lag.add_metric(labels, status.lag)
+            for each in PartitionState:
+                state.add_metric([*labels, each.value], float(each is status.state))
+
+        payload = _gauge("payload_bytes", "Payload of pending records held in memory")
+        payload.add_metric([], self._payload_bytes())
+        yield from (pending, next_due, furthest, lag, state, payload)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _add_seconds(
+    family: GaugeMetricFamily,
+    topic: str,
+    choose: Callable[[Iterable[int]], int],
+    due_times_ms: Iterable[int | None],
+) -> None:
+    present = [due_ms for due_ms in due_times_ms if due_ms is not None]
+    if present:
+        family.add_metric([topic], choose(present) / 1_000)

@@ -1,0 +1,128 @@
+"""One transaction: everything that leaves a delay partition now, and the progress that says so.
+
+1. Screen (:mod:`sidecar.screening`): no transaction is open yet.
+2. Write: released and rejected records, then progress.
+3. Commit. When the broker refuses a record, abort, find out which (:mod:`sidecar.refusals`), and write again without
+   it. Any other failure is raised: the outcome may be unknown, and the partition must be taken over again.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+
+from confluent_kafka import KafkaException, Producer
+
+from index.errors import RefusedError
+from index.progress import Progress
+from index.rules import Rules
+from index.schedule import Rejection
+from sidecar.kafka_errors import Verdict, classify, error_of, reason_of
+from sidecar.reader import OffsetReader
+from sidecar.records import Refused
+from sidecar.refusals import Suspect, find_refused
+from sidecar.screening import Leaving, Screened, refused_by_target, screen
+from sidecar.targets import TargetDirectory
+from sidecar.transaction import PartitionWriter
+
+MAX_REFUSAL_ROUNDS = 8
+"""A broker that refuses something new in every round is not one we understand: take over again, and report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What one committed transaction did."""
+
+    screened: Screened
+    aborted: int
+    truncated: int
+
+    def by_target(self) -> Counter[str]:
+        """Released records by target topic."""
+        routes = Counter(scheduled.schedule.targets for _, _, scheduled in self.screened.released)
+        counts: Counter[str] = Counter()
+        for targets, count in routes.items():
+            for target in targets:
+                counts[target] += count
+        return counts
+
+    def by_reason(self) -> Counter[str]:
+        """Rejected records by code."""
+        return Counter(refused.rejection.reason.value for _, refused in self.screened.rejected)
+
+
+@dataclass(slots=True)
+class Releaser:
+    """Turns batches into committed transactions of one delay partition; used by its worker only."""
+
+    writer: PartitionWriter
+    rules: Rules
+    directory: TargetDirectory
+    reader: OffsetReader
+
+    def release(self, batch: Leaving) -> Released:
+        """Commit a batch with its progress; KafkaException when that was not possible or its outcome is unknown."""
+        screened = screen(batch, self.rules, self.directory, self.reader)
+        truncated: set[int] = set()
+        for aborted in range(MAX_REFUSAL_ROUNDS):
+            try:
+                self._write(screened, batch.progress)
+                commit(self.writer.producer)
+            except KafkaException as exception:
+                if classify(error_of(exception)) is not Verdict.REFUSED:
+                    raise
+                self.writer.producer.abort_transaction()
+                screened = self._without_refused(screened, truncated, exception)
+            else:
+                return Released(screened, aborted, len(truncated))
+        raise RefusedError(f"a batch of {len(batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
+
+    def _write(self, screened: Screened, progress: Progress) -> None:
+        writer = self.writer
+        writer.producer.begin_transaction()
+        for entry in screened.released:
+            writer.release(entry)
+        for offset, refused in screened.rejected:
+            writer.reject(offset, refused)
+        writer.write_progress(progress)
+
+    def _without_refused(self, screened: Screened, truncated: set[int], cause: KafkaException) -> Screened:
+        self.directory.forget()
+        by_target = refused_by_target(screened.released, self.rules, self.directory)
+        if by_target:
+            return screened.without(by_target)
+        errors = find_refused(self.writer.producer, self._suspects(screened))
+        if not errors or truncated & errors.keys():
+            raise cause
+        rejected: list[tuple[int, Refused]] = []
+        for offset, refused in screened.rejected:
+            if offset in errors:
+                truncated.add(offset)
+                rejected.append((offset, _without_value(refused)))
+            else:
+                rejected.append((offset, refused))
+        refusals = {offset: Rejection(reason_of(error), error.str()) for offset, error in errors.items()}
+        return replace(screened, rejected=rejected).without(refusals)
+
+    def _suspects(self, screened: Screened) -> list[Suspect]:
+        released = [Suspect(entry[1], partial(self.writer.release, entry)) for entry in screened.released]
+        rejected = [Suspect(offset, partial(self.writer.reject, offset, r)) for offset, r in screened.rejected]
+        return released + rejected
+
+
+def commit(producer: Producer) -> None:
+    """Commit the open transaction; a commit that timed out is resumed by calling it again."""
+    while True:
+        try:
+            producer.commit_transaction()
+        except KafkaException as exception:
+            if classify(error_of(exception)) is not Verdict.RETRY:
+                raise
+        else:
+            return
+
+
+def _without_value(refused: Refused) -> Refused:
+    size = len(refused.record.value or b"")
+    reason, message = refused.rejection
+    message = f"{message} (the rejected topic refused its value of {size} bytes; it is still at delay-source)"
+    return Refused(Rejection(reason, message), refused.record._replace(value=None))

@@ -1,0 +1,122 @@
+"""The round of an active partition: index what has arrived, release what is due, sleep until something is.
+
+When to begin a transaction:
+
+* Something is owed or due, and the last transaction began at least a tick ago: now. A lone record on an idle partition
+  never waits; under load records that become due within one tick share a transaction.
+* Nothing is, but C has moved and the last transaction is a while ago: a transaction with progress alone, unless a
+  record is about to be due and would have to wait for it.
+"""
+
+import time
+from bisect import bisect_right
+
+from index.schedule import AT_ONCE
+from sidecar.owned import MAX_BATCH_BYTES, Owned, Shared
+from sidecar.release import Released
+from sidecar.screening import Leaving
+
+IDLE_WAIT_S = 0.25
+"""Longest sleep: how soon a worker notices that it is to stop."""
+
+FINE_WAIT_S = 0.0015
+"""The client sleeps in whole milliseconds; the last of them is slept by the clock, so that it is not overslept."""
+
+PROGRESS_EVERY_S = 5.0
+"""How often C is committed when nothing is released; it only shortens the rules kept and what lag tools show."""
+
+PROGRESS_CLEARANCE_NS = 100_000_000
+"""No progress-only transaction when a record is due sooner than this: after a commit the next one waits for the
+coordinator to finish (20 ms, notes on Kafka 2.8), and the record would be late by as much."""
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+
+class Rounds:
+    """Drives one owned partition; used by its worker only."""
+
+    def __init__(self, owned: Owned, shared: Shared, topic: str) -> None:
+        self._owned = owned
+        self._shared = shared
+        self._topic = topic
+        self._tick_ns = shared.config.router.tick_ms * NS_PER_MS
+        self._batch_records = shared.config.router.batch_records
+        self._last_began_ns = 0
+
+    def once(self) -> None:
+        """One round; KafkaException when the partition has to be taken over again."""
+        self._index(self._wait_s())
+        now_ns = self._shared.now_ns()
+        if self._may_begin(now_ns):
+            self._release(now_ns)
+
+    def replay(self) -> None:
+        """Index one more run of [S, C), before anything may be released."""
+        self._index(IDLE_WAIT_S)
+
+    def _index(self, wait_s: float) -> None:
+        if FINE_WAIT_S >= wait_s > 0:
+            time.sleep(wait_s)
+            wait_s = 0
+        indexed = self._owned.index(wait_s)
+        metrics = self._shared.metrics
+        if indexed.accepted:
+            metrics.indexed.labels(self._topic).inc(indexed.accepted)
+        if indexed.both_times:
+            metrics.both_times.labels(self._topic).inc(indexed.both_times)
+
+    def _wait_s(self) -> float:
+        ready_ns = self._ready_in_ns(self._shared.now_ns())
+        if ready_ns is None:
+            return IDLE_WAIT_S
+        wait_s = ready_ns / NS_PER_S
+        if wait_s > FINE_WAIT_S:
+            return min(wait_s - FINE_WAIT_S / 2, IDLE_WAIT_S)
+        return max(wait_s, 0.0)
+
+    def _ready_in_ns(self, now_ns: int) -> int | None:
+        """How long until the next transaction may begin, as far as is known now; None when nothing is waiting."""
+        ledger = self._owned.ledger
+        due_ms = ledger.next_due_ms()
+        if not ledger.owed and due_ms is None:
+            return None
+        # Due times are of the wall clock and the pace is not: a clock that is set back must not hold up what is owed.
+        tick_left_ns = self._last_began_ns + self._tick_ns - time.monotonic_ns()
+        if ledger.owed or due_ms is None:
+            return tick_left_ns
+        return max(due_ms * NS_PER_MS - now_ns, tick_left_ns)
+
+    def _may_begin(self, now_ns: int) -> bool:
+        ready_ns = self._ready_in_ns(now_ns)
+        if ready_ns is not None and ready_ns <= 0:
+            return True
+        ledger = self._owned.ledger
+        stale = time.monotonic_ns() - self._last_began_ns > PROGRESS_EVERY_S * NS_PER_S
+        clear = ready_ns is None or ready_ns > PROGRESS_CLEARANCE_NS
+        return stale and clear and ledger.indexed_to > ledger.committed.cursor
+
+    def _release(self, now_ns: int) -> None:
+        batch = self._owned.ledger.plan(now_ns // NS_PER_MS, self._batch_records, MAX_BATCH_BYTES)
+        self._last_began_ns = time.monotonic_ns()
+        released = self._owned.release(batch)
+        self._count(batch, released, (time.monotonic_ns() - self._last_began_ns) / NS_PER_S)
+
+    def _count(self, batch: Leaving, released: Released, seconds: float) -> None:
+        metrics, topic = self._shared.metrics, self._topic
+        metrics.transactions.labels(topic, "committed").inc()
+        if released.aborted:
+            metrics.transactions.labels(topic, "aborted").inc(released.aborted)
+        metrics.transaction_seconds.labels(topic).observe(seconds)
+        for target, count in released.by_target().items():
+            metrics.released.labels(topic, target).inc(count)
+        for reason, count in released.by_reason().items():
+            metrics.rejected.labels(topic, reason).inc(count)
+        if released.truncated:
+            metrics.truncated.labels(topic).inc(released.truncated)
+        if released.screened.lost:
+            metrics.lost.labels(topic).inc(len(released.screened.lost))
+        due_times_ms = [due_ms for due_ms, _, _ in batch.due]
+        scheduled = due_times_ms[bisect_right(due_times_ms, AT_ONCE) :]
+        if scheduled:
+            metrics.lateness.observe(topic, scheduled, self._shared.now_ns() // NS_PER_MS)

@@ -1,0 +1,97 @@
+"""The last look at a batch before its transaction begins: what may depend on the moment is decided here, once.
+
+A decision taken when a record was indexed must replay, so it never asks the cluster. This one does: whether each target
+exists, may be written to and is still allowed. A record with several targets goes to all of them or to none.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+from index.partition import Batch
+from index.pending import Entry
+from index.rules import Rules
+from index.schedule import Reason, Rejection
+from sidecar.reader import OffsetReader
+from sidecar.records import Record, Refused, Scheduled
+from sidecar.targets import Target, TargetDirectory
+
+Leaving = Batch[Scheduled, Refused]
+_Route = tuple[tuple[str, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """A batch, sorted into what can be released, what must be rejected, and what the delay topic no longer holds."""
+
+    released: list[Entry[Scheduled]]
+    rejected: list[tuple[int, Refused]]
+    lost: list[int]
+
+    def without(self, refusals: dict[int, Rejection]) -> "Screened":
+        """The same with the records at these offsets rejected instead of released."""
+        rejected = [
+            (offset, Refused(refusals[offset], record))
+            for _, offset, (_, _, record) in self.released
+            if offset in refusals and record is not None
+        ]
+        released = [entry for entry in self.released if entry[1] not in refusals]
+        return Screened(released, self.rejected + rejected, self.lost)
+
+
+def screen(batch: Leaving, rules: Rules, directory: TargetDirectory, reader: OffsetReader) -> Screened:
+    """Complete and check a batch; KafkaException when the cluster does not answer, and then nothing is concluded."""
+    entries = [*batch.late, *batch.due]
+    lost: list[int] = []
+    absent = sorted(offset for _, offset, scheduled in entries if scheduled.record is None)
+    if absent:
+        entries, lost = _completed(entries, reader.read(absent))
+    screened = Screened(entries, batch.rejected, lost)
+    refusals = refused_by_target(entries, rules, directory)
+    return screened.without(refusals) if refusals else screened
+
+
+def refused_by_target(
+    entries: list[Entry[Scheduled]], rules: Rules, directory: TargetDirectory
+) -> dict[int, Rejection]:
+    """Offsets whose targets cannot all be written to now, with the reason; O(1) lookups for each distinct route."""
+    routes: set[_Route] = {(schedule.targets, schedule.partition) for _, _, (schedule, _, _) in entries}
+    targets = directory.resolve(set(chain.from_iterable(names for names, _ in routes)))
+    refused = {route: refusal for route in routes if (refusal := _refusal(route, rules, targets)) is not None}
+    if not refused:
+        return {}
+    return {
+        offset: refused[route]
+        for _, offset, (schedule, _, _) in entries
+        if (route := (schedule.targets, schedule.partition)) in refused
+    }
+
+
+def _refusal(route: _Route, rules: Rules, targets: dict[str, Target]) -> Rejection | None:
+    names, partition = route
+    for name in names:
+        if not rules.allowed(name):
+            return Rejection(Reason.TARGET_NOT_ALLOWED, f"Target topic {name} is no longer allowed for {rules.topic}")
+        target = targets[name]
+        if target.refusal is not None:
+            return target.refusal
+        if partition >= target.partitions:
+            return Rejection(
+                Reason.TARGET_UNKNOWN,
+                f"Target topic {name} has {target.partitions} partitions; deliver-partition {partition} is not one",
+            )
+    return None
+
+
+def _completed(
+    entries: Iterable[Entry[Scheduled]], reread: dict[int, Record | None]
+) -> tuple[list[Entry[Scheduled]], list[int]]:
+    complete: list[Entry[Scheduled]] = []
+    lost: list[int] = []
+    for due_ms, offset, scheduled in entries:
+        record = scheduled.record or reread[offset]
+        if record is None:
+            lost.append(offset)
+        else:
+            complete.append((due_ms, offset, scheduled._replace(record=record)))
+    return complete, lost

@@ -1,0 +1,146 @@
+"""``delay-router status``: ask a running router over HTTP, and put its answers into one picture.
+
+The router is asked what a probe and Prometheus ask it; there is no other way in.
+"""
+
+import http.client
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from index.errors import ConfigError, DelayRouterError
+from sidecar.config import HttpConfig
+
+TIMEOUT_S: Final = 5.0
+MAX_BODY_BYTES: Final = 64 << 20
+_PREFIX: Final = "delay_router_"
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """Sums of one delay topic since the router started; lateness in ms, None before the first release."""
+
+    topic: str
+    indexed: int
+    released: int
+    rejected: int
+    lateness_p50_ms: float | None
+    lateness_p99_ms: float | None
+
+    def as_json(self) -> dict[str, object]:
+        """For scripts."""
+        return {
+            "indexed": self.indexed,
+            "released": self.released,
+            "rejected": self.rejected,
+            "lateness_p50_ms": self.lateness_p50_ms,
+            "lateness_p99_ms": self.lateness_p99_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RouterStatus:
+    """What a router says about itself: the body of ``/readyz``, and sums by topic."""
+
+    ready: bool
+    body: dict[str, Any]
+    topics: list[TopicStatus]
+
+    def as_json(self) -> dict[str, object]:
+        """For scripts."""
+        topics = {topic.topic: topic.as_json() for topic in self.topics}
+        return {**self.body, "ready": self.ready, "topics": topics}
+
+
+def default_url(config: HttpConfig) -> str:
+    """Where the router of this configuration answers, asked from the same machine."""
+    host = _WILDCARDS.get(config.host, f"[{config.host}]" if ":" in config.host else config.host)
+    return f"http://{host}:{config.port}"
+
+
+def ask(url: str) -> RouterStatus:
+    """Ask the router at `url`; DelayRouterError when it does not answer as one."""
+    code, body = _get(url, "/readyz")
+    try:
+        readiness = json.loads(body)
+    except ValueError:
+        readiness = None
+    if code not in {200, 503} or not isinstance(readiness, dict):
+        raise DelayRouterError(f"{url}/readyz: answers {code}, but not as a delay router does; see --url")
+    _, metrics = _get(url, "/metrics")
+    return RouterStatus(code == http.client.OK, readiness, topics_of(metrics.decode("utf-8")))
+
+
+def topics_of(metrics: str) -> list[TopicStatus]:
+    """Sums by delay topic from a page of metrics."""
+    samples = [sample for family in text_string_to_metric_families(metrics) for sample in family.samples]
+    names = sorted({sample.labels["topic"] for sample in samples if sample.labels.get("topic")})
+    return [_topic(name, [sample for sample in samples if sample.labels.get("topic") == name]) for name in names]
+
+
+def quantile_s(buckets: list[tuple[float, float]], fraction: float) -> float | None:
+    """Quantile in seconds from ascending (upper bound, cumulative count), interpolated as Prometheus does it.
+
+    None when nothing was counted; the last finite bound when it lies beyond.
+    """
+    total = buckets[-1][1] if buckets else 0
+    if not total:
+        return None
+    rank = fraction * total
+    lower, below = 0.0, 0.0
+    for bound, count in buckets:
+        if count >= rank:
+            if math.isinf(bound) or count == below:
+                return lower
+            return lower + (bound - lower) * (rank - below) / (count - below)
+        lower, below = bound, count
+    return lower
+
+
+def _topic(name: str, samples: list[Sample]) -> TopicStatus:
+    buckets = sorted(
+        (float(sample.labels["le"]), sample.value)
+        for sample in samples
+        if sample.name == f"{_PREFIX}release_lateness_seconds_bucket"
+    )
+    return TopicStatus(
+        topic=name,
+        indexed=_sum(samples, "records_indexed_total"),
+        released=_sum(samples, "records_released_total"),
+        rejected=_sum(samples, "records_rejected_total"),
+        lateness_p50_ms=_milliseconds(quantile_s(buckets, 0.5)),
+        lateness_p99_ms=_milliseconds(quantile_s(buckets, 0.99)),
+    )
+
+
+def _sum(samples: Iterable[Sample], name: str) -> int:
+    return int(sum(sample.value for sample in samples if sample.name == _PREFIX + name))
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1_000, 1)
+
+
+def _get(url: str, path: str) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigError(f"--url {url}: write http://HOST:PORT")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", parts.path.rstrip("/") + path)
+        response = connection.getresponse()
+        return response.status, response.read(MAX_BODY_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise DelayRouterError(
+            f"{url} does not answer ({error}); is a router running there? Its address is [http] listen, or --url"
+        ) from None
+    finally:
+        connection.close()

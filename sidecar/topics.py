@@ -1,0 +1,240 @@
+"""The topics of a router as they should be, all settings spelled out, and what is wrong with those that exist.
+
+======================  ==========================  ==================================================================
+topic                   policy                      why these settings
+======================  ==========================  ==================================================================
+delay topic             delete, ``max_delay`` and   what producers wrote is needed until it is released; append time,
+                        a margin                    so that ``deliver-after`` counts by the brokers' clock
+state, snapshots        compact, small segments     a restore reads the whole partition, and the active segment is
+                                                    never cleaned: it has to roll soon (notes on Kafka, 6.6)
+rejected                delete, 7 days              records a little larger than the delay topic's: error headers
+======================  ==========================  ==================================================================
+
+An existing topic is never altered: it may have been set up so on purpose. What differs is told, with the command.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.admin import TopicFacts
+from sidecar.config import DAY_MS, DelayTopicConfig
+from sidecar.findings import Finding, error, ok, warn
+from sidecar.units import format_duration
+
+RETENTION_MARGIN_MS: Final = 7 * DAY_MS
+"""Kept beyond the longest delay: a router that is down over a weekend, and then has a backlog, must lose nothing."""
+
+RETENTION_SLACK_MS: Final = DAY_MS
+"""Less margin than this is worth a warning."""
+
+REJECTED_RETENTION_MS: Final = 7 * DAY_MS
+ERROR_HEADER_BYTES: Final = 65_536
+"""What the rejected topic must take beyond the delay topic: delay-error, -message and -source, and batch overhead."""
+
+DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
+"""The brokers' own default of max.message.bytes."""
+
+_HOUR_MS: Final = 3_600_000
+_FOREVER: Final = -1
+
+_COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(_HOUR_MS),
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.compaction.lag.ms": str(_HOUR_MS),
+    # Also how long the marker of every transaction stays, one each 10 ms at worst; a restore takes seconds.
+    "delete.retention.ms": str(600_000),
+    "max.message.bytes": str(DEFAULT_MAX_MESSAGE_BYTES),
+    "message.timestamp.type": "CreateTime",
+    "compression.type": "producer",
+    "unclean.leader.election.enable": "false",
+}
+
+_AT_MOST: Final = frozenset(
+    {
+        "segment.bytes",
+        "segment.ms",
+        "min.cleanable.dirty.ratio",
+        "max.compaction.lag.ms",
+        "delete.retention.ms",
+    }
+)
+_AT_LEAST: Final = frozenset({"max.message.bytes", "min.insync.replicas"})
+_EQUAL: Final = frozenset({"unclean.leader.election.enable"})
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTopic:
+    """A topic as it is created; -1 leaves partitions or replication to the brokers' defaults."""
+
+    role: str
+    name: str
+    partitions: int
+    replication_factor: int
+    settings: dict[str, str]
+    exact_partitions: bool = False
+
+
+def wanted_delay_topic(topic: DelayTopicConfig, partitions: int, replication_factor: int) -> WantedTopic:
+    """The delay topic itself."""
+    retention_ms = topic.max_delay_ms + RETENTION_MARGIN_MS if topic.max_delay_ms else _FOREVER
+    settings = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(retention_ms),
+        "retention.bytes": str(_FOREVER),
+        "message.timestamp.type": "LogAppendTime",
+        "compression.type": "producer",
+        "unclean.leader.election.enable": "false",
+    }
+    return WantedTopic("delay topic", topic.name, partitions, replication_factor, settings)
+
+
+def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTopic, ...]:
+    """State, snapshots and rejected topic for a delay topic that exists; replicated as it is."""
+    replicas = delay.replication_factor
+    # One replica may be away without stopping the router, as far as there are enough of them.
+    insync = {"min.insync.replicas": str(2 if replicas > 2 else 1)}  # noqa: PLR2004 - majority of three
+    rejected = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(REJECTED_RETENTION_MS),
+        "retention.bytes": str(_FOREVER),
+        "max.message.bytes": str(_max_message_bytes(delay) + ERROR_HEADER_BYTES),
+        "message.timestamp.type": "CreateTime",
+        "compression.type": "producer",
+        "unclean.leader.election.enable": "false",
+    }
+    count = delay.partitions
+    return (
+        WantedTopic("state topic", topic.state, count, replicas, {**_COMPACTED, **insync}, True),
+        WantedTopic("snapshots topic", topic.snapshots, count, replicas, {**_COMPACTED, **insync}, True),
+        WantedTopic("rejected topic", topic.rejected, count, replicas, {**rejected, **insync}),
+    )
+
+
+def examine_delay_topic(topic: DelayTopicConfig, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
+    """What is wrong with an existing delay topic; one ``ok`` when nothing is."""
+    thing = f"delay topic {topic.name}"
+    settings = facts.settings
+    if settings is None:
+        yield warn(thing, "its settings may not be described, so retention is not checked", describe_hint(topic.name))
+        return
+    problems = [*_policy_problems(thing, topic.name, settings, bootstrap)]
+    problems += _retention_problems(thing, topic, facts, bootstrap)
+    yield from problems
+    if not problems:
+        clock = settings.get("message.timestamp.type", "")
+        yield ok(thing, f"{facts.partitions} partitions, {_kept(facts)}, {clock}")
+    if settings.get("message.timestamp.type") == "CreateTime":
+        yield ok(thing, "message.timestamp.type=CreateTime: deliver-after counts from the producer's own clock")
+
+
+def examine_beside(wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
+    """What is wrong with an existing state, snapshots or rejected topic; one ``ok`` when nothing is."""
+    thing = f"{wanted.role} {wanted.name}"
+    problems = [*_partition_problems(thing, wanted, facts, bootstrap)]
+    if facts.settings is None:
+        problems.append(warn(thing, "its settings may not be described", describe_hint(wanted.name)))
+    else:
+        problems += _setting_problems(thing, wanted, facts.settings, bootstrap)
+    yield from problems or [ok(thing, f"{facts.partitions} partitions, {wanted.settings['cleanup.policy']}")]
+
+
+def alter_command(bootstrap: str, name: str, settings: dict[str, str]) -> str:
+    """The shell command that gives a topic these settings."""
+    pairs = ",".join(f"{key}={value}" for key, value in settings.items())
+    return (
+        f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {name}"
+        f" --add-config {pairs}"
+    )
+
+
+def describe_hint(name: str) -> str:
+    """What to grant so that settings can be seen."""
+    return f"allow DescribeConfigs on topic {name}"
+
+
+def _max_message_bytes(facts: TopicFacts) -> int:
+    return facts.number("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
+
+
+def _kept(facts: TopicFacts) -> str:
+    retention_ms = facts.number("retention.ms", _FOREVER)
+    return "kept for ever" if retention_ms < 0 else f"kept {format_duration(retention_ms)}"
+
+
+def _policy_problems(thing: str, name: str, settings: dict[str, str], bootstrap: str) -> Iterator[Finding]:
+    policy = settings.get("cleanup.policy", "delete")
+    if "compact" in policy:
+        yield error(
+            thing,
+            f"cleanup.policy={policy} removes pending records that share a key with a later one",
+            alter_command(bootstrap, name, {"cleanup.policy": "delete"}),
+        )
+
+
+def _retention_problems(thing: str, topic: DelayTopicConfig, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
+    settings = facts.settings or {}
+    if "delete" not in settings.get("cleanup.policy", "delete"):
+        return
+    retention_ms = facts.number("retention.ms", _FOREVER)
+    max_delay_ms = topic.max_delay_ms
+    needed = {"retention.ms": str(max_delay_ms + RETENTION_MARGIN_MS if max_delay_ms else _FOREVER)}
+    keeps = f"retention.ms={retention_ms} keeps {format_duration(max(retention_ms, 0))}"
+    remedy = alter_command(bootstrap, topic.name, needed)
+    if retention_ms >= 0 and not max_delay_ms:
+        yield warn(thing, f"{keeps}, but max_delay has no limit: longer delays are lost", remedy)
+    elif 0 <= retention_ms < max_delay_ms:
+        yield error(thing, f"{keeps}, but max_delay is {format_duration(max_delay_ms)}", remedy)
+    elif 0 <= retention_ms < max_delay_ms + RETENTION_SLACK_MS:
+        yield warn(
+            thing,
+            f"{keeps} and max_delay is {format_duration(max_delay_ms)}: little is left for an outage",
+            remedy,
+        )
+    if (retention_bytes := facts.number("retention.bytes", _FOREVER)) >= 0:
+        yield warn(
+            thing,
+            f"retention.bytes={retention_bytes} removes records by size, pending ones too",
+            alter_command(bootstrap, topic.name, {"retention.bytes": str(_FOREVER)}),
+        )
+
+
+def _partition_problems(thing: str, wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
+    if not wanted.exact_partitions or facts.partitions == wanted.partitions:
+        return
+    message = f"{facts.partitions} partitions, but the delay topic has {wanted.partitions}; they must be equal"
+    if facts.partitions < wanted.partitions:
+        remedy = (
+            f"kafka-topics.sh --bootstrap-server {bootstrap} --alter --topic {wanted.name}"
+            f" --partitions {wanted.partitions}"
+        )
+    else:
+        remedy = (
+            f"name another {wanted.role} in the configuration, or delete this one if it holds nothing:"
+            f" kafka-topics.sh --bootstrap-server {bootstrap} --delete --topic {wanted.name}; then delay-router init"
+        )
+    yield error(thing, message, remedy)
+
+
+def _setting_problems(thing: str, wanted: WantedTopic, settings: dict[str, str], bootstrap: str) -> Iterator[Finding]:
+    policy = settings.get("cleanup.policy", "delete")
+    if policy != wanted.settings["cleanup.policy"]:
+        loss = "its records would be removed by age" if "delete" in policy else "records with the same key are removed"
+        mend = {"cleanup.policy": wanted.settings["cleanup.policy"]}
+        yield error(thing, f"cleanup.policy={policy}: {loss}", alter_command(bootstrap, wanted.name, mend))
+    differing = {
+        key: value for key, value in wanted.settings.items() if key in settings and _is_worse(key, settings[key], value)
+    }
+    if differing:
+        told = ", ".join(f"{key}={settings[key]} instead of {value}" for key, value in differing.items())
+        yield warn(thing, told, alter_command(bootstrap, wanted.name, differing))
+
+
+def _is_worse(key: str, actual: str, wanted: str) -> bool:
+    if key in _AT_MOST:
+        return float(actual) > float(wanted)
+    if key in _AT_LEAST:
+        return float(actual) < float(wanted)
+    return key in _EQUAL and actual != wanted

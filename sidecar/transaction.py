@@ -1,0 +1,97 @@
+"""Writes of one delay partition, inside the transactions of its producer."""
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from index.pending import Entry
+from index.progress import Progress
+from index.released import rejected_headers, released_headers
+from index.rules import Rules
+from index.schedule import KEEP_KEY
+from sidecar.config import DelayTopicConfig
+from sidecar.records import Refused, Scheduled
+from snapshots.state import PROGRESS_KEY, RULES_KEY, RuleEpoch, encode_epochs, encode_progress
+
+OnDelivery = Callable[[KafkaError | None, Message], None]
+_QUEUE_WAIT_S = 0.05
+
+TIMESTAMP_NOW = 0
+"""librdkafka's way of saying: when it is produced."""
+
+
+class PartitionWriter:
+    """Produces to targets, to the rejected topic and to the state topic; knows nothing of when or whether."""
+
+    def __init__(
+        self, producer: Producer, topic: DelayTopicConfig, partition: int, rules: Rules, delay_topic_id: str
+    ) -> None:
+        self.producer = producer
+        self._topic = topic
+        self._partition = partition
+        self._stripped = rules.stripped
+        self._delay_topic_id = delay_topic_id
+        self._source = f"{topic.name}/{partition}/"
+
+    def release(self, entry: Entry[Scheduled], on_delivery: OnDelivery | None = None) -> None:
+        """Produce one record to each of its targets."""
+        due_ms, offset, (schedule, _, record) = entry
+        assert record is not None, f"offset {offset} was not re-read"
+        key, value, headers, timestamp_ms = record
+        if schedule.key is not KEEP_KEY:
+            key = schedule.key
+        released = released_headers(
+            headers, self._stripped, due_ms, self._source, offset, timestamp_ms, schedule.deliver_id
+        )
+        timestamp = self._timestamp(due_ms, timestamp_ms)
+        for target in schedule.targets:
+            self._produce(target, value, key, schedule.partition, released, timestamp, on_delivery)
+
+    def reject(self, offset: int, refused: Refused, on_delivery: OnDelivery | None = None) -> None:
+        """Produce one record to the rejected topic, as it came, with its reason."""
+        key, value, headers, _ = refused.record
+        marked = rejected_headers(headers, refused.rejection, f"{self._source}{offset}")
+        self._produce(self._topic.rejected, value, key, -1, marked, TIMESTAMP_NOW, on_delivery)
+
+    def write_progress(self, progress: Progress) -> None:
+        """Produce the progress record."""
+        self._write_state(PROGRESS_KEY, encode_progress(progress, self._delay_topic_id))
+
+    def write_epochs(self, epochs: tuple[RuleEpoch, ...]) -> None:
+        """Produce the record of the rules in force."""
+        self._write_state(RULES_KEY, encode_epochs(epochs))
+
+    def _write_state(self, key: bytes, value: bytes) -> None:
+        self._produce(self._topic.state, value, key, self._partition, [], TIMESTAMP_NOW, None)
+
+    def _timestamp(self, due_ms: int, source_ms: int) -> int:
+        match self._topic.timestamp:
+            case "release":
+                return TIMESTAMP_NOW
+            case "due":
+                return due_ms or max(source_ms, TIMESTAMP_NOW)
+            case "source":
+                return max(source_ms, TIMESTAMP_NOW)
+
+    def _produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        headers: list[tuple[str, bytes | None]],
+        timestamp: int,
+        on_delivery: OnDelivery | None,
+    ) -> None:
+        # The stubs want a list that may also hold str values; lists are invariant, so a narrower one does not fit.
+        given: Any = headers
+        while True:
+            try:
+                # The fifth is `callback`: where it is given, even as None, `on_delivery` behind it is not looked at.
+                self.producer.produce(topic, value, key, partition, on_delivery, None, timestamp, given)
+            except BufferError:
+                # The transaction is larger than the client's queue: let some of it reach the broker first.
+                self.producer.poll(_QUEUE_WAIT_S)
+            else:
+                return

@@ -1,0 +1,86 @@
+"""Durations and sizes as people write them (``500ms``, ``7d``, ``512MiB``), and as pydantic types.
+
+::
+
+    duration  =  "0" | digits ("ms" | "s" | "m" | "h" | "d")
+    size      =  "0" | digits ("B" | "KiB" | "MiB" | "GiB")
+
+One unit per value, no fractions, no spaces: one way to write a value, and nothing to round. The configuration
+keeps the unit in the name of the attribute (``tick_ms``), the file keeps it in the value (``tick = "10ms"``).
+"""
+
+import re
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator
+
+_DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE_UNITS_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_QUANTITY: Final = re.compile(r"([0-9]{1,15})([A-Za-z]*)")
+
+MAX_DURATION_MS: Final = 36_500 * 86_400_000
+"""A hundred years: beyond it a value is a slip of the pen, and sums with it would leave 64 bits."""
+
+MAX_SIZE_BYTES: Final = 1 << 50
+
+
+def parse_duration_ms(raw: object) -> int:
+    """Milliseconds of ``10s``, ``36h``, ...; ``0`` needs no unit. ValueError says what is allowed."""
+    return _quantity(raw, _DURATION_UNITS_MS, MAX_DURATION_MS, "a duration is written like 500ms, 10s, 5m, 36h, 7d")
+
+
+def parse_size_bytes(raw: object) -> int:
+    """Bytes of ``512MiB``, ...; ``0`` needs no unit. ValueError says what is allowed."""
+    return _quantity(raw, _SIZE_UNITS_BYTES, MAX_SIZE_BYTES, "a size is written like 100B, 64KiB, 512MiB, 2GiB")
+
+
+def format_duration(duration_ms: int) -> str:
+    """The shortest notation that ``parse_duration_ms`` reads back as the same number."""
+    return _formatted(duration_ms, _DURATION_UNITS_MS)
+
+
+def format_size(size_bytes: int) -> str:
+    """The shortest notation that ``parse_size_bytes`` reads back as the same number."""
+    return _formatted(size_bytes, _SIZE_UNITS_BYTES)
+
+
+def parse_count(raw: object) -> object:
+    """Refuse ``true`` where a number is meant (Python counts it as 1); anything else goes on to pydantic."""
+    if isinstance(raw, bool):
+        # pydantic collects ValueError, not TypeError.
+        raise ValueError(f"a whole number is needed, not {str(raw).lower()}")  # noqa: TRY004 - see above
+    return raw
+
+
+DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
+"""Milliseconds; written with a unit in the configuration."""
+
+SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
+"""Bytes; written with a unit in the configuration."""
+
+Count = Annotated[int, BeforeValidator(parse_count)]
+"""A whole number."""
+
+
+def _quantity(raw: object, units: dict[str, int], limit: int, grammar: str) -> int:
+    match = _QUANTITY.fullmatch(raw if isinstance(raw, str) else repr(raw))
+    if match is None:
+        raise ValueError(f"{grammar}, not {raw!r}")
+    number, unit = int(match[1]), match[2]
+    if number == 0 and not unit:
+        return 0
+    if unit not in units:
+        problem = f"unknown unit {unit!r}" if unit else "the unit is missing"
+        raise ValueError(f"{grammar}, not {raw!r}: {problem}")
+    if number * units[unit] > limit:
+        raise ValueError(f"{raw!r} is more than {_formatted(limit, units)}")
+    return number * units[unit]
+
+
+def _formatted(number: int, units: dict[str, int]) -> str:
+    if number == 0:
+        return "0"
+    for unit, factor in reversed(units.items()):
+        if number % factor == 0:
+            return f"{number // factor}{unit}"
+    raise AssertionError("the smallest unit divides every whole number")

@@ -1,0 +1,81 @@
+"""The workers of a process: one for each delay partition that the group assigns to it."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from sidecar.group import Partition
+from sidecar.health import ProcessHealth
+from sidecar.owned import Shared
+from sidecar.partition_status import PartitionStatus
+from sidecar.usable import UsableTopics
+from sidecar.worker import Worker
+
+STOP_WITHIN_S = 20.0
+"""For all workers together. With leaving the group it stays below the 30 s that the contract and Kubernetes give."""
+
+
+class Workers:
+    """Starts and stops workers as the group says; ``statuses`` may be asked from any thread."""
+
+    def __init__(self) -> None:
+        self._workers: dict[Partition, Worker] = {}
+
+    def start(self, shared: Shared, partitions: Sequence[Partition]) -> None:
+        """Start a worker for each partition."""
+        for name, number in partitions:
+            topic = shared.config.delay_topic(name)
+            assert topic is not None, f"assigned {name}, which was not subscribed"
+            worker = Worker(shared, topic, number)
+            self._workers[name, number] = worker
+            worker.start()
+
+    def stop(self, partitions: Sequence[Partition]) -> bool:
+        """Stop the workers of these, all at once, within one deadline; whether each of them ended."""
+        ending = [self._workers.pop(each) for each in partitions if each in self._workers]
+        for worker in ending:
+            worker.stop()
+        deadline_s = time.monotonic() + STOP_WITHIN_S
+        for worker in ending:
+            worker.join(max(0.0, deadline_s - time.monotonic()))
+        return not any(worker.is_alive() for worker in ending)
+
+    def stop_all(self) -> bool:
+        """Stop every worker; whether each of them ended in time."""
+        return self.stop(list(self._workers))
+
+    def statuses(self) -> list[PartitionStatus]:
+        """The last snapshot of every partition."""
+        return [worker.status for worker in list(self._workers.values())]
+
+
+class Assignment:
+    """What the group member tells: passes partitions on to the workers, and signs of life to the probes."""
+
+    def __init__(self, workers: Workers, shared: Shared, usable: UsableTopics, health: ProcessHealth) -> None:
+        self._workers = workers
+        self._usable = usable
+        self._shared = shared
+        self._health = health
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        """These are ours now."""
+        self._workers.start(self._shared, partitions)
+        self._health.is_member()
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """These go to another member when this returns."""
+        self._workers.stop(partitions)
+
+    def cursors(self) -> Iterator[tuple[Partition, int]]:
+        """The committed cursor of every active partition."""
+        for status in self._workers.statuses():
+            if status.ready:
+                yield (status.topic, status.partition), status.cursor
+
+    def turned(self) -> None:
+        """The member's loop is alive."""
+        self._health.turned()
+
+    def topics_again(self) -> list[str] | None:
+        """Delay topics to serve, when that may have changed."""
+        return self._usable.again()
