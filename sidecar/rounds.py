@@ -78,14 +78,14 @@ class Rounds:
     def _ready_in_ns(self, now_ns: int) -> int | None:
         """How long until the next transaction may begin, as far as is known now; None when nothing is waiting."""
         ledger = self._owned.ledger
-        due_ms = ledger.next_due_ms()
-        if not ledger.owed and due_ms is None:
+        owed_ms = ledger.next_owed_ms()
+        # What is owed comes first whenever there is any: whatever is pending is due after W, and so after it.
+        first_ms = ledger.next_due_ms() if owed_ms is None else owed_ms
+        if first_ms is None:
             return None
-        # Due times are of the wall clock and the pace is not: a clock that is set back must not hold up what is owed.
+        # Due times are of the wall clock and the pace is not: a clock that is set back must not hold up the next tick.
         tick_left_ns = self._last_began_ns + self._tick_ns - time.monotonic_ns()
-        if ledger.owed or due_ms is None:
-            return tick_left_ns
-        return max(due_ms * NS_PER_MS - now_ns, tick_left_ns)
+        return max(first_ms * NS_PER_MS - now_ns, tick_left_ns)
 
     def _may_begin(self, now_ns: int) -> bool:
         ready_ns = self._ready_in_ns(now_ns)
