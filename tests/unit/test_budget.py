@@ -1,0 +1,49 @@
+"""The payload budget of a process."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sidecar.budget import PayloadBudget
+
+
+@pytest.mark.parametrize(
+    ("used_bytes", "more_bytes", "exhausted"),
+    [(0, 0, False), (0, 99, False), (0, 100, True), (60, 39, False), (60, 40, True)],
+)
+def test_exhausted_when_the_limit_is_reached(used_bytes: int, more_bytes: int, exhausted: bool) -> None:
+    budget = PayloadBudget(100)
+    budget.take(used_bytes)
+    assert budget.exhausted_by(more_bytes) is exhausted
+
+
+def test_without_a_limit_to_spend_nothing_is_kept() -> None:
+    assert PayloadBudget(0).exhausted_by(0)
+
+
+def test_what_was_given_back_may_be_taken_again() -> None:
+    budget = PayloadBudget(100)
+    budget.take(150)
+    assert (budget.used_bytes, budget.exhausted_by(0)) == (150, True)
+    budget.give_back(100)
+    assert (budget.used_bytes, budget.exhausted_by(0)) == (50, False)
+
+
+def test_giving_back_more_than_was_taken_is_a_defect() -> None:
+    budget = PayloadBudget(100)
+    budget.take(10)
+    with pytest.raises(AssertionError, match="more payload given back than taken"):
+        budget.give_back(11)
+
+
+def test_partitions_share_it_without_losing_count() -> None:
+    budget = PayloadBudget(100)
+
+    def take_and_give_back(size_bytes: int) -> None:
+        for _ in range(2_000):
+            budget.take(size_bytes)
+            budget.give_back(size_bytes)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(take_and_give_back, [1, 10, 100, 1_000]))
+    assert budget.used_bytes == 0

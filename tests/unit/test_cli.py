@@ -1,0 +1,249 @@
+"""The command line without a broker: usage, exit codes, and errors that name key and file."""
+
+import json
+import logging
+import socket
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import structlog
+from click.testing import CliRunner, Result
+
+from sidecar import __version__, logs
+from sidecar.cli import cli
+from sidecar.status import quantile_s, topics_of
+
+MINIMAL = """
+[kafka]
+"bootstrap.servers" = "{servers}"
+[[delay_topics]]
+name = "orders.delay"
+default_target = "orders"
+allowed_targets = ["orders", "billing.*"]
+"""
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    """A configuration whose broker is a port nobody listens on."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    file = tmp_path / "router.toml"
+    file.write_text(MINIMAL.format(servers=f"127.0.0.1:{port}"))
+    return file
+
+
+def run(*arguments: object, **environ: str) -> Result:
+    return CliRunner(env=environ).invoke(cli, [str(argument) for argument in arguments])
+
+
+def test_module_and_console_script_are_the_same_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sidecar", "--version"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == f"delay-router, version {__version__}\n"
+
+
+def test_all_commands_of_the_contract() -> None:
+    assert set(cli.commands) >= {"run", "init", "check", "send", "demo", "status", "config"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-command"],
+        ["config", "--no-such-option"],
+        ["init", "--yes"],
+        ["init", "--partitions", "0"],
+        ["send", "orders.delay"],
+        ["send", "orders.delay", "--value", "x", "--null"],
+        ["send", "orders.delay", "--value", "x", "--header", "no-equals"],
+        ["send", "orders.delay", "--value", "x", "--after", "soon"],
+        ["status", "--url", "ftp://x"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(config_file: Path, arguments: list[str]) -> None:
+    result = run(*arguments, DELAY_ROUTER_CONFIG=str(config_file))
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "command", [["run"], ["init"], ["check"], ["send", "t", "--value", "x"], ["status"], ["config"]]
+)
+def test_wrong_configuration_is_exit_code_2_and_names_key_and_file(config_file: Path, command: list[str]) -> None:
+    config_file.write_text(config_file.read_text() + "max_dealy = 1\n")
+    result = run(*command, "--config", config_file)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: {config_file}: delay_topics[0].max_dealy: unknown key; did you mean 'max_delay'?\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["run", "init", "check"])
+def test_key_that_librdkafka_does_not_know_is_exit_code_2(config_file: Path, command: str) -> None:
+    config_file.write_text(config_file.read_text().replace("[kafka]", '[kafka]\n"socket.timeout" = 1'))
+    result = run(command, "-c", config_file)
+    assert result.exit_code == 2
+    assert '"socket.timeout"; did you mean "socket.timeout.ms"?' in result.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "init"])
+def test_no_delay_topic_is_exit_code_2(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "router.toml"
+    file.write_text('[kafka]\n"bootstrap.servers" = "localhost:1"\n')
+    result = run(command, "-c", file)
+    assert result.exit_code == 2
+    assert "no delay topic is configured" in result.stderr
+
+
+def test_run_hands_over_configuration_and_exit_code(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def fake(config: object) -> int:
+        seen.append(repr(config))
+        return 7
+
+    monkeypatch.setattr("sidecar.app.run", fake)
+    assert run("run", "-c", config_file).exit_code == 7
+    assert "orders.delay" in seen[0]
+
+
+def test_config_prints_toml_or_json_with_secrets_masked(config_file: Path) -> None:
+    secret = {"DELAY_ROUTER__KAFKA__SASL_PASSWORD": "canary"}
+    text = run("config", "-c", config_file, **secret)
+    assert (text.exit_code, "canary" in text.output) == (0, False)
+    assert 'state_topic = "orders.delay.delay-state"' in text.output
+    shown = json.loads(run("config", "-c", config_file, "--json", **secret).output)
+    assert shown["kafka"]["sasl.password"] == "****"
+    assert shown["router"]["tick"] == "10ms"
+
+
+def test_reference_needs_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("config", "--reference")
+    assert result.exit_code == 0
+    assert "| `tick` | duration |" in result.output
+
+
+def test_check_says_why_brokers_do_not_answer(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.check.REQUEST_TIMEOUT_S", 2.0)
+    result = run("check", "-c", config_file, "--json")
+    assert result.exit_code == 1
+    (finding,) = [each for each in json.loads(result.stdout) if each["level"] == "error"]
+    assert finding["thing"] == "brokers"
+    assert "does not answer" in finding["message"]
+    assert "Connection refused" in finding["message"]
+    assert finding["remedy"]
+
+
+def test_send_refuses_before_sending_what_the_router_would_reject(config_file: Path) -> None:
+    for arguments, reason in (
+        (["--after", "8d"], "MAX_DELAY_EXCEEDED"),
+        (["--to", "elsewhere"], "TARGET_NOT_ALLOWED"),
+        (["--at", "tomorrow"], "INVALID_SCHEDULE"),
+        (["--at", "1700000000"], "UNIT_SUSPECTED"),
+        (["--header", "deliver-at=1", "--at", "1"], "AMBIGUOUS_HEADER"),
+        (["--to", "orders", "--to", "orders"], "AMBIGUOUS_HEADER"),
+    ):
+        result = run("send", "orders.delay", "-c", config_file, "--value", "x", *arguments)
+        assert result.exit_code == 1, arguments
+        assert f"will be rejected: {reason}: " in result.stderr
+
+
+def test_send_judges_headers_even_for_a_topic_it_does_not_know(config_file: Path) -> None:
+    result = run("send", "unknown.delay", "-c", config_file, "--value", "x", "--at", "2030-01-01T00:00:00")
+    assert result.exit_code == 1
+    assert "INVALID_SCHEDULE" in result.stderr
+
+
+def test_status_without_a_router_is_one_clear_line(config_file: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    result = run("status", "-c", config_file, "--url", url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {url} does not answer (")
+    assert result.stderr.count("\n") == 1
+
+
+METRICS = """
+# TYPE delay_router_records_indexed counter
+delay_router_records_indexed_total{topic="a"} 12.0
+# TYPE delay_router_records_released counter
+delay_router_records_released_total{topic="a",target="x"} 7.0
+delay_router_records_released_total{topic="a",target="y"} 3.0
+# TYPE delay_router_records_rejected counter
+delay_router_records_rejected_total{topic="a",reason="INVALID_SCHEDULE"} 2.0
+# TYPE delay_router_release_lateness_seconds histogram
+delay_router_release_lateness_seconds_bucket{topic="a",le="0.001"} 0.0
+delay_router_release_lateness_seconds_bucket{topic="a",le="0.002"} 50.0
+delay_router_release_lateness_seconds_bucket{topic="a",le="0.01"} 98.0
+delay_router_release_lateness_seconds_bucket{topic="a",le="+Inf"} 100.0
+delay_router_release_lateness_seconds_count{topic="a"} 100.0
+delay_router_release_lateness_seconds_sum{topic="a"} 0.4
+"""
+
+
+def test_status_adds_up_metrics_by_topic() -> None:
+    (topic,) = topics_of(METRICS)
+    assert (topic.topic, topic.indexed, topic.released, topic.rejected) == ("a", 12, 10, 2)
+    assert topic.lateness_p50_ms == 2.0
+    assert topic.lateness_p99_ms == 10.0
+
+
+@pytest.mark.parametrize(
+    ("buckets", "fraction", "expected"),
+    [
+        ([], 0.5, None),
+        ([(1.0, 0.0), (float("inf"), 0.0)], 0.5, None),
+        ([(1.0, 10.0), (float("inf"), 10.0)], 0.5, 0.5),
+        ([(1.0, 5.0), (3.0, 10.0), (float("inf"), 10.0)], 0.75, 2.0),
+        ([(1.0, 0.0), (float("inf"), 10.0)], 0.99, 1.0),
+    ],
+)
+def test_quantiles(buckets: list[tuple[float, float]], fraction: float, expected: float | None) -> None:
+    assert quantile_s(buckets, fraction) == expected
+
+
+@pytest.fixture
+def log_lines() -> StringIO:
+    """Where log lines go during a test; the state of logging is put back."""
+    return StringIO()
+
+
+def test_logs_are_one_json_object_a_line_whatever_is_in_them(log_lines: StringIO) -> None:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        logs.configure("info", log_lines)
+        log = structlog.get_logger()
+        log.debug("not_shown")
+        log.info("topic_seen", topic='a\r\n{"forged": 1}\x1b[31m', raw=b"\x00\xff", long="x" * 5_000, number=1)
+        logging.getLogger("uvicorn.error").warning("port %d", 80)
+        logging.getLogger("uvicorn.error").info("chatter")
+        logs.librdkafka_logger().error("FAIL %s", "broker down")
+        try:
+            json.loads("{}")["x"]
+        except KeyError:
+            log.exception("failed")
+    finally:
+        structlog.reset_defaults()
+        root.handlers[:] = before
+        root.setLevel(level)
+    lines = log_lines.getvalue().splitlines()
+    seen, uvicorn, librdkafka, failed = (json.loads(line) for line in lines)
+    assert seen["event"] == "topic_seen"
+    assert seen["topic"] == 'a\r\n{"forged": 1}\x1b[31m'
+    assert "\x1b" not in lines[0]
+    assert seen["raw"] == "b'\\x00\\xff'"
+    assert seen["long"] == "x" * 1_000 + "… (5000 characters)"
+    assert seen["number"] == 1
+    assert (seen["level"], seen["timestamp"][-1]) == ("info", "Z")
+    assert (uvicorn["library"], uvicorn["message"], uvicorn["level"]) == ("uvicorn.error", "port 80", "warning")
+    assert (librdkafka["library"], librdkafka["message"]) == ("librdkafka", "FAIL broker down")
+    assert "KeyError: 'x'" in failed["exception"]

@@ -1,0 +1,157 @@
+"""PartitionIndex, one rule at a time; test_partition_model.py has the random operations."""
+
+import pytest
+
+from index.partition import Batch, PartitionIndex
+from index.progress import BEFORE_ALL, Position, Progress, start_of
+
+
+def make(progress: Progress | None = None) -> PartitionIndex[str, str]:
+    return PartitionIndex(progress or start_of(0), len)
+
+
+def released(index: PartitionIndex[str, str], now_ms: int) -> Batch[str, str]:
+    batch = index.plan(now_ms, 100, 1_000)
+    index.confirm()
+    index.check()
+    return batch
+
+
+def test_a_record_indexed_after_its_due_time_leaves_in_the_next_batch_whatever_its_size() -> None:
+    index = make()
+    index.add(0, 100, "first")
+    released(index, 100)
+    for offset in range(1, 6):
+        index.add(offset, 50, "late")
+    batch = index.plan(100, max_entries=1, max_bytes=1)
+    assert [offset for _, offset, _ in batch.late] == [1, 2, 3, 4, 5]
+    assert batch.progress == Progress(6, Position(100, 0), 6, 2)
+
+
+def test_at_the_same_due_time_offsets_decide_who_is_late() -> None:
+    index = make(Progress(cursor=10, watermark=Position(100, 5), sealed_to=4))
+    assert not index.add(4, 100, "released")
+    assert not index.add(5, 100, "released")
+    assert index.add(6, 100, "pending")
+    index.advance(10)
+    batch = index.plan(100, 10, 100)
+    assert [offset for _, offset, _ in batch.due] == [6]
+    assert batch.late == []
+
+
+def test_one_record_leaves_however_big_it_is() -> None:
+    index = make()
+    index.add(0, 1, "x" * 1_000)
+    index.add(1, 1, "y")
+    assert [offset for _, offset, _ in index.plan(1, 10, 500).due] == [0]
+
+
+def test_a_clock_that_was_set_back_keeps_a_late_record_and_all_behind_it() -> None:
+    index = make()
+    index.add(0, 200, "released at 200")
+    released(index, 200)
+    index.reject(1, "before")
+    index.add(2, 150, "late, and not due at 120")
+    index.add(3, 100, "behind")
+    index.reject(4, "behind")
+    index.add(5, 300, "pending behind it, which must not move S past C")
+    assert index.next_owed_ms() == 0
+
+    batch = released(index, 120)
+    assert (batch.late, batch.due, batch.rejected) == ([], [], [(1, "before")])
+    assert batch.progress.cursor == batch.progress.sealed_to == 2
+    assert (index.owed, index.next_owed_ms()) == (3, 150)
+
+    batch = index.plan(150, 100, 1_000)
+    index.restore()
+    assert (index.owed, index.next_owed_ms()) == (3, 150)
+    batch = released(index, 150)
+    assert [offset for _, offset, _ in batch.late] == [2, 3]
+    assert batch.rejected == [(4, "behind")]
+    assert (batch.progress.cursor, batch.progress.sealed_to) == (6, 5)
+    assert index.next_owed_ms() is None
+
+
+def test_a_batch_that_was_restored_leaves_in_front_of_what_was_kept() -> None:
+    index = make()
+    index.add(0, 200, "")
+    released(index, 200)
+    index.add(1, 100, "due")
+    index.add(2, 190, "not due")
+    assert [offset for _, offset, _ in index.plan(150, 9, 9).late] == [1]
+    index.restore()
+    index.check()
+    assert [offset for _, offset, _ in index.plan(190, 9, 9).late] == [1, 2]
+
+
+def test_owed_from_a_rejected_record_is_due_at_once() -> None:
+    index = make(Progress(0, Position(200, 0), 0))
+    assert index.next_owed_ms() is None
+    index.add(0, 150, "late")
+    assert index.next_owed_ms() == 150
+    index.reject(1, "behind")
+    assert index.next_owed_ms() == 150
+    other = make()
+    other.reject(0, "alone")
+    assert other.next_owed_ms() == 0
+
+
+def test_nothing_is_planned_before_the_replay_reaches_the_cursor() -> None:
+    index = make(Progress(cursor=10, watermark=BEFORE_ALL, sealed_to=3))
+    assert (index.indexed_to, index.replaying) == (3, True)
+    index.advance(9)
+    with pytest.raises(ValueError, match="planned at 9, before the replay reached 10"):
+        index.plan(0, 1, 1)
+    index.advance(12)
+    assert not index.replaying
+    assert index.plan(0, 1, 1).progress.cursor == 12
+
+
+def test_a_replay_does_not_reject_again() -> None:
+    index = make(Progress(cursor=5, watermark=BEFORE_ALL, sealed_to=3))
+    assert not index.reject(3, "left already")
+    assert index.reject(5, "new")
+    assert index.plan(0, 1, 1).rejected == [(5, "new")]
+
+
+def test_offsets_only_rise() -> None:
+    index = make()
+    index.add(4, 10, "")
+    with pytest.raises(ValueError, match="offset 4 indexed after 4"):
+        index.add(4, 10, "")
+    with pytest.raises(ValueError, match="offset 3 indexed after 4"):
+        index.reject(3, "")
+    with pytest.raises(ValueError, match="advanced to 4 after 4"):
+        index.advance(4)
+    index.advance(5)
+
+
+def test_nothing_is_indexed_or_planned_while_a_batch_is_in_flight() -> None:
+    index = make()
+    index.plan(0, 1, 1)
+    with pytest.raises(ValueError, match="in flight"):
+        index.advance(1)
+    with pytest.raises(ValueError, match="in flight"):
+        index.add(0, 0, "")
+    with pytest.raises(ValueError, match="in flight"):
+        index.plan(0, 1, 1)
+
+
+def test_counts_and_due_times() -> None:
+    index = make()
+    assert (index.pending, index.owed, index.next_due_ms(), index.furthest_due_ms()) == (0, 0, None, None)
+    index.add(0, 700, "")
+    index.add(1, 300, "")
+    index.reject(2, "")
+    assert (index.pending, index.owed, index.next_due_ms(), index.furthest_due_ms()) == (2, 1, 300, 700)
+    index.plan(300, 9, 9)
+    assert (index.pending, index.owed, index.next_due_ms()) == (1, 0, 700)
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "offset", "done"),
+    [(99, 9, True), (100, 5, True), (100, 6, False), (101, 0, False), (99, 10, False), (0, 99, False)],
+)
+def test_done_is_two_comparisons(due_ms: int, offset: int, done: bool) -> None:
+    progress = Progress(cursor=10, watermark=Position(100, 5), sealed_to=0)
+    assert progress.is_done(due_ms, offset) is done

@@ -1,0 +1,168 @@
+"""The last look at a batch: what is released, what is rejected after all, and what is no longer there."""
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from index.partition import Batch
+from index.pending import Entry
+from index.progress import start_of
+from index.rules import Rules
+from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
+from sidecar.reader import OffsetReader
+from sidecar.records import Record, Refused, Scheduled
+from sidecar.screening import Leaving, Screened, screen
+from sidecar.targets import Target, TargetDirectory
+
+RULES = Rules("d", default_target="out", allowed_targets=("a", "b"))
+MISSING = Rejection(Reason.TARGET_UNKNOWN, "Target topic b does not exist; create it first")
+RECORD = Record(b"key", b"value", (), 1_000)
+BAD = Refused(Rejection(Reason.INVALID_SCHEDULE, "not a time"), RECORD)
+
+
+class Directory(TargetDirectory):
+    """Knows what it is told, and what it was asked."""
+
+    def __init__(self, **refusals: Rejection | None) -> None:
+        self._refusals = refusals
+        self.asked: list[set[str]] = []
+
+    def resolve(self, names: Iterable[str]) -> dict[str, Target]:
+        self.asked.append(set(names))
+        return {name: Target(4, self._refusals.get(name), 0.0) for name in self.asked[-1]}
+
+
+class Away(TargetDirectory):
+    """A cluster that does not answer."""
+
+    def __init__(self) -> None:
+        pass
+
+    def resolve(self, names: Iterable[str]) -> dict[str, Target]:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+class Reader(OffsetReader):
+    """Holds the records that were not kept in memory."""
+
+    def __init__(self, kept: dict[int, Record] | None = None) -> None:
+        self._kept = kept or {}
+        self.asked: list[Sequence[int]] = []
+
+    def read(self, offsets: Sequence[int]) -> dict[int, Record | None]:
+        self.asked.append(offsets)
+        return {offset: self._kept.get(offset) for offset in offsets}
+
+
+def entry(
+    offset: int, *targets: str, partition: int = BY_KEY, record: Record | None = RECORD, due_ms: int = 5_000
+) -> Entry[Scheduled]:
+    schedule = Schedule(due_ms, targets or ("out",), partition, KEEP_KEY, None, both_times=False)
+    return due_ms, offset, Scheduled(schedule, 100, record)
+
+
+def batch(
+    *due: Entry[Scheduled], late: Sequence[Entry[Scheduled]] = (), rejected: Sequence[tuple[int, Refused]] = ()
+) -> Leaving:
+    return Batch(list(late), list(due), list(rejected), start_of(0))
+
+
+def offsets(screened: Screened) -> tuple[list[int], list[int], list[int]]:
+    released = [offset for _, offset, _ in screened.released]
+    return released, [offset for offset, _ in screened.rejected], screened.lost
+
+
+def test_late_records_leave_before_due_ones_and_rejected_ones_are_kept() -> None:
+    leaving = batch(entry(3), entry(1), late=[entry(7)], rejected=[(6, BAD)])
+    screened = screen(leaving, RULES, Directory(), Reader())
+    assert offsets(screened) == ([7, 3, 1], [6], [])
+    assert screened.rejected == [(6, BAD)]
+
+
+def test_a_batch_asks_once_for_all_its_targets() -> None:
+    directory = Directory()
+    screen(batch(entry(1, "a"), entry(2, "a", "b"), late=[entry(3)]), RULES, directory, Reader())
+    assert directory.asked == [{"out", "a", "b"}]
+
+
+def test_an_empty_batch_is_screened_to_nothing() -> None:
+    assert offsets(screen(batch(), RULES, Directory(), Reader())) == ([], [], [])
+
+
+def test_a_missing_target_is_rejected_and_the_others_are_released() -> None:
+    leaving = batch(entry(1, "a"), entry(2, "b"), entry(3), rejected=[(9, BAD)])
+    screened = screen(leaving, RULES, Directory(b=MISSING), Reader())
+    assert offsets(screened) == ([1, 3], [9, 2], [])
+    assert screened.rejected[1] == (2, Refused(MISSING, RECORD))
+
+
+def test_a_record_with_several_targets_goes_to_all_or_to_none() -> None:
+    screened = screen(batch(entry(1, "a", "b"), entry(2, "a")), RULES, Directory(b=MISSING), Reader())
+    assert offsets(screened) == ([2], [1], [])
+
+
+def test_a_target_that_is_no_longer_allowed_is_rejected() -> None:
+    screened = screen(batch(entry(1, "a"), entry(2)), Rules("d", default_target="out"), Directory(), Reader())
+    assert offsets(screened) == ([2], [1], [])
+    (_, refused) = screened.rejected[0]
+    assert refused.rejection.reason is Reason.TARGET_NOT_ALLOWED
+    assert "a is no longer allowed for d" in refused.rejection.message
+
+
+@pytest.mark.parametrize(
+    ("partition", "released"), [(BY_KEY, True), (0, True), (3, True), (4, False), (2**31 - 1, False)]
+)
+def test_a_partition_that_the_target_does_not_have_is_rejected(partition: int, released: bool) -> None:
+    screened = screen(batch(entry(1, "a", partition=partition), entry(2, "a")), RULES, Directory(), Reader())
+    assert offsets(screened) == (([1, 2], [], []) if released else ([2], [1], []))
+    if not released:
+        (_, refused) = screened.rejected[0]
+        assert refused.rejection.reason is Reason.TARGET_UNKNOWN
+        assert refused.rejection.message == (
+            f"Target topic a has 4 partitions; deliver-partition {partition} is not one"
+        )
+
+
+def test_records_that_were_not_kept_are_read_again_in_the_order_of_the_log() -> None:
+    again = {3: Record(b"3", None, (), 1), 8: Record(b"8", None, (), 1)}
+    reader = Reader(again)
+    leaving = batch(entry(8, record=None), entry(2), late=[entry(3, record=None)])
+    screened = screen(leaving, RULES, Directory(), reader)
+    assert reader.asked == [[3, 8]]
+    assert [(offset, scheduled.record) for _, offset, scheduled in screened.released] == [
+        (3, again[3]),
+        (8, again[8]),
+        (2, RECORD),
+    ]
+
+
+def test_nothing_is_read_again_when_everything_was_kept() -> None:
+    reader = Reader()
+    screen(batch(entry(1)), RULES, Directory(), reader)
+    assert reader.asked == []
+
+
+def test_a_record_that_retention_removed_is_lost_and_said_to_be() -> None:
+    leaving = batch(entry(1, record=None), entry(2, record=None))
+    screened = screen(leaving, RULES, Directory(), Reader({2: RECORD}))
+    assert offsets(screened) == ([2], [], [1])
+
+
+def test_a_record_read_again_may_be_rejected_with_what_it_held() -> None:
+    leaving = batch(entry(1, "b", record=None))
+    screened = screen(leaving, RULES, Directory(b=MISSING), Reader({1: RECORD}))
+    assert screened.rejected == [(1, Refused(MISSING, RECORD))]
+    assert offsets(screened) == ([], [1], [])
+
+
+def test_when_the_cluster_does_not_answer_nothing_is_concluded() -> None:
+    with pytest.raises(KafkaException):
+        screen(batch(entry(1)), RULES, Away(), Reader())
+
+
+def test_refused_by_the_broker_moves_a_record_from_released_to_rejected() -> None:
+    too_large = Rejection(Reason.RECORD_TOO_LARGE, "10 MB")
+    screened = Screened([entry(1), entry(2)], [(6, BAD)], [5]).without({2: too_large, 77: too_large})
+    assert offsets(screened) == ([1], [6, 2], [5])
+    assert screened.rejected[1] == (2, Refused(too_large, RECORD))
