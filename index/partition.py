@@ -23,7 +23,7 @@ due after W, and so after every late record.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -97,17 +97,26 @@ class PartitionIndex(Generic[P, R]):
         """How many late and rejected records must leave before anything else does."""
         return len(self._late) + len(self._rejected)
 
-    def add(self, offset: int, due_ms: int, payload: P) -> bool:
-        """Index an accepted record; False when a replay shows that it has left already."""
-        self._enter(offset)
-        if (due_ms, offset) > self._committed.watermark:
-            self._pending.add((due_ms, offset, payload))
-            self._fresh.append(offset)
-            return True
-        if offset < self._replay_below:
-            return False
-        self._late.append((due_ms, offset, payload))
-        return True
+    def add(self, run: Sequence[Entry[P]]) -> Sequence[Entry[P]]:
+        """Index accepted records, in offset order; returns those that a replay does not show to have left already.
+
+        A run at a time, because a call for each record would cost as much as what it does.
+        """
+        if not run:
+            return run
+        self._enter(run[0][1])
+        self._indexed_to = run[-1][1] + 1
+        watermark = self._committed.watermark
+        due_ms, offset = watermark
+        pending = [each for each in run if each[0] > due_ms or (each[0] == due_ms and each[1] > offset)]
+        self._pending.add(pending)
+        self._fresh += [each[1] for each in pending]
+        if len(pending) == len(run):
+            return run
+        passed = [each for each in run if (each[0], each[1]) <= watermark]
+        late = [each for each in passed if each[1] >= self._replay_below]
+        self._late += late
+        return pending + late
 
     def reject(self, offset: int, rejected: R) -> bool:
         """Index a rejected record; False when a replay shows that it has left already."""

@@ -37,17 +37,20 @@ class PendingIndex(Generic[P]):
     def __len__(self) -> int:
         return self._count
 
-    def add(self, entry: Entry[P]) -> None:
-        """Add one entry; amortised O(1), a binary search and a shift within the chunk that is being released."""
-        key = entry[0] >> CHUNK_BITS
-        chunk = self._chunks.get(key)
-        if chunk is None:
-            self._chunks[key] = [entry]
-        elif key in self._sorted and entry < chunk[-1]:
-            insort(chunk, entry)
-        else:
-            chunk.append(entry)
-        self._count += 1
+    def add(self, entries: Iterable[Entry[P]]) -> None:
+        """Add entries; amortised O(1) each, a binary search and a shift within the chunk that is being released."""
+        chunks, is_sorted, count = self._chunks, self._sorted, 0
+        for entry in entries:
+            count += 1
+            key = entry[0] >> CHUNK_BITS
+            chunk = chunks.get(key)
+            if chunk is None:
+                chunks[key] = [entry]
+            elif key in is_sorted and entry < chunk[-1]:
+                insort(chunk, entry)
+            else:
+                chunk.append(entry)
+        self._count += count
 
     def take_due(self, now_ms: int, max_entries: int) -> list[Entry[P]]:
         """Remove and return the first entries with a due time at or before ``now_ms``, in release order."""

@@ -17,6 +17,7 @@ from sidecar import admin as cluster
 from sidecar import clients, http
 from sidecar.budget import PayloadBudget
 from sidecar.config import Config
+from sidecar.garbage import GarbageCollection
 from sidecar.group import GroupMember, MembershipError
 from sidecar.health import ProcessHealth
 from sidecar.metrics import Metrics
@@ -52,8 +53,8 @@ def run(config: Config) -> int:
             still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
             now_ns=time.time_ns,
         )
-        assignment = Assignment(workers, shared, usable, health)
-        member = GroupMember(clients.group_member(config), admin, config.router.group_id, assignment)
+        assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
+        member = GroupMember(clients.group_member(config, topics), admin, config.router.group_id, assignment)
         member.run(topics, stopping)
     except MembershipError as error:
         structlog.get_logger().error("membership_failed", error=str(error))

@@ -16,9 +16,10 @@ class PayloadBudget:
         """Bytes in use now."""
         return self._used_bytes
 
-    def exhausted_by(self, more_bytes: int) -> bool:
-        """Whether further payload must stay in the delay topic, given ``more_bytes`` that are not taken yet."""
-        return self._used_bytes + more_bytes >= self._max_bytes
+    @property
+    def room_bytes(self) -> int:
+        """What may still be taken; beyond it payload must stay in the delay topic."""
+        return self._max_bytes - self._used_bytes
 
     def take(self, size_bytes: int) -> None:
         """Count bytes as used; may pass the limit by what one intake holds."""

@@ -66,7 +66,7 @@ class RouterConfig(Section):
         description="Most time a due record waits to share a transaction with others.",
     )
     batch_records: Count = Field(
-        20_000, ge=1, le=1_000_000, description="Most records released, or indexed, within one transaction."
+        50_000, ge=1, le=1_000_000, description="Most records released, or indexed, within one transaction."
     )
     payload_memory_bytes: SizeBytes = Field(
         512 << 20,

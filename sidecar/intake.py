@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from index.partition import PartitionIndex
+from index.pending import Entry
 from index.rules import Rules
-from index.schedule import Schedule
+from index.schedule import Rejection
 from sidecar.budget import PayloadBudget
-from sidecar.records import Record, Refused, Scheduled, record_of, size_of
+from sidecar.records import Refused, Scheduled, record_of, resident_bytes, scheduled, size_of
 from snapshots.state import RuleEpoch
 
 PartitionLedger = PartitionIndex[Scheduled, Refused]
@@ -56,15 +57,7 @@ class Intake:
         if first is None:
             return done
         # consume(n, t) returns early only when it has n, so it must not wait here.
-        messages = [first, *self._consumer.consume(FETCH_RECORDS - 1, 0)]
-        for message in messages:
-            error = message.error()
-            if error is None:
-                self._index(message, done)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._at_end(message, done)
-            else:
-                raise KafkaException(error)
+        self._index([first, *self._consumer.consume(FETCH_RECORDS - 1, 0)], done)
         self._budget.take(done.resident_bytes)
         return done
 
@@ -76,30 +69,41 @@ class Intake:
         """Give the consumer back to librdkafka."""
         self._consumer.close()
 
-    def _index(self, message: Message, done: Indexed) -> None:
-        offset = message.offset()
-        assert offset is not None
-        if offset >= self._rules_end:
-            self._enter_epoch_of(offset)
-        record = record_of(message)
-        decision = self._rules.decide(record.headers, record.timestamp_ms)
-        if not isinstance(decision, Schedule):
-            self._ledger.reject(offset, Refused(decision, record))
-            return
-        size = size_of(record)
-        kept = self._kept(record, done)
-        if self._ledger.add(offset, decision.due_ms, Scheduled(decision, size, kept)):
-            done.accepted += 1
+    def _index(self, messages: Sequence[Message], done: Indexed) -> None:
+        run: list[Entry[Scheduled]] = []
+        room_bytes = self._budget.room_bytes
+        for message in messages:
+            offset = message.offset() or 0
+            error = message.error()
+            if error is not None:
+                self._add(run, done)
+                run = []
+                self._at_end(error, offset, done)
+                continue
+            if offset >= self._rules_end:
+                self._enter_epoch_of(offset)
+            record = record_of(message)
+            decision = self._rules.decide(record.headers, record.timestamp_ms)
+            if isinstance(decision, Rejection):
+                self._add(run, done)
+                run = []
+                self._ledger.reject(offset, Refused(decision, record))
+                continue
+            size = size_of(record)
+            room_bytes -= size
             done.both_times += decision.both_times
-            if kept is not None:
-                done.resident_bytes += size
+            # What does not fit stays in the delay topic, and is read again when it is due.
+            run.append((decision.due_ms, offset, scheduled(decision, size, record if room_bytes > 0 else None)))
+        self._add(run, done)
 
-    def _kept(self, record: Record, done: Indexed) -> Record | None:
-        return None if self._budget.exhausted_by(done.resident_bytes) else record
+    def _add(self, run: Sequence[Entry[Scheduled]], done: Indexed) -> None:
+        added = self._ledger.add(run)
+        done.accepted += len(added)
+        done.resident_bytes += resident_bytes(added)
 
-    def _at_end(self, message: Message, done: Indexed) -> None:
-        end = message.offset()
-        assert end is not None
+    def _at_end(self, error: KafkaError, end: int, done: Indexed) -> None:
+        if error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
         done.reached_end = True
         self.end_offset = end
         # The end event also steps over control records and removed ones, which yield no message.

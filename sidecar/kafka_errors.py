@@ -18,6 +18,7 @@ class Verdict(Enum):
 
     REFUSED = "abort, find the records the broker refuses, divert them, go on with the same producer"
     RETRY = "make the same call again"
+    AGAIN = "abort, which gives the producer a new epoch, and write the same transaction again"
     FENCED = "ask the group whether this partition is still ours"
     DENIED = "report what is not authorised and try again slowly"
     REBUILD = "outcome unknown or producer unusable: take over again from the state topic"
@@ -55,6 +56,8 @@ _REFUSED_RECORD = frozenset(
         KafkaError.POLICY_VIOLATION,
     }
 )
+# Follows a refused batch: its sequence numbers are missing. The broker has answered, so nothing is unknown.
+_OUT_OF_ORDER = frozenset({KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
 _REFUSALS = _TOO_LARGE | _UNKNOWN_TARGET | _REFUSED_RECORD | _SPOILT
 
 
@@ -69,9 +72,16 @@ def classify(error: KafkaError) -> Verdict:
         return Verdict.REBUILD
     if code in _REFUSALS:
         return Verdict.REFUSED
+    if code in _OUT_OF_ORDER and error.txn_requires_abort():
+        return Verdict.AGAIN
     if error.retriable() and not error.txn_requires_abort():
         return Verdict.RETRY
     return Verdict.REBUILD
+
+
+def is_too_large(error: KafkaError) -> bool:
+    """Whether the broker refused for size: a record's, or that of the batch it was in."""
+    return error.code() in _TOO_LARGE
 
 
 def reason_of(error: KafkaError) -> Reason:

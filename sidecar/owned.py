@@ -14,7 +14,7 @@ from sidecar.config import Config, DelayTopicConfig
 from sidecar.intake import Indexed, Intake, PartitionLedger
 from sidecar.metrics import Metrics
 from sidecar.reader import OffsetReader
-from sidecar.records import scheduled_size
+from sidecar.records import resident_bytes, scheduled_size
 from sidecar.release import Released, Releaser, commit
 from sidecar.screening import Leaving
 from sidecar.takeover import Origin, fence, read_origin
@@ -71,7 +71,8 @@ class Owned:
             writer.write_progress(origin.progress)
             commit(self._producer)
         self.ledger: PartitionLedger = PartitionIndex(origin.progress, scheduled_size)
-        self._releaser = Releaser(writer, self._rules, shared.directory, self._reader)
+        compresses = clients.compresses(shared.config)
+        self._releaser = Releaser(writer, self._rules, shared.directory, self._reader, compresses)
         at = TopicPartition(topic.name, partition, self.ledger.indexed_to)
         self._intake = Intake(clients.tail(shared.config), at, self.ledger, origin.epochs, shared.budget)
         return origin
@@ -86,12 +87,7 @@ class Owned:
         """Commit a batch that the index has planned."""
         released = self._releaser.release(batch)
         self.ledger.confirm()
-        freed = sum(
-            scheduled.size_bytes
-            for entries in (batch.late, batch.due)
-            for _, _, scheduled in entries
-            if scheduled.record is not None
-        )
+        freed = resident_bytes(batch.late) + resident_bytes(batch.due)
         self._resident_bytes -= freed
         self._shared.budget.give_back(freed)
         return released

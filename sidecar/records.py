@@ -1,10 +1,12 @@
 """A record of a delay topic as the router keeps it between indexing and release."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
 from index.headers import Headers
+from index.pending import Entry
 from index.schedule import Rejection, Schedule
 
 RESIDENT_OVERHEAD_BYTES = 500
@@ -12,6 +14,9 @@ RESIDENT_OVERHEAD_BYTES = 500
 for three headers of 20 B; one more header is HEADER_OVERHEAD_BYTES more)."""
 
 HEADER_OVERHEAD_BYTES = 120
+
+# A NamedTuple's own constructor is a Python function and costs three times as much.
+_new = tuple.__new__
 
 
 class Record(NamedTuple):
@@ -42,7 +47,17 @@ def record_of(message: Message) -> Record:
     """Copy a consumed message out of the client."""
     # The stubs also allow what may only be given to produce; read, headers are a list of (str, bytes | None).
     headers: Any = message.headers()
-    return Record(message.key(), message.value(), headers or (), message.timestamp()[1])
+    return _new(Record, (message.key(), message.value(), headers or (), message.timestamp()[1]))
+
+
+def scheduled(schedule: Schedule, size_bytes: int, record: Record | None) -> Scheduled:
+    """Make a Scheduled, of which there is one for every record."""
+    return _new(Scheduled, (schedule, size_bytes, record))
+
+
+def resident_bytes(entries: Iterable[Entry[Scheduled]]) -> int:
+    """Bytes of payload that these entries hold in memory."""
+    return sum(payload[1] for _, _, payload in entries if payload[2] is not None)
 
 
 def size_of(record: Record) -> int:

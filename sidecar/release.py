@@ -7,7 +7,7 @@
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from confluent_kafka import KafkaException, Producer
@@ -19,13 +19,15 @@ from index.schedule import Rejection
 from sidecar.kafka_errors import Verdict, classify, error_of, reason_of
 from sidecar.reader import OffsetReader
 from sidecar.records import Refused
-from sidecar.refusals import Suspect, find_refused
+from sidecar.refusals import Suspect, find_refused, send_in_small_batches
 from sidecar.screening import Leaving, Screened, refused_by_target, screen
+from sidecar.shortening import shortened
 from sidecar.targets import TargetDirectory
 from sidecar.transaction import PartitionWriter
 
-MAX_REFUSAL_ROUNDS = 8
-"""A broker that refuses something new in every round is not one we understand: take over again, and report."""
+MAX_REFUSAL_ROUNDS = 16
+"""Every other one may be a repetition, and the rejected topic may have limits of its own. A broker that refuses
+something new in every round is not one we understand: take over again, and report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Releaser:
     rules: Rules
     directory: TargetDirectory
     reader: OffsetReader
+    compresses: bool
+    crowded: dict[str, int] = field(default_factory=dict)
 
     def release(self, batch: Leaving) -> Released:
         """Commit a batch with its progress; KafkaException when that was not possible or its outcome is unknown."""
@@ -68,10 +72,14 @@ class Releaser:
                 self._write(screened, batch.progress)
                 commit(self.writer.producer)
             except KafkaException as exception:
-                if classify(error_of(exception)) is not Verdict.REFUSED:
+                # Before anything else can fail: a new owner of the partition asks the same directory.
+                self.directory.forget()
+                verdict = classify(error_of(exception))
+                if verdict not in (Verdict.REFUSED, Verdict.AGAIN):
                     raise
                 self.writer.producer.abort_transaction()
-                screened = self._without_refused(screened, truncated, exception)
+                if verdict is Verdict.REFUSED:
+                    screened = self._without_refused(screened, truncated, exception)
             else:
                 return Released(screened, aborted, len(truncated))
         raise RefusedError(f"a batch of {len(batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
@@ -79,33 +87,45 @@ class Releaser:
     def _write(self, screened: Screened, progress: Progress) -> None:
         writer = self.writer
         writer.producer.begin_transaction()
-        for entry in screened.released:
-            writer.release(entry)
-        for offset, refused in screened.rejected:
-            writer.reject(offset, refused)
+        if self.crowded:
+            send_in_small_batches(writer.producer, self._suspects(screened), self.crowded)
+        else:
+            writer.release(screened.released)
+            for offset, refused in screened.rejected:
+                writer.reject(offset, refused)
         writer.write_progress(progress)
 
     def _without_refused(self, screened: Screened, truncated: set[int], cause: KafkaException) -> Screened:
-        self.directory.forget()
         by_target = refused_by_target(screened.released, self.rules, self.directory)
         if by_target:
             return screened.without(by_target)
-        errors = find_refused(self.writer.producer, self._suspects(screened))
-        if not errors or truncated & errors.keys():
-            raise cause
+        findings = find_refused(self.writer.producer, self._suspects(screened), by_size=not self.compresses)
+        self.crowded |= findings.crowded
+        errors = findings.refused
         rejected: list[tuple[int, Refused]] = []
         for offset, refused in screened.rejected:
             if offset in errors:
+                shorter = shortened(refused)
+                if shorter is None:
+                    raise cause
                 truncated.add(offset)
-                rejected.append((offset, _without_value(refused)))
+                rejected.append((offset, shorter))
             else:
                 rejected.append((offset, refused))
         refusals = {offset: Rejection(reason_of(error), error.str()) for offset, error in errors.items()}
         return replace(screened, rejected=rejected).without(refusals)
 
     def _suspects(self, screened: Screened) -> list[Suspect]:
-        released = [Suspect(entry[1], partial(self.writer.release, entry)) for entry in screened.released]
-        rejected = [Suspect(offset, partial(self.writer.reject, offset, r)) for offset, r in screened.rejected]
+        writer = self.writer
+        released = [
+            Suspect(offset, scheduled.schedule.targets, scheduled.record, partial(writer.release, [entry]))
+            for entry in screened.released
+            for _, offset, scheduled in [entry]
+        ]
+        rejected = [
+            Suspect(offset, (writer.rejected_topic,), refused.record, partial(writer.reject, offset, refused))
+            for offset, refused in screened.rejected
+        ]
         return released + rejected
 
 
@@ -119,10 +139,3 @@ def commit(producer: Producer) -> None:
                 raise
         else:
             return
-
-
-def _without_value(refused: Refused) -> Refused:
-    size = len(refused.record.value or b"")
-    reason, message = refused.rejection
-    message = f"{message} (the rejected topic refused its value of {size} bytes; it is still at delay-source)"
-    return Refused(Rejection(reason, message), refused.record._replace(value=None))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 
+from sidecar.garbage import GarbageCollection
 from sidecar.group import Partition
 from sidecar.health import ProcessHealth
 from sidecar.owned import Shared
@@ -51,11 +52,19 @@ class Workers:
 class Assignment:
     """What the group member tells: passes partitions on to the workers, and signs of life to the probes."""
 
-    def __init__(self, workers: Workers, shared: Shared, usable: UsableTopics, health: ProcessHealth) -> None:
+    def __init__(
+        self,
+        workers: Workers,
+        shared: Shared,
+        usable: UsableTopics,
+        health: ProcessHealth,
+        garbage: GarbageCollection,
+    ) -> None:
         self._workers = workers
         self._usable = usable
         self._shared = shared
         self._health = health
+        self._garbage = garbage
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """These are ours now."""
@@ -75,6 +84,7 @@ class Assignment:
     def turned(self) -> None:
         """The member's loop is alive."""
         self._health.turned()
+        self._garbage.collect_if_quiet()
 
     def topics_again(self) -> list[str] | None:
         """Delay topics to serve, when that may have changed."""

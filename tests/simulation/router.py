@@ -78,7 +78,7 @@ class Router:
             if isinstance(decision, Rejection):
                 self.ledger.reject(record.offset, decision)
             else:
-                self.ledger.add(record.offset, self.due_ms(decision), decision)
+                self.ledger.add([(self.due_ms(decision), record.offset, decision)])
         if end is not None:
             self.ledger.advance(end)
         self.check()

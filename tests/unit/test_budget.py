@@ -14,19 +14,19 @@ from sidecar.budget import PayloadBudget
 def test_exhausted_when_the_limit_is_reached(used_bytes: int, more_bytes: int, exhausted: bool) -> None:
     budget = PayloadBudget(100)
     budget.take(used_bytes)
-    assert budget.exhausted_by(more_bytes) is exhausted
+    assert (budget.room_bytes <= more_bytes) is exhausted
 
 
 def test_without_a_limit_to_spend_nothing_is_kept() -> None:
-    assert PayloadBudget(0).exhausted_by(0)
+    assert PayloadBudget(0).room_bytes == 0
 
 
 def test_what_was_given_back_may_be_taken_again() -> None:
     budget = PayloadBudget(100)
     budget.take(150)
-    assert (budget.used_bytes, budget.exhausted_by(0)) == (150, True)
+    assert (budget.used_bytes, budget.room_bytes) == (150, -50)
     budget.give_back(100)
-    assert (budget.used_bytes, budget.exhausted_by(0)) == (50, False)
+    assert (budget.used_bytes, budget.room_bytes) == (50, 50)
 
 
 def test_giving_back_more_than_was_taken_is_a_defect() -> None:

@@ -76,7 +76,7 @@ def test_defaults(tmp_path: Path) -> None:
     router = loaded(tmp_path, MINIMAL).router
     assert (router.group_id, router.instance_id, router.log_level) == ("delay-router", "", "info")
     assert (router.tick_ms, router.session_timeout_ms, router.transaction_timeout_ms) == (10, 10_000, 60_000)
-    assert (router.batch_records, router.payload_memory_bytes) == (20_000, 512 << 20)
+    assert (router.batch_records, router.payload_memory_bytes) == (50_000, 512 << 20)
 
 
 def test_environment_wins_over_the_file(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_reference_tells_every_key_with_type_default_and_meaning() -> None:
     for line in (
         '| `tick` | duration | `"10ms"` | Most time',
         '| `payload_memory` | size | `"512MiB"` | Payload',
-        "| `batch_records` | number | `20000` | Most records",
+        "| `batch_records` | number | `50000` | Most records",
         "| `name` | text | required | The delay topic",
         '| `listen` | text | `"127.0.0.1:8080"` | Address',
         '| `max_delay` | duration | `"7d"` | Longest',

@@ -19,10 +19,10 @@ def released(index: PartitionIndex[str, str], now_ms: int) -> Batch[str, str]:
 
 def test_a_record_indexed_after_its_due_time_leaves_in_the_next_batch_whatever_its_size() -> None:
     index = make()
-    index.add(0, 100, "first")
+    index.add([(100, 0, "first")])
     released(index, 100)
     for offset in range(1, 6):
-        index.add(offset, 50, "late")
+        index.add([(50, offset, "late")])
     batch = index.plan(100, max_entries=1, max_bytes=1)
     assert [offset for _, offset, _ in batch.late] == [1, 2, 3, 4, 5]
     assert batch.progress == Progress(6, Position(100, 0), 6, 2)
@@ -30,9 +30,9 @@ def test_a_record_indexed_after_its_due_time_leaves_in_the_next_batch_whatever_i
 
 def test_at_the_same_due_time_offsets_decide_who_is_late() -> None:
     index = make(Progress(cursor=10, watermark=Position(100, 5), sealed_to=4))
-    assert not index.add(4, 100, "released")
-    assert not index.add(5, 100, "released")
-    assert index.add(6, 100, "pending")
+    assert not index.add([(100, 4, "released")])
+    assert not index.add([(100, 5, "released")])
+    assert index.add([(100, 6, "pending")])
     index.advance(10)
     batch = index.plan(100, 10, 100)
     assert [offset for _, offset, _ in batch.due] == [6]
@@ -41,20 +41,20 @@ def test_at_the_same_due_time_offsets_decide_who_is_late() -> None:
 
 def test_one_record_leaves_however_big_it_is() -> None:
     index = make()
-    index.add(0, 1, "x" * 1_000)
-    index.add(1, 1, "y")
+    index.add([(1, 0, "x" * 1_000)])
+    index.add([(1, 1, "y")])
     assert [offset for _, offset, _ in index.plan(1, 10, 500).due] == [0]
 
 
 def test_a_clock_that_was_set_back_keeps_a_late_record_and_all_behind_it() -> None:
     index = make()
-    index.add(0, 200, "released at 200")
+    index.add([(200, 0, "released at 200")])
     released(index, 200)
     index.reject(1, "before")
-    index.add(2, 150, "late, and not due at 120")
-    index.add(3, 100, "behind")
+    index.add([(150, 2, "late, and not due at 120")])
+    index.add([(100, 3, "behind")])
     index.reject(4, "behind")
-    index.add(5, 300, "pending behind it, which must not move S past C")
+    index.add([(300, 5, "pending behind it, which must not move S past C")])
     assert index.next_owed_ms() == 0
 
     batch = released(index, 120)
@@ -74,10 +74,10 @@ def test_a_clock_that_was_set_back_keeps_a_late_record_and_all_behind_it() -> No
 
 def test_a_batch_that_was_restored_leaves_in_front_of_what_was_kept() -> None:
     index = make()
-    index.add(0, 200, "")
+    index.add([(200, 0, "")])
     released(index, 200)
-    index.add(1, 100, "due")
-    index.add(2, 190, "not due")
+    index.add([(100, 1, "due")])
+    index.add([(190, 2, "not due")])
     assert [offset for _, offset, _ in index.plan(150, 9, 9).late] == [1]
     index.restore()
     index.check()
@@ -87,7 +87,7 @@ def test_a_batch_that_was_restored_leaves_in_front_of_what_was_kept() -> None:
 def test_owed_from_a_rejected_record_is_due_at_once() -> None:
     index = make(Progress(0, Position(200, 0), 0))
     assert index.next_owed_ms() is None
-    index.add(0, 150, "late")
+    index.add([(150, 0, "late")])
     assert index.next_owed_ms() == 150
     index.reject(1, "behind")
     assert index.next_owed_ms() == 150
@@ -116,9 +116,9 @@ def test_a_replay_does_not_reject_again() -> None:
 
 def test_offsets_only_rise() -> None:
     index = make()
-    index.add(4, 10, "")
+    index.add([(10, 4, "")])
     with pytest.raises(ValueError, match="offset 4 indexed after 4"):
-        index.add(4, 10, "")
+        index.add([(10, 4, "")])
     with pytest.raises(ValueError, match="offset 3 indexed after 4"):
         index.reject(3, "")
     with pytest.raises(ValueError, match="advanced to 4 after 4"):
@@ -132,7 +132,7 @@ def test_nothing_is_indexed_or_planned_while_a_batch_is_in_flight() -> None:
     with pytest.raises(ValueError, match="in flight"):
         index.advance(1)
     with pytest.raises(ValueError, match="in flight"):
-        index.add(0, 0, "")
+        index.add([(0, 0, "")])
     with pytest.raises(ValueError, match="in flight"):
         index.plan(0, 1, 1)
 
@@ -140,8 +140,8 @@ def test_nothing_is_indexed_or_planned_while_a_batch_is_in_flight() -> None:
 def test_counts_and_due_times() -> None:
     index = make()
     assert (index.pending, index.owed, index.next_due_ms(), index.furthest_due_ms()) == (0, 0, None, None)
-    index.add(0, 700, "")
-    index.add(1, 300, "")
+    index.add([(700, 0, "")])
+    index.add([(300, 1, "")])
     index.reject(2, "")
     assert (index.pending, index.owed, index.next_due_ms(), index.furthest_due_ms()) == (2, 1, 300, 700)
     index.plan(300, 9, 9)

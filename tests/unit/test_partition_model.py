@@ -94,7 +94,8 @@ class Twin:
             if row.due_ms is None:
                 assert self.index.reject(row.offset, row) is not done
             else:
-                assert self.index.add(row.offset, row.due_ms, row) is not done
+                entry = (row.due_ms, row.offset, row)
+                assert list(self.index.add([entry])) == ([] if done else [entry])
         if len(ahead) <= most:
             self.index.advance(self.end)
         self.model.indexed_to = self.index.indexed_to

@@ -30,7 +30,7 @@ class Twin:
     def add(self, due_ms: int) -> None:
         entry = (due_ms, self.next_offset, Unordered())
         self.next_offset += 1
-        self.index.add(entry)
+        self.index.add([entry])
         insort(self.naive, entry[:2])
 
     def take(self, now_ms: int, max_entries: int) -> list[Entry[Unordered]]:
@@ -87,7 +87,7 @@ def test_an_empty_index_has_nothing_due() -> None:
 @pytest.mark.parametrize("due_ms", [0, CHUNK_MS - 1, CHUNK_MS, 2**63 - 1])
 def test_due_to_the_millisecond(due_ms: int) -> None:
     index: PendingIndex[str] = PendingIndex()
-    index.add((due_ms, 5, "payload"))
+    index.add([(due_ms, 5, "payload")])
     assert index.take_due(due_ms - 1, 10) == []
     assert index.take_due(due_ms, 10) == [(due_ms, 5, "payload")]
 
@@ -95,17 +95,17 @@ def test_due_to_the_millisecond(due_ms: int) -> None:
 def test_added_before_what_is_left_of_the_chunk_being_released() -> None:
     index: PendingIndex[None] = PendingIndex()
     for offset, due_ms in enumerate([10, 30, 50]):
-        index.add((due_ms, offset, None))
+        index.add([(due_ms, offset, None)])
     assert index.take_due(10, 1) == [(10, 0, None)]
-    index.add((20, 3, None))
-    index.add((60, 4, None))
+    index.add([(20, 3, None)])
+    index.add([(60, 4, None)])
     index.check()
     assert [due_ms for due_ms, _, _ in index.take_due(100, 10)] == [20, 30, 50, 60]
 
 
 def test_check_finds_an_entry_in_the_wrong_chunk() -> None:
     index: PendingIndex[None] = PendingIndex()
-    index.add((10, 0, None))
+    index.add([(10, 0, None)])
     index._chunks[1] = [(10, 1, None)]
     index._count += 1
     with pytest.raises(AssertionError, match="stranger"):

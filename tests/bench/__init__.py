@@ -1,0 +1,16 @@
+"""Benchmarks: what the router does, next to what the same machine can do at all.
+
+Every figure of the router is a ratio to one of two loops that are measured in the same run, on the same machine, with
+the same records: the *ceiling* (a bare transactional consume→produce loop) and the *raw consume loop*. Rates of
+different machines cannot be compared; these ratios can.
+
+::
+
+    python -m tests.bench                    all of them, about 9 minutes
+    python -m tests.bench burst idle         some of them; the ceiling is measured too where a ratio needs it
+    python -m tests.bench --quick            small sizes, to see that everything runs; the figures mean little
+
+The broker, the loops, the load and the router are processes of their own and share two cores. Lateness is the broker's
+append time in the target topic minus the due time, read back from the target topic, where every run also counts what
+was lost, doubled or early.
+"""

@@ -1,0 +1,96 @@
+"""Command line of the benchmarks: ``python -m tests.bench [NAMES] [--quick] [--json FILE] [--seed N]``."""
+
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+import psutil
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from index.errors import DelayRouterError
+from sidecar.local_kafka import BENCH_JVM, KafkaUnavailable, cluster
+from tests.bench import machine, table
+from tests.bench.burst import burst
+from tests.bench.ceiling import ceiling, raw_consume
+from tests.bench.context import FULL, QUICK, Context
+from tests.bench.idle import idle
+from tests.bench.partitions import partitions
+from tests.bench.results import FAILED, BenchmarkFailed, Row, failed
+from tests.bench.steady import steady
+
+BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
+    "ceiling": ceiling,
+    "consume": raw_consume,
+    "burst": burst,
+    "steady": steady,
+    "idle": idle,
+    "partitions": partitions,
+}
+
+RATIO_TO_CEILING: Final = frozenset({"consume", "burst", "steady"})
+"""Benchmarks that say nothing without the ceiling of the same run."""
+
+EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSError, psutil.Error)
+"""What may go wrong with a router or a broker; anything else is a defect of the benchmark itself, and ends it."""
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
+@click.option("--quick", is_flag=True, help="Small sizes, to see that everything runs; the figures mean little.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the JSON goes.")
+@click.option("--seed", type=int, default=None, help="Seed of the random delays; a new one by default.")
+def main(names: tuple[str, ...], quick: bool, json_file: Path | None, seed: int | None) -> None:
+    """Measure all benchmarks, or those NAMED, and say which goals of the design were reached.
+
+    Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
+    """
+    # So that `finally` blocks run, and nothing is left behind, on a polite end too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # Without a terminal rich assumes 80 columns, which breaks the table into pieces.
+    console = Console() if sys.stdout.isatty() else Console(width=120)
+    seed = random.randrange(1 << 32) if seed is None else seed
+    chosen = _with_ceiling(names or tuple(BENCHMARKS))
+    machine.confine()
+    try:
+        with cluster(jvm=BENCH_JVM) as kafka:
+            facts = machine.describe(kafka.origin)
+            context = Context(kafka.bootstrap, QUICK if quick else FULL, random.Random(seed))
+            rows = [row for name in chosen for row in _measured(console, name, context)]
+    except KafkaUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    table.show(console, facts, rows)
+    path = json_file or _default_path()
+    table.write_json(path, facts, {"quick": quick, "seed": seed, "benchmarks": chosen}, rows)
+    console.print(f"seed {seed}; JSON in {path}", soft_wrap=True, highlight=False)
+    sys.exit(any(row.verdict == FAILED for row in rows))
+
+
+def _with_ceiling(names: tuple[str, ...]) -> list[str]:
+    needed = {*names, "ceiling"} if RATIO_TO_CEILING.intersection(names) else set(names)
+    return [name for name in BENCHMARKS if name in needed]
+
+
+def _measured(console: Console, name: str, context: Context) -> list[Row]:
+    """Run one benchmark; what goes wrong in it is a row of its own, and the others still run."""
+    console.print(f"{datetime.now(UTC):%H:%M:%S} measuring {name} ...", highlight=False)
+    rows: list[Row] = []
+    try:
+        rows.extend(BENCHMARKS[name](context))
+    except EXPECTED_ERRORS as error:
+        rows.append(failed(name, error))
+    return rows
+
+
+def _default_path() -> Path:
+    return Path(tempfile.gettempdir()) / f"delay-router-bench-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The two loops everything is compared with: consume, and consume→produce in transactions. A process of its own.
+
+Nothing is scheduled, indexed or remembered. Both are tuned as well as they can be with this client, for the ratio to
+be worth something. What mattered, of what was tried:
+
+* ``fetch.queue.backoff.ms``: with the default of 1 s the loop stands still whenever librdkafka's queue was full once
+  (about 115 k/s instead of about 200 k/s);
+* reading less than a transaction at a time and ``poll(0)`` after each read: reading, batching and delivery reports
+  overlap;
+* ``linger.ms``: 0 makes small batches and costs CPU (7 instead of 5 us a record); which of the others is best changes
+  with the machine, so several are run (see ``ceiling``).
+
+Without an effect beyond the noise: ``batch.size``, Nagle, ``retry.backoff.ms``, lz4, reports of errors only.
+"""
+
+import time
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.bench import child, workload
+
+CONSUMER = {
+    "group.id": "bench-loop",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "fetch.queue.backoff.ms": 10,
+    "fetch.message.max.bytes": 4_194_304,
+    "queued.max.messages.kbytes": 65_536,
+}
+
+# The raw loop outruns the fetches unless many records are queued ahead.
+RAW_CONSUMER = CONSUMER | {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 262_144}
+
+CONSUME_TIMEOUT_S = 0.1
+RAW_CHUNK = 10_000
+
+
+def consume(bootstrap: str, source: str, count: int) -> float:
+    """Read ``count`` records and their headers; records per second after the first chunk (connecting is not work)."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, **RAW_CONSUMER})
+    consumer.assign([TopicPartition(source, 0, 0)])
+    done = timed_from = 0
+    started_s = 0.0
+    while done < count:
+        messages = consumer.consume(RAW_CHUNK, CONSUME_TIMEOUT_S)
+        for message in messages:
+            message.headers()
+        done += len(messages)
+        if messages and not timed_from:
+            timed_from, started_s = done, time.perf_counter()
+    rate = (done - timed_from) / (time.perf_counter() - started_s)
+    consumer.close()
+    return rate
+
+
+def copy(
+    bootstrap: str, source: str, target: str, count: int, transaction_records: int, linger_ms: int, chunk: int
+) -> float:
+    """Read ``count`` records and write them on; records per second after the first transaction."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})
+    producer = Producer(
+        workload.QUIET
+        | {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": workload.name("loop"),
+            "linger.ms": linger_ms,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    producer.init_transactions()
+    consumer.assign([TopicPartition(source, 0, 0)])
+    produce = producer.produce
+    done = timed_from = 0
+    started_s = 0.0
+    while done < count:
+        producer.begin_transaction()
+        end = min(done + transaction_records, count)
+        while done < end:
+            messages = consumer.consume(min(chunk, end - done), CONSUME_TIMEOUT_S)
+            for message in messages:
+                produce(target, message.value(), message.key(), 0, headers=message.headers())
+            producer.poll(0)
+            done += len(messages)
+        producer.commit_transaction()
+        if not timed_from:
+            timed_from, started_s = done, time.perf_counter()
+    rate = (done - timed_from) / (time.perf_counter() - started_s)
+    consumer.close()
+    return rate
+
+
+if __name__ == "__main__":
+    given = child.arguments()
+    loop = copy if given.pop("loop") == "copy" else consume
+    child.answer(rate=loop(**given))

@@ -1,0 +1,61 @@
+"""What the figures were measured on."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import psutil
+from confluent_kafka import libversion
+
+from sidecar.local_kafka.maven import KAFKA_VERSION
+
+CORES: Final = 2
+"""The figures of the design are for two cores with the broker on them."""
+
+GIB: Final = 1 << 30
+
+
+def confine() -> None:
+    """Keep this process, and all it starts, on two cores where the machine has more and lets us choose."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+
+
+def describe(origin: str) -> dict[str, object]:
+    """Return machine, versions and date; ``origin`` says where the broker came from."""
+    return {
+        "cpu": _cpu_model(),
+        "cores_used": _usable_cores(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / GIB, 1),
+        "python": platform.python_version(),
+        "librdkafka": libversion()[0],
+        # A given cluster does not tell its version to this client.
+        "kafka": f"given ({origin})" if origin == "given" else KAFKA_VERSION,
+        "system": platform.platform(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def line(machine: dict[str, object]) -> str:
+    """Return the machine in one line."""
+    return (
+        f"{machine['cpu']}, {machine['cores_used']} of {machine['cores']} cores, {machine['memory_gib']} GiB, "
+        f"Python {machine['python']}, librdkafka {machine['librdkafka']}, Kafka {machine['kafka']}, {machine['date']}"
+    )
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for entry in cpuinfo.read_text().splitlines():
+            name, _, value = entry.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()

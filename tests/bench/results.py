@@ -1,0 +1,92 @@
+"""What a benchmark says: rows with a value, a ratio, a goal, and whether the goal was reached."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+class BenchmarkFailed(Exception):
+    """A benchmark could not be measured, or what it moved was lost, doubled or early; the message says which."""
+
+
+REACHED: Final = "reached"
+MISSED: Final = "missed"
+FAILED: Final = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A limit from the design, on the ratio when ``on_ratio``, else on the value."""
+
+    limit: float
+    at_least: bool
+    on_ratio: bool = False
+
+    def judge(self, value: float, ratio: float | None) -> str:
+        """Return ``reached`` or ``missed``."""
+        measured = ratio if self.on_ratio else value
+        if measured is None:
+            raise ValueError("a goal on the ratio needs a ratio")
+        return REACHED if (measured >= self.limit if self.at_least else measured <= self.limit) else MISSED
+
+    def text(self, unit: str) -> str:
+        """Return the goal as it is shown, for example ``≥ 1.2 x``."""
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g} {'x' if self.on_ratio else unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured figure.
+
+    ``ratio`` is ``value`` divided by the figure that ``ratio_of`` names. ``detail`` holds what else is worth knowing.
+    """
+
+    benchmark: str
+    name: str
+    value: float
+    unit: str
+    ratio: float | None = None
+    ratio_of: str = ""
+    goal: Goal | None = None
+    detail: str = ""
+    failure: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``reached``, ``missed``, ``failed``, or nothing for a figure without a goal."""
+        if self.failure:
+            return FAILED
+        return self.goal.judge(self.value, self.ratio) if self.goal else ""
+
+    def as_json(self) -> dict[str, object]:
+        """Return the row for the JSON file; figures unrounded."""
+        return {
+            "benchmark": self.benchmark,
+            "name": self.name,
+            "value": None if self.failure else self.value,
+            "unit": self.unit,
+            "ratio": self.ratio,
+            "ratio_of": self.ratio_of,
+            "goal": self.goal.text(self.unit) if self.goal else "",
+            "verdict": self.verdict,
+            "detail": self.failure or self.detail,
+        }
+
+
+def at_least(limit: float) -> Goal:
+    """Return a goal on the ratio to the ceiling or the raw loop."""
+    return Goal(limit, at_least=True, on_ratio=True)
+
+
+def at_most(limit: float) -> Goal:
+    """Return a goal on the value itself."""
+    return Goal(limit, at_least=False)
+
+
+def never_below(limit: float) -> Goal:
+    """Return a goal on the value itself, from below."""
+    return Goal(limit, at_least=True)
+
+
+def failed(benchmark: str, why: BaseException) -> Row:
+    """Return the row of a benchmark that could not be measured."""
+    return Row(benchmark, benchmark, 0.0, "", failure=f"{type(why).__name__}: {why}")

@@ -1,0 +1,109 @@
+"""The records every benchmark moves, and the topics they move through.
+
+One shape for all of them, so that ratios compare like with like: a value of 200 B, a key of 12 B, and the two headers
+of a delay record, ``deliver-at`` and ``deliver-to``.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.bench.results import BenchmarkFailed
+from tests.topics import create_topic
+
+VALUE: Final = bytes(range(200))
+KEY: Final = b"order-000001"
+
+REQUEST_TIMEOUT_S: Final = 30.0
+
+# Errors only: a fresh broker is still loading its coordinators, which clients tell and then wait for.
+QUIET: Final[dict[str, str | int | float | bool]] = {"log_level": 3}
+
+# Large batches: a topic is to be filled as fast as it goes.
+FILL_LINGER_MS: Final = 20
+
+# The broker stamps records with the time it appended them: that is when they were released.
+APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
+
+Headers = list[tuple[str, bytes | str | None]]
+
+
+def headers(due_ms: int, target: str) -> Headers:
+    """Control headers of one record, due at ``due_ms`` (epoch) in ``target``."""
+    return [("deliver-at", b"%d" % due_ms), ("deliver-to", target.encode())]
+
+
+def now_ms() -> int:
+    """Wall clock in epoch milliseconds: the clock of the broker, which runs on this machine."""
+    return time.time_ns() // 1_000_000
+
+
+def name(role: str) -> str:
+    """Return a topic or group name that no other run uses."""
+    return f"bench-{role}-{uuid.uuid4().hex[:8]}"
+
+
+def create(bootstrap: str, topic: str, settings: dict[str, str] | None = None) -> None:
+    """Create a topic with one partition, and wait until it can be used."""
+    create_topic(_admin(bootstrap), topic, replication=1, config=settings)
+
+
+def delete(bootstrap: str, topics: Iterable[str]) -> None:
+    """Delete topics, so that one benchmark's log is not another one's page cache."""
+    # Held by name: a client that is collected cancels what it was asked.
+    admin = _admin(bootstrap)
+    for future in admin.delete_topics(list(topics)).values():
+        future.result(REQUEST_TIMEOUT_S)
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient(QUIET | {"bootstrap.servers": bootstrap})
+
+
+def ordered_producer(bootstrap: str, linger_ms: int) -> Producer:
+    """Return the producer of all records that are sent to be delayed or copied."""
+    return Producer(
+        QUIET
+        | {
+            "bootstrap.servers": bootstrap,
+            # In order, whatever is retried: the n-th record sent has offset n.
+            "enable.idempotence": True,
+            "linger.ms": linger_ms,
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+
+
+def fill(bootstrap: str, topic: str, count: int, headers_of: Callable[[int], Headers]) -> None:
+    """Write ``count`` records to partition 0; ``headers_of`` gives the headers of the n-th one."""
+    producer = ordered_producer(bootstrap, FILL_LINGER_MS)
+    for number in range(count):
+        produce(producer, topic, headers_of(number))
+    flush(producer)
+
+
+def flush(producer: Producer) -> None:
+    """Wait until everything queued has been written."""
+    left = producer.flush(REQUEST_TIMEOUT_S)
+    if left:
+        raise BenchmarkFailed(f"{left} records could not be written in {REQUEST_TIMEOUT_S:.0f} s")
+
+
+def produce(producer: Producer, topic: str, record_headers: Headers) -> None:
+    """Queue one record, waiting for room when the queue is full."""
+    while True:
+        try:
+            producer.produce(topic, VALUE, KEY, 0, headers=record_headers)
+        except BufferError:
+            producer.poll(0.05)
+        else:
+            return
+
+
+def sleep_until(moment_ms: int) -> None:
+    """Sleep until an instant in epoch milliseconds."""
+    time.sleep(max(0.0, (moment_ms - now_ms()) / 1000))
