@@ -1,6 +1,35 @@
-"""The process beside Kafka: clients, threads, configuration, command line, metrics and HTTP.
+"""The router process: the only room with Kafka clients, threads, sockets, signals, configuration and metrics.
 
-The only room that talks to the outside: ``index`` decides, ``snapshots`` encodes and addresses, ``sidecar`` does.
+Theory of operation
+-------------------
+A process is a member of a consumer group, which does nothing but share out delay partitions (:mod:`sidecar.group`).
+Each assigned partition has a worker (:mod:`sidecar.worker`), a thread that owns everything about it: a tail consumer, a
+transactional producer whose id no other owner can use at the same time, and the index of what is pending.
+
+::
+
+    delay topic ──► intake ──► index ──► screening ──► transaction ──► target topics, rejected topic
+                                ▲                          │
+                                └── takeover ◄── state ◄───┘ progress, in the same transaction
+
+Take-over fences the old owner, reads where it stood from the state topic, and reads the delay topic again from there
+(:mod:`sidecar.takeover`). Then the worker goes round (:mod:`sidecar.rounds`): index what has arrived, release what is
+due. One transaction holds the released and rejected records and the progress that says so, so there is no moment at
+which one is true without the other.
+
+After any error but a broker's clean verdict about a record (:mod:`sidecar.kafka_errors`) the outcome may be unknown.
+The worker then throws producer, index and batch away and takes over again: the log decides what happened.
+
+Decisions, with what was rejected
+---------------------------------
+* *One producer a partition*, fenced by ``init_transactions``. Rejected: one a process with group metadata (KIP-447); a
+  zombie's open transaction would hold up readers until its timeout, and sending offsets costs time in each transaction.
+* *One thread a partition*. Rejected: a thread pool or asyncio; confluent-kafka's calls block, and its asyncio producer
+  refuses headers.
+* *Trials to find a refused record* (:mod:`sidecar.refusals`). Rejected: a delivery callback on every record, which
+  costs a fifth of the throughput to learn something once in a blue moon.
+* *Classic group protocol, cooperative-sticky*. Rejected: KIP-848, whose session cannot be made shorter than 45 s by a
+  client on an unmodified broker.
 """
 
 __version__ = "0.1.0"

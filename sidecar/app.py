@@ -45,7 +45,6 @@ def run(config: Config) -> int:
             return 1
         shared = Shared(
             config=config,
-            admin=admin,
             directory=TargetDirectory(admin, time.monotonic),
             budget=budget,
             metrics=metrics,
@@ -54,7 +53,9 @@ def run(config: Config) -> int:
             now_ns=time.time_ns,
         )
         assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
-        member = GroupMember(clients.group_member(config, topics), admin, config.router.group_id, assignment)
+        member = GroupMember(
+            lambda on_commit: clients.group_member(config, topics, on_commit), config.router.group_id, assignment
+        )
         member.run(topics, stopping)
     except MembershipError as error:
         structlog.get_logger().error("membership_failed", error=str(error))

@@ -4,13 +4,15 @@ What the user writes under ``[kafka]`` goes to all of them; what a guarantee dep
 refused in the configuration, see :mod:`sidecar.kafka_keys`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from sidecar import logs
 from sidecar.config import Config
+
+OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 TAIL_FETCH_WAIT_MS = 500
 """Longest wait of a fetch at the end of the log. New records end it at once, so it costs no latency; 500 ms idle costs
@@ -96,7 +98,7 @@ def state_reader(config: Config) -> Consumer:
     return Consumer(settings, logger=logs.librdkafka_logger())
 
 
-def group_member(config: Config, topics: Iterable[str]) -> Consumer:
+def group_member(config: Config, topics: Iterable[str], on_commit: OnCommit) -> Consumer:
     """The process's member of the consumer group; it is assigned partitions and reads none of them."""
     session_ms = config.router.session_timeout_ms
     static = {"group.instance.id": _static_id(config, topics)} if config.router.instance_id else {}
@@ -104,6 +106,7 @@ def group_member(config: Config, topics: Iterable[str]) -> Consumer:
         {
             **_reading(config, "group"),
             **static,
+            "on_commit": on_commit,
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": session_ms,
             "heartbeat.interval.ms": max(session_ms // 5, 100),

@@ -7,14 +7,15 @@ with offsets but no state has lost its state (:mod:`sidecar.takeover`).
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from queue import SimpleQueue
 from typing import Protocol
 
 import structlog
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from index.errors import DelayRouterError
+from sidecar.clients import OnCommit
 from sidecar.kafka_errors import Verdict, classify, error_of
 
 POLL_S = 0.5
@@ -24,7 +25,13 @@ LOOK_AGAIN_EVERY_S = 15.0
 
 REQUEST_TIMEOUT_S = 10.0
 
+ASK_AGAIN_AFTER_S = 1.0
+INQUIRY = "still ours? "
+"""Begins the metadata of a commit that only asks; the offset is the one committed before."""
+
 Partition = tuple[str, int]
+
+_NOT_A_MEMBER = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.FENCED_INSTANCE_ID})
 
 
 class Owner(Protocol):
@@ -36,7 +43,7 @@ class Owner(Protocol):
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """These go to another member when this returns: finish with them first."""
 
-    def cursors(self) -> Iterable[tuple[Partition, int]]:
+    def cursors(self) -> Mapping[Partition, int]:
         """The committed cursor of every active partition."""
 
     def turned(self) -> None:
@@ -50,15 +57,28 @@ class MembershipError(DelayRouterError):
     """The group cannot be joined, and waiting will not help."""
 
 
+class _Question:
+    """Whether a partition is still ours; the thread of the member answers."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.answered = threading.Event()
+        self.ours = False
+
+
 class GroupMember:
     """Runs in the thread that calls ``run``; ``still_ours`` may be asked from any thread."""
 
-    def __init__(self, consumer: Consumer, admin: AdminClient, group_id: str, owner: Owner) -> None:
-        self._consumer = consumer
-        self._admin = admin
+    def __init__(self, connect: Callable[[OnCommit], Consumer], group_id: str, owner: Owner) -> None:
+        self._consumer = connect(self._on_commit)
         self._group_id = group_id
         self._owner = owner
-        self._member_id = ""
+        self._assigned: set[Partition] = set()
+        self._committed: dict[Partition, int] = {}
+        self._asked: SimpleQueue[_Question] = SimpleQueue()
+        self._in_question: list[_Question] = []
+        self._inquiry = 0
+        self._ask_again_s = 0.0
         self._log = structlog.get_logger()
 
     def run(self, topics: list[str], stopping: threading.Event) -> None:
@@ -70,6 +90,7 @@ class GroupMember:
             self._owner.turned()
             if message is not None and (error := message.error()) is not None:
                 self._report(error)
+            self._ask_group()
             now_s = time.monotonic()
             if now_s - commit_s >= COMMIT_EVERY_S:
                 self._commit_cursors()
@@ -87,13 +108,50 @@ class GroupMember:
 
     def still_ours(self, topic: str, partition: int) -> bool:
         """Ask the coordinator whether this member has the partition; KafkaException when it does not answer."""
-        (future,) = self._admin.describe_consumer_groups([self._group_id], request_timeout=REQUEST_TIMEOUT_S).values()
-        members = future.result(REQUEST_TIMEOUT_S + 1).members
-        return any(
-            member.member_id == self._member_id
-            and any((at.topic, at.partition) == (topic, partition) for at in member.assignment.topic_partitions)
-            for member in members
-        )
+        question = _Question((topic, partition))
+        self._asked.put(question)
+        if not question.answered.wait(REQUEST_TIMEOUT_S):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the group does not say whose the partition is"))
+        return question.ours
+
+    def _ask_group(self) -> None:
+        """Commit for every partition in question: a coordinator takes that from members of the current generation only.
+
+        Describing the group would be plainer, but librdkafka 2.16 aborts the process when such a request has timed out
+        and the coordinator comes back (measured; an assertion in its admin client).
+        """
+        if self._in_question and time.monotonic() < self._ask_again_s:
+            return
+        self._in_question = [each for each in self._in_question if not each.answered.is_set()]
+        while not self._asked.empty():
+            self._in_question.append(self._asked.get_nowait())
+        self._answer([each.partition for each in self._in_question if each.partition not in self._assigned], ours=False)
+        if not self._in_question:
+            return
+        self._inquiry += 1
+        self._ask_again_s = time.monotonic() + ASK_AGAIN_AFTER_S
+        offsets = [
+            TopicPartition(topic, number, self._committed.get((topic, number), 0), metadata=f"{INQUIRY}{self._inquiry}")
+            for topic, number in {each.partition for each in self._in_question}
+        ]
+        self._commit(offsets)
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """Take the coordinator's answer; what is not one, like a rebalance under way, leads to the next inquiry."""
+        if not any(each.metadata == f"{INQUIRY}{self._inquiry}" for each in offsets):
+            return
+        if error is None:
+            self._answer(_names(offsets), ours=True)
+        elif error.code() in _NOT_A_MEMBER:
+            self._answer(_names(offsets), ours=False)
+
+    def _answer(self, partitions: Iterable[Partition], *, ours: bool) -> None:
+        known = frozenset(partitions)
+        for question in self._in_question:
+            if question.partition in known:
+                question.ours = ours
+                question.answered.set()
+        self._in_question = [each for each in self._in_question if not each.answered.is_set()]
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for each in partitions:
@@ -102,26 +160,43 @@ class GroupMember:
         consumer.incremental_assign(partitions)
         if partitions:
             consumer.pause(partitions)
-        self._member_id = consumer.memberid()
+        self._assigned.update(_names(partitions))
         self._owner.assigned(_names(partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._owner.revoked(_names(partitions))
+        self._give_back(partitions)
         consumer.incremental_unassign(partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Others may own them already; their fencing has settled what was open, so there is nothing to finish.
-        self._owner.revoked(_names(partitions))
+        self._give_back(partitions)
         consumer.incremental_unassign(partitions)
 
+    def _give_back(self, partitions: list[TopicPartition]) -> None:
+        self._assigned.difference_update(_names(partitions))
+        for each in _names(partitions):
+            self._committed.pop(each, None)
+        # A worker that waits for an answer would hold up what follows.
+        while not self._asked.empty():
+            self._in_question.append(self._asked.get_nowait())
+        self._answer(_names(partitions), ours=False)
+        self._owner.revoked(_names(partitions))
+
     def _commit_cursors(self) -> None:
-        offsets = [TopicPartition(topic, number, cursor) for (topic, number), cursor in self._owner.cursors()]
-        if not offsets:
-            return
+        self._committed |= self._owner.cursors()
+        offsets = [
+            TopicPartition(topic, number, cursor)
+            for (topic, number), cursor in self._committed.items()
+            if (topic, number) in self._assigned
+        ]
+        if offsets:
+            self._commit(offsets)
+
+    def _commit(self, offsets: list[TopicPartition]) -> None:
         try:
             self._consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as exception:
-            # For lag tools only: the next one will do.
+            # For lag tools, or asked again: the next one will do.
             self._log.debug("group_commit_failed", error=error_of(exception).str())
 
     def _report(self, error: KafkaError) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from index.partition import PartitionIndex
 from index.rules import Rules
+from sidecar import admin as cluster
 from sidecar import clients
 from sidecar.budget import PayloadBudget
 from sidecar.config import Config, DelayTopicConfig
@@ -36,7 +36,6 @@ class Shared:
     """
 
     config: Config
-    admin: AdminClient
     directory: TargetDirectory
     budget: PayloadBudget
     metrics: Metrics
@@ -51,7 +50,7 @@ class Owned:
         self._shared = shared
         self._producer = clients.producer(shared.config, topic.name, partition, MAX_MESSAGE_BYTES)
         self._topic = topic
-        self._partition = partition
+        self.partition = partition
         self._rules = rules
         self._resident_bytes = 0
         self._reader = OffsetReader(lambda: clients.reader(shared.config), topic.name, partition)
@@ -62,8 +61,10 @@ class Owned:
 
     def restore(self) -> Origin:
         """Read where the last owner stood, write what is new about that, and start to read the delay topic from S."""
-        shared, topic, partition = self._shared, self._topic, self._partition
-        origin = read_origin(shared.config, topic, partition, shared.admin, self._rules)
+        shared, topic, partition = self._shared, self._topic, self.partition
+        # A client of its own: one that has lived through a restart of the brokers goes on asking with the leader epochs
+        # of before, and is refused until it happens to refresh its metadata.
+        origin = read_origin(shared.config, topic, partition, cluster.connect(shared.config), self._rules)
         writer = PartitionWriter(self._producer, topic, partition, self._rules, origin.delay_topic_id)
         if not origin.is_stored:
             self._producer.begin_transaction()

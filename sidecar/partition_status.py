@@ -13,14 +13,19 @@ A worker publishes a snapshot of itself now and then; readers take the last one,
                                 └──── after a while ───── REFUSED            revoked ──► STOPPED
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sidecar.metrics import PREFIX
+
+SILENT_AFTER_S = 5.0
+"""An active worker reports several times a second, less often while it writes a large batch; a commit that the brokers
+do not answer holds it for as long as its transaction may take."""
 
 
 class PartitionState(StrEnum):
@@ -49,6 +54,15 @@ class PartitionStatus:
     lag: int = 0
     cursor: int = 0
     sealed_to: int = 0
+    reported_s: float = field(default_factory=time.monotonic)
+
+    def as_of(self, now_s: float) -> "PartitionStatus":
+        """The same, or WAITING when its worker is silent for so long that a call to the brokers must be holding it."""
+        silent_s = now_s - self.reported_s
+        if not self.ready or silent_s < SILENT_AFTER_S:
+            return self
+        why = f"the brokers have not answered for {silent_s:.0f} s"
+        return replace(self, state=PartitionState.WAITING, why=why)
 
     @property
     def ready(self) -> bool:

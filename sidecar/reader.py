@@ -11,8 +11,6 @@ SCAN_GAP_RECORDS = 300
 
 READ_TIMEOUT_S = 10.0
 
-_NOTHING_THERE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF})
-
 _NOWHERE = -SCAN_GAP_RECORDS - 1
 """Position of a consumer that must seek before any offset can be read."""
 
@@ -26,6 +24,7 @@ class OffsetReader:
         self._topic = topic
         self._partition = partition
         self._next_offset = _NOWHERE
+        self._log_start = 0
 
     def read(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Records at ascending ``offsets``; None for one that the delay topic no longer holds.
@@ -44,23 +43,41 @@ class OffsetReader:
             self._consumer = None
 
     def _read_one(self, offset: int) -> Record | None:
+        if offset < self._log_start:
+            return None
         consumer = self._at(offset)
         while True:
             message = consumer.poll(READ_TIMEOUT_S)
             if message is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"offset {offset} was not read in time"))
+            at = message.offset()
+            assert at is not None
             error = message.error()
-            if error is not None and error.code() not in _NOTHING_THERE:
-                raise KafkaException(error)
-            read = message.offset()
-            if error is None and read is not None and read <= offset:
-                self._next_offset = read + 1
-                if read == offset:
+            if error is None:
+                self._next_offset = at + 1
+                if at == offset:
                     return record_of(message)
-            else:
-                # Past it without having met it: removed by retention, or never a record.
-                self._next_offset = -1
-                return None
+                if at < offset:
+                    continue
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._learn_log_start(consumer, offset, error)
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            elif at <= offset:
+                # Of an earlier read, queued when the log ended there: our record was appended since.
+                continue
+            # Past it without having met it: removed by retention, or never a record.
+            self._next_offset = _NOWHERE
+            return None
+
+    def _learn_log_start(self, consumer: Consumer, offset: int, error: KafkaError) -> None:
+        """The log begins behind ``offset``: nothing below its start needs to be asked for."""
+        edges = consumer.get_watermark_offsets(TopicPartition(self._topic, self._partition), READ_TIMEOUT_S)
+        if offset >= edges[0]:
+            raise KafkaException(error)
+        self._log_start = edges[0]
+        # Asked again after such an error, this consumer may not answer at all (observed).
+        self.close()
 
     def _at(self, offset: int) -> Consumer:
         if self._consumer is None:

@@ -11,6 +11,8 @@ When to begin a transaction:
 import time
 from bisect import bisect_right
 
+import structlog
+
 from index.schedule import AT_ONCE
 from sidecar.owned import MAX_BATCH_BYTES, Owned, Shared
 from sidecar.release import Released
@@ -125,7 +127,19 @@ class Rounds:
             metrics.truncated.labels(topic).inc(released.truncated)
         if released.screened.lost:
             metrics.lost.labels(topic).inc(len(released.screened.lost))
+            self._alarm_about_lost(released.screened.lost)
         due_times_ms = [due_ms for due_ms, _, _ in batch.due]
         scheduled = due_times_ms[bisect_right(due_times_ms, AT_ONCE) :]
         if scheduled:
             metrics.lateness.observe(topic, scheduled, self._shared.now_ns() // NS_PER_MS)
+
+    def _alarm_about_lost(self, offsets: list[int]) -> None:
+        structlog.get_logger().error(
+            "records_lost",
+            topic=self._topic,
+            partition=self._owned.partition,
+            count=len(offsets),
+            first_offset=offsets[0],
+            last_offset=offsets[-1],
+            remedy=f"raise the retention of {self._topic} above its longest delay, or payload_memory",
+        )

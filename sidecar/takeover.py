@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Producer,
@@ -70,7 +69,7 @@ def read_origin(config: Config, topic: DelayTopicConfig, partition: int, admin: 
     log_start, log_end = log_range(admin, topic.name, partition)
     stored = _read_state(config, topic, partition, admin)
     if stored is None:
-        _refuse_if_state_was_lost(config, topic, partition, admin)
+        _refuse_if_state_was_lost(config, topic, partition)
         progress = start_of(log_start)
         return Origin(progress, next_epochs((), progress, rules), delay_topic_id, lost=0, is_stored=False)
     _refuse_if_other_log(config, topic, partition, stored, delay_topic_id, log_end)
@@ -145,15 +144,20 @@ def _records_to_end(consumer: Consumer, end: int) -> list[tuple[bytes | None, by
     return records
 
 
-def _refuse_if_state_was_lost(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> None:
-    at = TopicPartition(topic.name, partition)
-    request = [ConsumerGroupTopicPartitions(config.router.group_id, [at])]
-    (future,) = admin.list_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S).values()
-    answer = future.result(REQUEST_TIMEOUT_S + 1).topic_partitions
-    if answer and answer[0].offset >= 0:
+def _refuse_if_state_was_lost(config: Config, topic: DelayTopicConfig, partition: int) -> None:
+    consumer = clients.state_reader(config)
+    try:
+        # Not by the admin client: see GroupMember._ask_group.
+        (found,) = consumer.committed([TopicPartition(topic.name, partition)], REQUEST_TIMEOUT_S)
+    finally:
+        consumer.close()
+    if found.error is not None:
+        raise KafkaException(found.error)
+    # 0 is the cursor of a partition in which nothing has been indexed yet.
+    if found.offset > 0:
         raise RefusedError(
             f"state topic {topic.state}/{partition} is empty, but group {config.router.group_id} has offset"
-            f" {answer[0].offset} for {topic.name}/{partition}: the state was lost, and starting over would release"
+            f" {found.offset} for {topic.name}/{partition}: the state was lost, and starting over would release"
             " again what has been released. Restore the state topic, or accept that:"
             f" delay-router init --start-over {topic.name}/{partition}"
         )

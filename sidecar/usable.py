@@ -1,12 +1,14 @@
 """Which delay topics can be served: those without an error in the check, looked at again while one is left out."""
 
 import threading
+from collections.abc import Sequence
 
 import structlog
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from sidecar import check
+from sidecar.admin import TopicFacts, topic_facts
 from sidecar.config import Config
 from sidecar.findings import Finding, Level
 from sidecar.health import ProcessHealth
@@ -48,6 +50,14 @@ class UsableTopics:
             return self._usable(check.topic_findings(self._config, self._admin))
         except KafkaException:
             return None
+
+    def ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """Ids of those topics that the cluster tells of now."""
+        try:
+            facts = topic_facts(self._admin, topics)
+        except KafkaException:
+            return {}
+        return {name: found.topic_id for name, found in facts.items() if isinstance(found, TopicFacts)}
 
     def _usable(self, findings: list[Finding]) -> list[str]:
         for finding in findings:

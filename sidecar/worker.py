@@ -38,13 +38,20 @@ class Worker(threading.Thread):
         self._partition = partition
         self._rules = shared.config.rules_for(topic)
         self._stopping = threading.Event()
+        self._again = threading.Event()
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
         self._pause_s = FIRST_PAUSE_S
         self.status = PartitionStatus(topic.name, partition, PartitionState.FENCING)
+        self.delay_topic_id = ""
+        """Of the delay topic that is served; empty until the partition is restored."""
 
     def stop(self) -> None:
         """Ask the worker to finish its transaction and end; join it to know when it has."""
         self._stopping.set()
+
+    def take_over_again(self) -> None:
+        """Ask the worker to begin anew: what it knows of its delay topic no longer holds."""
+        self._again.set()
 
     def run(self) -> None:
         """Take over and serve; after an error pause, ask the group whether to go on, and take over again."""
@@ -77,7 +84,9 @@ class Worker(threading.Thread):
         try:
             owned.fence(self._stopping.is_set)
             self._report(PartitionState.RESTORING)
+            self._again.clear()
             origin = owned.restore()
+            self.delay_topic_id = origin.delay_topic_id
             self._alarm_about_lost(origin)
             rounds = Rounds(owned, self._shared, self._topic.name)
             self._replay(owned, rounds)
@@ -95,7 +104,7 @@ class Worker(threading.Thread):
 
     def _serve(self, owned: Owned, rounds: Rounds) -> None:
         report_s = 0.0
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not self._again.is_set():
             rounds.once()
             now_s = time.monotonic()
             if now_s >= report_s:

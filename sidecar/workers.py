@@ -1,7 +1,7 @@
 """The workers of a process: one for each delay partition that the group assigns to it."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 
 from sidecar.garbage import GarbageCollection
 from sidecar.group import Partition
@@ -46,7 +46,21 @@ class Workers:
 
     def statuses(self) -> list[PartitionStatus]:
         """The last snapshot of every partition."""
-        return [worker.status for worker in list(self._workers.values())]
+        now_s = time.monotonic()
+        return [worker.status.as_of(now_s) for worker in list(self._workers.values())]
+
+    def compare(self, topic_ids: Mapping[str, str]) -> None:
+        """Have partitions taken over again whose delay topic is another one now; that refuses them, and says why.
+
+        Created again quickly enough, a topic gives its consumers no error: they would go on at the old offset.
+        """
+        for (topic, _), worker in list(self._workers.items()):
+            if worker.delay_topic_id and topic_ids.get(topic, worker.delay_topic_id) != worker.delay_topic_id:
+                worker.take_over_again()
+
+    def topics(self) -> list[str]:
+        """Delay topics with a partition here."""
+        return list(dict.fromkeys(topic for topic, _ in list(self._workers)))
 
 
 class Assignment:
@@ -75,11 +89,10 @@ class Assignment:
         """These go to another member when this returns."""
         self._workers.stop(partitions)
 
-    def cursors(self) -> Iterator[tuple[Partition, int]]:
+    def cursors(self) -> dict[Partition, int]:
         """The committed cursor of every active partition."""
-        for status in self._workers.statuses():
-            if status.ready:
-                yield (status.topic, status.partition), status.cursor
+        statuses = self._workers.statuses()
+        return {(status.topic, status.partition): status.cursor for status in statuses if status.ready}
 
     def turned(self) -> None:
         """The member's loop is alive."""
@@ -88,4 +101,5 @@ class Assignment:
 
     def topics_again(self) -> list[str] | None:
         """Delay topics to serve, when that may have changed."""
+        self._workers.compare(self._usable.ids(self._workers.topics()))
         return self._usable.again()

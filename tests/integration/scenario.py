@@ -1,0 +1,269 @@
+"""A stage for tests with a router: topics, a producer, records found again by position, and the audit.
+
+    stage = Stage(kafka.bootstrap, tmp_path)
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    with stage.router() as router:
+        router.start_and_wait()
+        place = stage.send(delay, ("deliver-after", b"500"), value=b"v")
+        (record,) = stage.wait_records(out, 1)
+
+Every name begins with a random word of the stage's own. Targets have append times: "early" is the broker's word.
+"""
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Self
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sidecar.audit import AuditReport, Record, audit, ranges, read
+from tests.integration.router_process import RouterProcess
+
+Header = tuple[str, bytes | None]
+
+APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
+CREATE_TIME: Final = {"message.timestamp.type": "CreateTime"}
+TIMEOUT_S: Final = 30.0
+
+
+def now_ms() -> int:
+    """The wall clock, as the router reads it."""
+    return time.time_ns() // 1_000_000
+
+
+def header(record: Record, name: str) -> bytes | None:
+    """The last header of that name; KeyError when there is none."""
+    return dict(record.headers)[name]
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Wait for a condition; AssertionError says what did not come about."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+class Stage:
+    """Topics of one test and what happens to them; ``directory`` takes the files of its routers."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self.kafka = {"bootstrap.servers": bootstrap}
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({**self.kafka})
+        self.word = f"s{secrets.token_hex(4)}"
+        self.group_id = f"{self.word}.group"
+        self.delays: dict[str, dict[str, Any]] = {}
+        self.targets: list[str] = []
+        self._directory = directory
+        self._routers: list[RouterProcess] = []
+        self._producer = Producer(
+            {**self.kafka, "linger.ms": 1, "partitioner": "murmur2_random", "message.max.bytes": 8_000_000}
+        )
+
+    def target(self, name: str = "out", partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        """Create a target topic, with append times unless ``config`` says otherwise."""
+        target = f"{self.word}.{name}"
+        self.create([NewTopic(target, partitions, 1, config={**APPEND_TIME, **(config or {})})])
+        self.targets.append(target)
+        return target
+
+    def delay(
+        self,
+        name: str = "delay",
+        partitions: int = 1,
+        *,
+        config: dict[str, str] | None = None,
+        rejected_config: dict[str, str] | None = None,
+        **options: Any,
+    ) -> str:
+        """Create a delay topic with the topics beside it; ``options`` are its keys in the configuration."""
+        delay = f"{self.word}.{name}"
+        compact = {"cleanup.policy": "compact"}
+        self.create(
+            [
+                NewTopic(delay, partitions, 1, config={**APPEND_TIME, "retention.ms": "-1", **(config or {})}),
+                NewTopic(f"{delay}.delay-state", partitions, 1, config=compact),
+                NewTopic(f"{delay}.delay-snapshots", partitions, 1, config=compact),
+                NewTopic(f"{delay}.rejected", 1, 1, config=rejected_config or {}),
+            ]
+        )
+        self.delays[delay] = {"name": delay, **options}
+        return delay
+
+    def create(self, topics: Sequence[NewTopic]) -> None:
+        """Create topics and wait until the brokers know their leaders."""
+        for future in self.admin.create_topics(list(topics)).values():
+            future.result(TIMEOUT_S)
+        wanted = {topic.topic: topic.num_partitions for topic in topics}
+        wait_until(lambda: all(self._led(name) == count for name, count in wanted.items()), f"leaders of {wanted}")
+
+    def delete(self, *topics: str) -> None:
+        """Delete topics and wait until the brokers have forgotten them."""
+        for future in self.admin.delete_topics(list(topics)).values():
+            future.result(TIMEOUT_S)
+        wait_until(lambda: not any(self._led(name) for name in topics), f"end of {topics}")
+
+    def router(self, name: str = "router", **options: Any) -> RouterProcess:
+        """A router over all delay topics of now; ``options`` are keys of ``[router]``. Routers share a group."""
+        # Killed and started again it takes its partitions back at once; two of one group need names of their own.
+        options = {"group_id": self.group_id, "session_timeout": "3s", "instance_id": "one", **options}
+        made = RouterProcess(self._directory / name, self.bootstrap, list(self.delays.values()), **options)
+        self._routers.append(made)
+        return made
+
+    def print_logs(self) -> None:
+        """Print what the routers wrote at the end; pytest shows it with a failure."""
+        for router in self._routers:
+            # What librdkafka says about an outage would fill the page.
+            own = [event for event in router.events() if event["event"] not in ("library_log", "check")]
+            print(f"--- {router.log}", *own[-40:], *router.last_lines(5), sep="\n")
+
+    def send(
+        self,
+        topic: str,
+        *headers: Header,
+        value: bytes | None = b"v",
+        key: bytes | None = b"k",
+        partition: int = 0,
+        timestamp_ms: int = 0,
+    ) -> str:
+        """Write one record and return its place, ``topic/partition/offset``."""
+        places: list[str] = []
+
+        def delivered(error: KafkaError | None, sent: Message) -> None:
+            assert error is None, error
+            places.append(f"{sent.topic()}/{sent.partition()}/{sent.offset()}")
+
+        self._producer.produce(topic, value, key, partition, delivered, None, timestamp_ms, list(headers))
+        assert self._producer.flush(TIMEOUT_S) == 0
+        return places[0]
+
+    def post(self, topic: str, *headers: Header, value: bytes, key: bytes = b"k", partition: int = 0) -> None:
+        """Write one record without waiting for it; see ``flush``."""
+        self._producer.produce(topic, value, key, partition, headers=list(headers))
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait for all that was posted."""
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def send_many(self, topic: str, records: Sequence[Sequence[Header]], *, partition: int = 0) -> None:
+        """Write records with these headers; values count from 0, so that none is like another."""
+        for number, headers in enumerate(records):
+            self.post(topic, *headers, value=b"%d" % number, key=b"k%d" % (number % 7), partition=partition)
+        self.flush()
+
+    def records(self, topic: str) -> list[Record]:
+        """What is committed in a topic, by partition and offset."""
+        found = read(self.kafka, ranges(self.kafka, [topic]))
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def wait_records(self, topic: str, count: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
+        """Wait for that many committed records, and return what there is."""
+        found: list[Record] = []
+
+        def enough() -> bool:
+            found[:] = self.records(topic)
+            return len(found) >= count
+
+        wait_until(enough, f"{count} records in {topic}", timeout_s)
+        return found
+
+    def audit(self, delays: Sequence[str] = (), targets: Sequence[str] = ()) -> AuditReport:
+        """Count from these topics, by default all of the stage, what became of every record sent."""
+        defaults = {name: options.get("default_target", "") for name, options in self.delays.items()}
+        delays = delays or list(self.delays)
+        return audit(
+            self.kafka,
+            delay=delays,
+            targets=targets or self.targets,
+            rejected=[f"{delay}.rejected" for delay in delays],
+            default_targets=defaults,
+        )
+
+    def settle(
+        self, delays: Sequence[str] = (), targets: Sequence[str] = (), *, timeout_s: float = 60.0
+    ) -> AuditReport:
+        """Wait until every record sent has left; AssertionError when one is lost, doubled, early, altered or astray."""
+        report = self.audit(delays, targets)
+        deadline = time.monotonic() + timeout_s
+        while (report.lost or report.pending) and time.monotonic() < deadline:
+            time.sleep(0.2)
+            report = self.audit(delays, targets)
+        assert report.ok, f"{report.summary()}\n{json.dumps(report.samples, indent=1)}"
+        assert report.pending == 0, report.summary()
+        assert report.create_time == 0, report.summary()
+        return report
+
+    def _led(self, topic: str) -> int:
+        found = self.admin.list_topics(timeout=TIMEOUT_S).topics.get(topic)
+        return 0 if found is None else sum(partition.leader >= 0 for partition in found.partitions.values())
+
+
+class Load(threading.Thread):
+    """Writes records with random delays at a steady rate until told to stop; a context that ends with ``finish``."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        topics: Sequence[str],
+        rng: Random,
+        *,
+        partitions: int = 1,
+        a_second: int = 300,
+        delays_ms: tuple[int, int] = (0, 2_500),
+    ) -> None:
+        super().__init__(daemon=True)
+        # Idempotent, so that the load itself doubles nothing when a broker goes away.
+        self._producer = Producer({**stage.kafka, "linger.ms": 1, "enable.idempotence": True})
+        self._topics = topics
+        self._rng = Random(rng.random())
+        self._partitions = partitions
+        self._a_second = a_second
+        self._delays_ms = delays_ms
+        self._stopping = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def finish(self) -> None:
+        """Stop, and wait until the brokers have everything."""
+        self._stopping.set()
+        self.join(TIMEOUT_S)
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+    def run(self) -> None:
+        """Write."""
+        number = 0
+        while not self._stopping.wait(0.02):
+            for _ in range(max(1, self._a_second // 50)):
+                number += 1
+                self._write(number)
+            self._producer.poll(0)
+
+    def _write(self, number: int) -> None:
+        rng = self._rng
+        headers: list[Header] = [("n", b"%d" % number), ("n", None), ("e", b"")]
+        match rng.randrange(4):
+            case 0:
+                headers.insert(0, ("deliver-at", b"%d" % (now_ms() + rng.randint(*self._delays_ms))))
+            case 1 | 2:
+                headers.append(("deliver-after", b"%d" % rng.randint(*self._delays_ms)))
+            case _ if rng.random() < 0.2:
+                headers.append(("deliver-after", b"soon"))  # to be rejected
+        key = rng.choice([None, b"", b"%d" % rng.randrange(50)])
+        value = rng.choice([None, b"", b"%d" % number, rng.randbytes(200)])
+        topic, partition = rng.choice(self._topics), rng.randrange(self._partitions)
+        self._producer.produce(topic, value, key, partition, headers=list(headers))

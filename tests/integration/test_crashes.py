@@ -1,0 +1,111 @@
+"""Whatever ends the router or the broker, and whenever: the auditor finds nothing lost, doubled, early or altered."""
+
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from index.progress import Position, Progress
+from snapshots.state import PROGRESS_KEY, encode_progress
+from tests.conftest import StartCluster
+from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
+
+KILLS = 8
+
+
+def test_kill_9_at_random_moments(stage: Stage, rng: Random) -> None:
+    out = stage.target("out", 2)
+    delays = [stage.delay("one", 3, default_target=out), stage.delay("two", 3, default_target=out)]
+    with stage.router() as router, Load(stage, delays, rng, partitions=3) as load:
+        router.start_and_wait()
+        for _ in range(KILLS):
+            # From before it has joined the group to the middle of releasing.
+            time.sleep(rng.uniform(0.3, 2.5))
+            router.kill()
+            router.start()
+        router.wait_ready()
+        load.finish()
+        report = stage.settle()
+        assert report.sent > 2_000
+        assert report.rejected > 0
+        assert router.stop() == 0
+
+
+def test_a_torn_transaction_of_a_former_owner_is_never_seen(stage: Stage) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    with stage.router() as router:
+        router.start_and_wait()
+        at: Header = ("deliver-at", b"%d" % (now_ms() + 6_000))
+        stage.send(delay, value=b"first")
+        stage.send_many(delay, [[at]] * 20)
+        stage.wait_records(out, 1)
+        router.kill()
+
+    # What a router leaves that died, or hangs, just before its commit: records in the target, and progress past them.
+    torn = Producer({**stage.kafka, "transactional.id": f"{stage.group_id}.{delay}.0", "linger.ms": 0})
+    torn.init_transactions()
+    torn.begin_transaction()
+    for offset in range(1, 21):
+        source = f"{delay}/0/{offset}".encode()
+        torn.produce(out, b"torn", headers=[("delay-source", source)])
+    progress = Progress(cursor=21, watermark=Position(now_ms() + 60_000, 20), sealed_to=21, number=99)
+    torn.produce(f"{delay}.delay-state", encode_progress(progress, "?"), PROGRESS_KEY, 0)
+    assert torn.flush(10) == 0
+    assert written(stage, out) > 20, "the torn records must be in the log for this test to mean anything"
+
+    with stage.router() as router:
+        router.start_and_wait()
+        report = stage.settle()
+        assert report.released_once == 21
+        assert all(record.value != b"torn" for record in stage.records(out))
+        assert router.stop() == 0
+
+
+def written(stage: Stage, topic: str) -> int:
+    """The end of the log, transactions that are open or aborted included."""
+    consumer = Consumer({**stage.kafka, "group.id": "none", "isolation.level": "read_uncommitted"})
+    edges = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)
+    consumer.close()
+    assert edges is not None
+    return int(edges[1])
+
+
+@pytest.mark.timeout(150)
+def test_the_broker_goes_away_and_comes_back(
+    kafka_factory: StartCluster, tmp_path: Path, rng: Random, request: pytest.FixtureRequest
+) -> None:
+    cluster = kafka_factory(1)
+    stage = Stage(cluster.bootstrap, tmp_path)
+    request.addfinalizer(stage.print_logs)
+    out = stage.target("out", 2)
+    delay = stage.delay("delay", 2, default_target=out)
+    (node,) = cluster.nodes
+    with stage.router(transaction_timeout="15s") as router:
+        router.start_and_wait()
+        with Load(stage, [delay], rng, partitions=2, delays_ms=(0, 8_000)) as load:
+            time.sleep(2)
+            node.kill()
+            node.start()
+            time.sleep(3)
+            load.finish()
+        stage.settle()
+
+        # Down for longer: the router says so, stays alive, and goes on when the broker is back.
+        stage.send_many(delay, [[("deliver-after", b"%d" % after_ms)] for after_ms in range(0, 20_000, 50)])
+        before = router.pid
+        node.kill()
+        down_s = time.monotonic()
+        wait_until(lambda: router.http("/readyz")[0] == 503, "a router that reports it cannot work", 20)
+        assert '"why"' in router.http("/readyz")[1]
+        assert router.http("/livez")[0] == 200
+        time.sleep(max(0.0, 20 - (time.monotonic() - down_s)))
+        node.start()
+        router.wait_ready(45)
+        assert router.pid == before
+        stage.send(delay, value=b"after")
+        report = stage.settle()
+        assert report.sent > 300
+        assert router.stop() == 0

@@ -1,0 +1,78 @@
+"""Several routers on the same partitions: whoever owns one, each record is released once."""
+
+import time
+from random import Random
+
+from tests.integration.scenario import Load, Stage, now_ms, wait_until
+
+SESSION = {"session_timeout": "2s"}
+
+
+def owned(stage: Stage, body: str) -> int:
+    """How many partitions a router says it owns, in any state."""
+    return body.count('"state"')
+
+
+def test_a_router_that_was_stopped_past_its_session_cannot_commit(stage: Stage, rng: Random) -> None:
+    out = stage.target("out", 2)
+    delay = stage.delay("delay", 4, default_target=out)
+    first = stage.router("first", instance_id="first", **SESSION)
+    second = stage.router("second", instance_id="second", **SESSION)
+    with first, second, Load(stage, [delay], rng, partitions=4, delays_ms=(0, 1_500)) as load:
+        first.start_and_wait()
+        second.start_and_wait()
+        wait_until(lambda: owned(stage, first.http("/readyz")[1]) == 2, "two partitions each")
+        taken_over = len(second.events("partition_active"))
+        first.pause()
+        wait_until(lambda: len(second.events("partition_active")) >= taken_over + 2, "the second has all four")
+        assert first.events("partition_interrupted") == []
+        time.sleep(0.5)
+        first.resume()
+        wait_until(lambda: bool(first.events("partition_interrupted")), "the first notices")
+        verdicts = {event["verdict"] for event in first.events("partition_interrupted")}
+        assert verdicts == {"FENCED"}, first.events("partition_interrupted")
+        wait_until(lambda: '"ready": true' in first.http("/readyz")[1], "the first is a member again")
+        load.finish()
+        report = stage.settle()
+        assert report.sent > 500
+        assert second.running
+        assert first.stop() == 0
+        assert second.stop() == 0
+
+
+def test_routers_join_and_leave_while_records_are_released(stage: Stage, rng: Random) -> None:
+    out = stage.target("out", 2)
+    delay = stage.delay("delay", 4, default_target=out)
+    routers = [stage.router(f"r{number}", instance_id="") for number in range(3)]
+    with routers[0], routers[1], routers[2], Load(stage, [delay], rng, partitions=4, delays_ms=(0, 1_500)) as load:
+        routers[0].start_and_wait()
+        routers[1].start_and_wait()
+        wait_until(lambda: owned(stage, routers[1].http("/readyz")[1]) == 2, "two partitions each")
+        time.sleep(rng.uniform(0, 1))
+        assert routers[0].stop() == 0
+        wait_until(lambda: owned(stage, routers[1].http("/readyz")[1]) == 4, "the second has all four")
+        routers[2].start_and_wait()
+        time.sleep(rng.uniform(0, 1))
+        routers[1].kill()
+        wait_until(lambda: owned(stage, routers[2].http("/readyz")[1]) == 4, "the third has all four")
+        load.finish()
+        assert stage.settle().sent > 500
+        assert routers[2].stop() == 0
+
+
+def test_a_delay_topic_added_under_the_same_instance_id_is_served(stage: Stage) -> None:
+    """A coordinator does not look at the subscription of a static member that comes back."""
+    out = stage.target()
+    old = stage.delay("old", default_target=out)
+    with stage.router("before") as before:
+        before.start_and_wait()
+        stage.send(old, value=b"1")
+        stage.wait_records(out, 1)
+        assert before.stop() == 0
+    new = stage.delay("new", default_target=out)
+    with stage.router("after") as after:
+        after.start_and_wait()
+        for topic in (old, new):
+            stage.send(topic, ("deliver-at", b"%d" % (now_ms() + 200)))
+        stage.settle()
+        assert after.stop() == 0

@@ -1,0 +1,189 @@
+"""Records that the broker refuses in the middle of a transaction: they alone are diverted, all others go out."""
+
+from random import Random
+
+import pytest
+
+from sidecar.audit import Record
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import Header, Stage, header, now_ms
+
+SMALL_BYTES = 3_000
+
+
+def sources(records: list[Record]) -> set[str]:
+    return {(header(record, "delay-source") or b"").decode() for record in records}
+
+
+def by_source(records: list[Record]) -> dict[str, Record]:
+    found = {(header(record, "delay-source") or b"").decode(): record for record in records}
+    assert len(found) == len(records), "a record came twice"
+    return found
+
+
+def at_one_instant(ahead_ms: int = 1_500) -> Header:
+    """A due time that all records of a test share, so that they leave in one transaction."""
+    return ("deliver-at", b"%d" % (now_ms() + ahead_ms))
+
+
+def test_one_too_large_record_in_a_batch_holds_nothing_up(stage: Stage) -> None:
+    small = stage.target("small", config={"max.message.bytes": "60000"})
+    delay = stage.delay(default_target=small)
+    with stage.router() as router:
+        router.start_and_wait()
+        at = at_one_instant()
+        large = [stage.send(delay, at, value=b"x" * size) for size in (70_000, 90_000, 70_000)]
+        stage.send_many(delay, [[at]] * 300)
+        large.append(stage.send(delay, at, ("h", b"y" * 70_000), value=None))
+        rejected = by_source(stage.wait_records(f"{delay}.rejected", 4))
+        assert set(rejected) == set(large)
+        for record in rejected.values():
+            assert header(record, "delay-error") == b"RECORD_TOO_LARGE"
+        assert rejected[large[0]].value == b"x" * 70_000, "the rejected topic can take it, so it must be whole"
+        report = stage.settle()
+        assert (report.released_once, report.rejected) == (300, 4)
+        assert router.metric(f'transactions_total{{outcome="aborted",topic="{delay}"}}') >= 1
+        # The producer is still the first one: an abort with a clean verdict is no reason to take over again.
+        assert len(router.events("partition_active")) == 1
+
+
+def test_a_target_that_takes_each_record_but_not_a_batch_of_them(stage: Stage) -> None:
+    """Nobody is to blame, so nobody is rejected: they go out in smaller batches."""
+    small = stage.target("small", config={"max.message.bytes": "20000"})
+    delay = stage.delay(default_target=small)
+    with stage.router() as router:
+        router.start_and_wait()
+        for _ in range(2):
+            at = at_one_instant()
+            stage.send_many(delay, [[at, ("h", b"x" * 100)] for _ in range(300)])
+            assert stage.settle().rejected == 0
+        assert len(router.events("partition_active")) == 1
+
+
+def test_one_culprit_among_500_records_with_several_targets(stage: Stage, rng: Random) -> None:
+    """Refused by one of its targets, it reaches none of them."""
+    small = stage.target("small", config={"max.message.bytes": "150000"})
+    other = stage.target("other", 3)
+    delay = stage.delay(allowed_targets=[small, other])
+    to: list[Header] = [("deliver-to", other.encode()), ("deliver-to", small.encode())]
+    culprit = rng.randrange(500)
+    with stage.router() as router:
+        router.start_and_wait()
+        at = at_one_instant(2_500)
+        stage.send_many(delay, [[at, *to, *([("h", b"z" * 200_000)] if n == culprit else [])] for n in range(500)])
+        (rejected,) = stage.wait_records(f"{delay}.rejected", 1)
+        assert header(rejected, "delay-source") == f"{delay}/0/{culprit}".encode()
+        assert header(rejected, "delay-error") == b"RECORD_TOO_LARGE"
+        report = stage.settle()
+        assert (report.released_once, report.rejected) == (499, 1)
+        assert f"{delay}/0/{culprit}" not in sources(stage.records(other))
+        assert len(router.events("partition_active")) == 1
+
+
+def test_a_record_without_key_for_a_compacted_target(stage: Stage) -> None:
+    compacted = stage.target("compacted", config={"cleanup.policy": "compact"})
+    delay = stage.delay(default_target=compacted)
+    with stage.router() as router:
+        router.start_and_wait()
+        at = at_one_instant()
+        good = {stage.send(delay, at, key=b"%d" % n) for n in range(20)}
+        keyless = stage.send(delay, at, key=None)
+        good |= {stage.send(delay, at, key=b"%d" % n, value=None) for n in range(20, 40)}
+        (rejected,) = stage.wait_records(f"{delay}.rejected", 1)
+        assert header(rejected, "delay-source") == keyless.encode()
+        assert header(rejected, "delay-error") == b"TARGET_DENIED"
+        assert sources(stage.wait_records(compacted, 40)) == good
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["known-to-the-router", "new-to-the-router"])
+def test_a_target_deleted_while_records_are_pending(stage: Stage, cached: bool) -> None:
+    out, doomed = stage.target("out"), stage.target("doomed")
+    delay = stage.delay(default_target=out, allowed_targets=[doomed])
+    to_doomed: Header = ("deliver-to", doomed.encode())
+    with stage.router() as router:
+        router.start_and_wait()
+        if cached:
+            stage.send(delay, to_doomed, value=b"in time")
+            stage.wait_records(doomed, 1)
+        at = at_one_instant(2_000)
+        pending = {stage.send(delay, at, to_doomed, value=b"%d" % n) for n in range(3)}
+        kept = {stage.send(delay, at, value=b"%d" % n) for n in range(3)}
+        stage.delete(doomed)
+        rejected = by_source(stage.wait_records(f"{delay}.rejected", 3))
+        assert set(rejected) == pending
+        assert {header(record, "delay-error") for record in rejected.values()} == {b"TARGET_UNKNOWN"}
+        assert sources(stage.wait_records(out, 3)) == kept
+        # Others are not held up by it any more, and a target that is back is found again.
+        stage.send(delay, value=b"next")
+        stage.wait_records(out, 4)
+        stage.targets.remove(doomed)
+        stage.target("doomed")
+        stage.send(delay, ("deliver-after", b"2500"), to_doomed, value=b"back")
+        stage.wait_records(doomed, 1)
+        assert router.stop() == 0
+
+
+class TestRejectedTopicThatIsTooSmall:
+    """What the rejected topic will not take must not hold up the partition either: it is shortened step by step."""
+
+    def run(self, stage: Stage, router: RouterProcess, delay: str, out: str, bad: list[str]) -> dict[str, Record]:
+        stage.send(delay, ("deliver-after", b"200"), value=b"good")
+        rejected = by_source(stage.wait_records(f"{delay}.rejected", len(bad)))
+        assert set(rejected) == set(bad)
+        assert len(stage.wait_records(out, 1)) == 1
+        topic = f'{{topic="{delay}"}}'
+        assert router.metric(f"records_rejected_truncated_total{topic}") >= 1
+        return rejected
+
+    def test_value(self, stage: Stage) -> None:
+        out = stage.target()
+        delay = stage.delay(default_target=out, rejected_config={"max.message.bytes": str(SMALL_BYTES)})
+        with stage.router() as router:
+            router.start_and_wait()
+            bad: Header = ("deliver-after", b"soon")
+            large = stage.send(delay, bad, ("h", b"1"), value=b"x" * 5_000)
+            whole = stage.send(delay, bad, ("h", b"1"), value=b"x" * 500)
+            rejected = self.run(stage, router, delay, out, [large, whole])
+            assert rejected[whole].value == b"x" * 500
+            assert (rejected[large].key, rejected[large].value) == (b"k", None)
+            assert list(rejected[large].headers[:2]) == [bad, ("h", b"1")]
+            assert header(rejected[large], "delay-error") == b"INVALID_SCHEDULE"
+            said = header(rejected[large], "delay-error-message") or b""
+            assert b"5000 bytes" in said
+            assert router.metric(f'records_rejected_truncated_total{{topic="{delay}"}}') == 1
+
+    def test_headers(self, stage: Stage) -> None:
+        out = stage.target()
+        delay = stage.delay(default_target=out, rejected_config={"max.message.bytes": str(SMALL_BYTES)})
+        with stage.router() as router:
+            router.start_and_wait()
+            bad: Header = ("deliver-after", b"soon")
+            large = stage.send(delay, bad, *[(f"h{n}", b"y" * 1_000) for n in range(5)], value=b"v")
+            rejected = self.run(stage, router, delay, out, [large])
+            assert header(rejected[large], "delay-error") == b"INVALID_SCHEDULE"
+            assert header(rejected[large], "delay-source") == large.encode()
+
+    def test_key(self, stage: Stage) -> None:
+        out = stage.target()
+        delay = stage.delay(default_target=out, rejected_config={"max.message.bytes": str(SMALL_BYTES)})
+        with stage.router() as router:
+            router.start_and_wait()
+            large = stage.send(delay, ("deliver-after", b"soon"), key=b"k" * 5_000)
+            rejected = self.run(stage, router, delay, out, [large])
+            assert header(rejected[large], "delay-error") == b"INVALID_SCHEDULE"
+
+
+def test_a_record_as_large_as_the_delay_topic_takes(stage: Stage) -> None:
+    """With the headers that are added it is too large for a target with the same limit, and for the rejected topic."""
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    with stage.router() as router:
+        router.start_and_wait()
+        # 1,048,588 bytes is the limit of a batch; this leaves 20 for its one record beyond key and value.
+        largest = stage.send(delay, value=b"x" * (1_048_588 - 61 - 15))
+        good = stage.send(delay, value=b"small")
+        (rejected,) = stage.wait_records(f"{delay}.rejected", 1)
+        assert header(rejected, "delay-source") == largest.encode()
+        assert header(rejected, "delay-error") == b"RECORD_TOO_LARGE"
+        assert rejected.value is None
+        assert sources(stage.wait_records(out, 1)) == {good}

@@ -1,0 +1,109 @@
+"""``delay-router send`` writes what the contract says, to a real broker."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from sidecar.local_kafka import Cluster
+from tests.integration.command import Command, command_for
+from tests.topics import create_topic
+
+
+@pytest.fixture
+def command(kafka: Cluster, kafka_admin: AdminClient, unique_name: Callable[[str], str], tmp_path: Path) -> Command:
+    """Commands for a delay topic with one partition."""
+    made = command_for(tmp_path, kafka.bootstrap, unique_name, extra='allowed_targets = ["other"]')
+    create_topic(kafka_admin, made.topic)
+    return made
+
+
+def read(kafka: Cluster, topic: str, count: int) -> list[Message]:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "reads-send", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        messages: list[Message] = []
+        deadline = time.monotonic() + 20
+        while len(messages) < count and time.monotonic() < deadline:
+            messages += [message for message in consumer.consume(count, 0.2) if message.error() is None]
+        return messages
+    finally:
+        consumer.close()
+
+
+def test_record_carries_what_was_asked_for(command: Command, kafka: Cluster) -> None:
+    result = command(
+        "send", command.topic, "--at", "2030-01-01T00:00:00Z", "--to", "other", "--key", "k", "--deliver-key", "dk",
+        "--partition", "3", "--id", "job-1", "--header", "a=1", "--header", "a=2=3", "--value", "hé", "--force",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    (message,) = read(kafka, command.topic, 1)
+    assert (message.key(), message.value()) == (b"k", "hé".encode())
+    assert message.headers() == [
+        ("deliver-at", b"2030-01-01T00:00:00Z"),
+        ("deliver-to", b"other"),
+        ("deliver-key", b"dk"),
+        ("deliver-partition", b"3"),
+        ("deliver-id", b"job-1"),
+        ("a", b"1"),
+        ("a", b"2=3"),
+    ]
+
+
+def test_place_and_due_time_are_printed(command: Command) -> None:
+    result = command("send", command.topic, "--after", "1h", "--value", "x")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"{command.topic}/0/0 due 20")
+    assert result.stdout.endswith("Z\n")
+    before_ms = time.time_ns() // 1_000_000
+    (sent,) = command.json("send", command.topic, "--after", "PT1H", "--value", "x")
+    assert (sent["partition"], sent["offset"]) == (0, 1)
+    assert 3_600_000 <= sent["due_ms"] - before_ms < 3_660_000
+    assert "due at once" in command("send", command.topic, "--value", "x").stdout
+
+
+def test_human_durations_become_milliseconds(command: Command, kafka: Cluster) -> None:
+    for after in ("10s", "500", "PT15M", "500ms"):
+        assert command("send", command.topic, "--after", after, "--null").exit_code == 0
+    messages = read(kafka, command.topic, 4)
+    assert [message.headers() for message in messages] == [
+        [("deliver-after", b"10000")],
+        [("deliver-after", b"500")],
+        [("deliver-after", b"PT15M")],
+        [("deliver-after", b"500")],
+    ]
+    assert all(message.value() is None and message.key() is None for message in messages)
+
+
+def test_values_from_file_stdin_and_lines(command: Command, kafka: Cluster, tmp_path: Path) -> None:
+    binary = tmp_path / "value"
+    binary.write_bytes(b"\x00\xff\n")
+    assert command("send", command.topic, "--value-file", binary).exit_code == 0
+    assert command("send", command.topic, "--value-file", "-", stdin=b"\x01\n").exit_code == 0
+    lines = command("send", command.topic, "--lines", "--key", "k", stdin=b"one\n\r\nthree")
+    assert lines.exit_code == 0
+    assert len(lines.stdout.splitlines()) == 3
+    assert command("send", command.topic, "--value", "").exit_code == 0
+    values = [message.value() for message in read(kafka, command.topic, 6)]
+    assert values == [b"\x00\xff\n", b"\x01\n", b"one", b"", b"three", b""]
+
+
+def test_what_would_be_rejected_is_sent_only_by_force(command: Command, kafka: Cluster) -> None:
+    refused = command("send", command.topic, "--to", "forbidden", "--value", "1")
+    assert refused.exit_code == 1
+    assert "will be rejected: TARGET_NOT_ALLOWED: " in refused.stderr
+    forced = command("send", command.topic, "--to", "forbidden", "--value", "2", "--force")
+    assert forced.exit_code == 0
+    assert "to be rejected (TARGET_NOT_ALLOWED)" in forced.stdout
+    assert [message.value() for message in read(kafka, command.topic, 1)] == [b"2"]
+
+
+def test_topic_that_does_not_exist_is_one_clear_line(command: Command, unique_name: Callable[[str], str]) -> None:
+    missing = unique_name("missing")
+    result = command("send", missing, "--value", "x")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {missing}: ")
+    assert "(0 records were sent)" in result.stderr

@@ -1,0 +1,82 @@
+"""SIGTERM: the open transaction is finished or aborted, the group is left, and the exit code is 0 within 30 s."""
+
+import signal
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from sidecar.demo.router import STOP_TIMEOUT_S
+from tests.conftest import StartCluster
+from tests.integration.scenario import Load, Stage, wait_until
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_idle(stage: Stage, number: signal.Signals) -> None:
+    stage.delay("delay", 3, default_target=stage.target())
+    with stage.router() as router:
+        router.start_and_wait()
+        router.signal(number)
+        began_s = time.monotonic()
+        wait_until(lambda: not router.running, "the end of the router", 5)
+        assert router.exit_code == 0
+        assert router.events("stopped")[-1]["every_worker_finished"]
+        assert time.monotonic() - began_s < 5
+
+
+def test_under_load_and_the_next_one_goes_on(stage: Stage, rng: Random) -> None:
+    delay = stage.delay("delay", 3, default_target=stage.target("out", 2))
+    with Load(stage, [delay], rng, partitions=3, a_second=1_000, delays_ms=(0, 1_000)) as load:
+        for round_number in range(3):
+            with stage.router(f"r{round_number}", instance_id="") as router:
+                router.start_and_wait()
+                time.sleep(rng.uniform(0.2, 1.0))
+                began_s = time.monotonic()
+                assert router.stop() == 0
+                assert time.monotonic() - began_s < 10
+                assert router.events("stopped")[-1]["every_worker_finished"]
+        load.finish()
+    with stage.router("last") as router:
+        router.start_and_wait()
+        # Those before have left the group: nobody waited for their sessions to end.
+        stage.settle()
+        assert router.stop() == 0
+
+
+def test_before_anything_could_start(stage: Stage) -> None:
+    stage.delay(default_target=stage.target())
+    stage.bootstrap = "127.0.0.1:1"
+    with stage.router() as router:
+        router.start()
+        wait_until(lambda: router.http("/livez")[0] == 200, "an answer of /livez")
+        assert router.http("/readyz")[0] == 503
+        assert router.stop() == 0
+
+
+def test_while_the_broker_is_gone_or_silent(
+    kafka_factory: StartCluster, tmp_path: Path, rng: Random, request: pytest.FixtureRequest
+) -> None:
+    stages, nodes = [], []
+    for state in ("gone", "silent"):
+        cluster = kafka_factory(1)
+        stage = Stage(cluster.bootstrap, tmp_path / state)
+        request.addfinalizer(stage.print_logs)
+        stage.delay("delay", 2, default_target=stage.target())
+        stages.append(stage)
+        nodes.append(cluster.nodes[0])
+    with stages[0].router() as first, stages[1].router() as second:
+        for router, stage in ((first, stages[0]), (second, stages[1])):
+            router.start_and_wait()
+            with Load(stage, list(stage.delays), rng, partitions=2, delays_ms=(0, 5_000)) as load:
+                time.sleep(1)
+                load.finish()
+        nodes[0].kill()
+        nodes[1].pause()
+        time.sleep(2)
+        first.signal(signal.SIGTERM)
+        second.signal(signal.SIGTERM)
+        # Of the second, this is as long as the first takes, and then what is left of the 30 s.
+        began_s = time.monotonic()
+        assert first.stop(STOP_TIMEOUT_S) == 0
+        assert second.stop(STOP_TIMEOUT_S - (time.monotonic() - began_s)) == 0
