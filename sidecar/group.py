@@ -43,6 +43,9 @@ class Owner(Protocol):
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """These go to another member when this returns: finish with them first."""
 
+    def not_a_member(self, why: str) -> None:
+        """Until partitions are assigned again, even if it should be none of them, this process does nothing."""
+
     def cursors(self) -> Mapping[Partition, int]:
         """The committed cursor of every active partition."""
 
@@ -169,18 +172,20 @@ class GroupMember:
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Others may own them already; their fencing has settled what was open, so there is nothing to finish.
+        self._owner.not_a_member("the session with the group was lost: joining it again")
         self._give_back(partitions)
         consumer.incremental_unassign(partitions)
 
     def _give_back(self, partitions: list[TopicPartition]) -> None:
-        self._assigned.difference_update(_names(partitions))
-        for each in _names(partitions):
+        names = _names(partitions)
+        self._assigned.difference_update(names)
+        for each in names:
             self._committed.pop(each, None)
         # A worker that waits for an answer would hold up what follows.
         while not self._asked.empty():
             self._in_question.append(self._asked.get_nowait())
-        self._answer(_names(partitions), ours=False)
-        self._owner.revoked(_names(partitions))
+        self._answer(names, ours=False)
+        self._owner.revoked(names)
 
     def _commit_cursors(self) -> None:
         self._committed |= self._owner.cursors()

@@ -89,6 +89,10 @@ class Assignment:
         """These go to another member when this returns."""
         self._workers.stop(partitions)
 
+    def not_a_member(self, why: str) -> None:
+        """Without partitions the process would look ready."""
+        self._health.waits_for(why)
+
     def cursors(self) -> dict[Partition, int]:
         """The committed cursor of every active partition."""
         statuses = self._workers.statuses()

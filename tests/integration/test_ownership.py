@@ -76,3 +76,17 @@ def test_a_delay_topic_added_under_the_same_instance_id_is_served(stage: Stage) 
             stage.send(topic, ("deliver-at", b"%d" % (now_ms() + 200)))
         stage.settle()
         assert after.stop() == 0
+
+
+def test_a_router_with_nothing_to_do_is_ready_and_takes_over(stage: Stage) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    with stage.router("busy", instance_id="") as busy, stage.router("idle", instance_id="") as idle:
+        busy.start_and_wait()
+        idle.start_and_wait()
+        assert {owned(stage, router.http("/readyz")[1]) for router in (busy, idle)} == {0, 1}
+        stage.send(delay, ("deliver-after", b"1500"))
+        (owner, other) = (busy, idle) if owned(stage, busy.http("/readyz")[1]) else (idle, busy)
+        assert owner.stop() == 0
+        assert stage.settle().released_once == 1
+        assert other.stop() == 0
