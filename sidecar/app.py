@@ -27,6 +27,9 @@ from sidecar.targets import TargetDirectory
 from sidecar.usable import UsableTopics
 from sidecar.workers import Assignment, Workers
 
+EXIT_WITHIN_S = 27.0
+"""From SIGTERM or SIGINT to the end of the process at the latest."""
+
 
 def run(config: Config) -> int:
     """Run until SIGTERM or SIGINT; the exit code."""
@@ -75,6 +78,11 @@ def _stopping_on_signals() -> threading.Event:
     stopping = threading.Event()
 
     def stop(_number: int, _frame: object) -> None:
+        if not stopping.is_set():
+            # Whatever hangs by then, in a client whose brokers are silent for example: the contract says 30 s.
+            deadline = threading.Timer(EXIT_WITHIN_S, _exit_now)
+            deadline.daemon = True
+            deadline.start()
         stopping.set()
 
     signal.signal(signal.SIGTERM, stop)

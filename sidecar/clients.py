@@ -40,6 +40,7 @@ def producer(config: Config, topic: str, partition: int, max_message_bytes: int)
             "client.id": _client_id(config, "release"),
             "transactional.id": transactional_id(config, topic, partition),
             "transaction.timeout.ms": config.router.transaction_timeout_ms,
+            "message.timeout.ms": _message_timeout_ms(config.router.transaction_timeout_ms),
             # A commit flushes at once, so a lone record never waits for this; with 0 a burst goes out in small
             # requests, at two thirds of the rate.
             "linger.ms": 5,
@@ -55,6 +56,15 @@ def producer(config: Config, topic: str, partition: int, max_message_bytes: int)
         },
         logger=logs.librdkafka_logger(),
     )
+
+
+def _message_timeout_ms(transaction_timeout_ms: int) -> int:
+    """How long a transaction waits for the brokers to take a record.
+
+    A target that was deleted a moment ago holds up its whole partition for this long, because librdkafka goes on asking
+    for it (measured); but it must do for the largest transaction on brokers that are slow.
+    """
+    return max(transaction_timeout_ms // 3, min(transaction_timeout_ms, 5_000))
 
 
 def compresses(config: Config) -> bool:

@@ -29,6 +29,9 @@ ASK_AGAIN_AFTER_S = 1.0
 INQUIRY = "still ours? "
 """Begins the metadata of a commit that only asks; the offset is the one committed before."""
 
+MOST_FENCINGS = 10
+AFTER_FENCING_S = 2.0
+
 Partition = tuple[str, int]
 
 _NOT_A_MEMBER = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.FENCED_INSTANCE_ID})
@@ -60,6 +63,10 @@ class MembershipError(DelayRouterError):
     """The group cannot be joined, and waiting will not help."""
 
 
+class _FencedError(DelayRouterError):
+    """The client is of no use any more; fencing of a static member is the one cause there is."""
+
+
 class _Question:
     """Whether a partition is still ours; the thread of the member answers."""
 
@@ -73,6 +80,7 @@ class GroupMember:
     """Runs in the thread that calls ``run``; ``still_ours`` may be asked from any thread."""
 
     def __init__(self, connect: Callable[[OnCommit], Consumer], group_id: str, owner: Owner) -> None:
+        self._connect = connect
         self._consumer = connect(self._on_commit)
         self._group_id = group_id
         self._owner = owner
@@ -85,7 +93,27 @@ class GroupMember:
         self._log = structlog.get_logger()
 
     def run(self, topics: list[str], stopping: threading.Event) -> None:
-        """Stay a member until told to stop, then give every partition back and leave."""
+        """Stay a member until told to stop, then give every partition back and leave.
+
+        A static member may be fenced by itself, when brokers went down while it was joining (observed): it joins anew.
+        MembershipError when that happens again and again, as it does when another router has the same name.
+        """
+        for _ in range(MOST_FENCINGS):
+            try:
+                self._stay(topics, stopping)
+            except _FencedError as error:
+                self._log.warning("membership_fenced", error=str(error))
+                self._begin_anew()
+                stopping.wait(AFTER_FENCING_S)
+            else:
+                self._consumer.close()
+                return
+        raise MembershipError(
+            f"consumer group {self._group_id}: this member was fenced {MOST_FENCINGS} times;"
+            " does another router run with the same router.instance_id?"
+        )
+
+    def _stay(self, topics: list[str], stopping: threading.Event) -> None:
         self._subscribe(topics)
         commit_s = look_s = time.monotonic()
         while not stopping.is_set():
@@ -102,9 +130,14 @@ class GroupMember:
                 again = self._owner.topics_again()
                 look_s = time.monotonic()
                 if again and again != topics:
-                    topics = again
+                    topics[:] = again
                     self._subscribe(topics)
+
+    def _begin_anew(self) -> None:
+        self._owner.not_a_member("fenced by another member of the same name: joining the group again")
         self._consumer.close()
+        self._give_back([TopicPartition(topic, number) for topic, number in self._assigned])
+        self._consumer = self._connect(self._on_commit)
 
     def _subscribe(self, topics: list[str]) -> None:
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
@@ -205,8 +238,11 @@ class GroupMember:
             self._log.debug("group_commit_failed", error=error_of(exception).str())
 
     def _report(self, error: KafkaError) -> None:
-        if error.fatal() or classify(error) is Verdict.DENIED:
-            raise MembershipError(f"consumer group {self._group_id}: {error.str()} ({error.name()})")
+        told = f"consumer group {self._group_id}: {error.str()} ({error.name()})"
+        if classify(error) is Verdict.DENIED:
+            raise MembershipError(told)
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            raise _FencedError(told)
         self._log.warning("group_error", error=error.str(), code=error.name())
 
 

@@ -15,8 +15,9 @@ from confluent_kafka.admin import AclOperation, AdminClient, TopicDescription
 
 from index.schedule import Reason, Rejection
 
-KNOWN_FOR_S = 60.0
-"""How long a good target is trusted; one deleted meanwhile costs a single aborted transaction."""
+KNOWN_FOR_S = 10.0
+"""How long a good target is trusted. One deleted meanwhile holds up its partition until librdkafka gives up
+(``message.timeout.ms``); asking costs one release 2 ms."""
 
 REFUSED_FOR_S = 2.0
 """How long a bad one is; short, so that a topic created a moment too late is found by the next record."""

@@ -3,6 +3,8 @@
 import time
 from random import Random
 
+from confluent_kafka import Consumer
+
 from tests.integration.scenario import Load, Stage, now_ms, wait_until
 
 SESSION = {"session_timeout": "2s"}
@@ -90,3 +92,38 @@ def test_a_router_with_nothing_to_do_is_ready_and_takes_over(stage: Stage) -> No
         assert owner.stop() == 0
         assert stage.settle().released_once == 1
         assert other.stop() == 0
+
+
+def test_a_static_member_that_was_fenced_joins_again(stage: Stage) -> None:
+    """The name is taken from it, as brokers do on their own when they go down while it joins."""
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    with stage.router() as router:
+        router.start_and_wait()
+        name = next(iter(members(stage)))
+        thief = Consumer(
+            {
+                **stage.kafka,
+                "group.id": stage.group_id,
+                "group.instance.id": name,
+                "log_level": 0,
+                "session.timeout.ms": 2_000,
+                "partition.assignment.strategy": "cooperative-sticky",
+            }
+        )
+        thief.subscribe([delay])
+        deadline = time.monotonic() + 20
+        while not router.events("membership_fenced"):
+            thief.poll(0.1)
+            assert time.monotonic() < deadline, "the router was not fenced"
+        thief.close()
+        stage.send(delay, ("deliver-after", b"200"))
+        assert stage.settle().released_once == 1
+        router.wait_ready()
+        assert router.stop() == 0
+
+
+def members(stage: Stage) -> set[str]:
+    """Names of the static members of the group."""
+    (future,) = stage.admin.describe_consumer_groups([stage.group_id]).values()
+    return {member.group_instance_id for member in future.result(10).members}

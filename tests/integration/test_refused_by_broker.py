@@ -100,7 +100,8 @@ def test_a_target_deleted_while_records_are_pending(stage: Stage, cached: bool) 
     out, doomed = stage.target("out"), stage.target("doomed")
     delay = stage.delay(default_target=out, allowed_targets=[doomed])
     to_doomed: Header = ("deliver-to", doomed.encode())
-    with stage.router() as router:
+    # A third of it is how long librdkafka goes on asking for a topic that is gone.
+    with stage.router(transaction_timeout="15s") as router:
         router.start_and_wait()
         if cached:
             stage.send(delay, to_doomed, value=b"in time")

@@ -159,19 +159,21 @@ def test_a_restart_with_other_rules_judges_only_what_comes_after_it(stage: Stage
     a, b = stage.target("a"), stage.target("b")
     to_a: Header = ("deliver-to", a.encode())
     to_b: Header = ("deliver-to", b.encode())
-    delay = stage.delay("changing", allowed_targets=[a, b], max_delay="10s")
+    delay = stage.delay("changing", allowed_targets=[a, b], max_delay="60s")
     router.stop()
-    at: Header = ("deliver-at", b"%d" % (now_ms() + 7_500))
-    over: list[Header] = [("deliver-after", b"10001"), to_a]
+    over: list[Header] = [("deliver-after", b"60001"), to_a]
     new_over: list[Header] = [("deliver-after", b"2001"), to_a]
     with stage.router("before") as before:
+        began_ms = now_ms()
         before.start_and_wait()
+        # Due when two more have been started, however long that takes here.
+        at: Header = ("deliver-at", b"%d" % (now_ms() + 3_000 + 3 * (now_ms() - began_ms)))
         # Pending at the lowest offset, it keeps S below all the others: they are decided again at each restart.
         kept = stage.send(delay, at, to_a, value=b"first")
         no_more = [(stage.send(delay, at, *to, key=b"key", value=b"value"), [at, *to]) for to in ([to_b], [to_a, to_b])]
         refused = [(stage.send(delay, *over, key=b"key", value=b"value"), over)]
         # Its transaction also commits the cursor: what is below was accepted under these rules.
-        expect(stage, *refused[0], "MAX_DELAY_EXCEEDED", "Exceeds max allowed delivery delay of 10000 milliseconds")
+        expect(stage, *refused[0], "MAX_DELAY_EXCEEDED", "Exceeds max allowed delivery delay of 60000 milliseconds")
         before.kill()
 
     stage.delays[delay] |= {"allowed_targets": [a], "max_delay": "2s"}
