@@ -4,6 +4,7 @@ Everything stored is a protobuf message in an envelope with magic, version, leng
 (:mod:`snapshots.envelope`), written by one owner inside its transactions and still untrusted when read: caps come
 before any expansion, and what cannot be understood is refused by name.
 
-:mod:`snapshots.state` is the state topic: progress and the rules in force. No I/O happens here; the caller hands in and
-takes out keys and values.
+:mod:`snapshots.state` is the state topic: progress and the rules in force; :mod:`snapshots.manifest` its buckets. A
+bucket lies in the snapshots topic, cut into segments (:mod:`snapshots.segment`). No I/O happens here; the caller hands
+in and takes out keys and values. ``python -m snapshots inspect`` shows one to a person.
 """

@@ -28,6 +28,7 @@ MAX_BODY_BYTES = 1_048_576
 
 _HEADER = struct.Struct(">3sBBII")
 _CHECKED = struct.Struct(">BBI")
+_KIND_AT = 4
 
 
 class Kind(IntEnum):
@@ -35,6 +36,8 @@ class Kind(IntEnum):
 
     PROGRESS = 1
     RULES = 2
+    MANIFEST = 3
+    SEGMENT = 4
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:
@@ -61,6 +64,17 @@ def unwrap(expected: Kind, stored: bytes) -> bytes:
     if kind != expected:
         raise FormatError(f"holds kind {kind}, not {expected.name} ({expected.value})")
     return body
+
+
+def kind_of(stored: bytes) -> Kind:
+    """Return what a stored value claims to be, for those who do not know; :func:`unwrap` is to judge the rest."""
+    claimed = stored[_KIND_AT : _KIND_AT + 1]
+    for kind in Kind:
+        if claimed == bytes([kind]):
+            return kind
+    raise FormatError(
+        f"{len(stored)} bytes that begin with {stored[:5]!r}: not written by this router, or by a newer one"
+    )
 
 
 def _checksum(version: int, kind: int, body: bytes) -> int:

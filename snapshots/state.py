@@ -6,7 +6,8 @@ The state topic is compacted and has the partitions of its delay topic. In parti
 key                     value
 ======================  ===============================================================
 ``progress``            C, W and S, and the id of the delay topic they belong to
-``rules``               the rules that decided [S, C), and from which offset each applied
+``rules``               the rules that decided [S, C) and the buckets, and from which offset each applied
+``bucket/<id>``         one manifest per bucket, see :mod:`snapshots.manifest`
 ======================  ===============================================================
 
 A decision must replay (see :mod:`index`), so the rules that decided the records from S on are part of the state. A
@@ -17,15 +18,18 @@ fails would hold it back; the history costs a few hundred bytes.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from index.bucket import Manifest
 from index.errors import FormatError
 from index.progress import Position, Progress
 from index.rules import Rules
 from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 
 PROGRESS_KEY = b"progress"
 RULES_KEY = b"rules"
@@ -45,10 +49,17 @@ class PartitionState:
     progress: Progress
     delay_topic_id: str
     epochs: tuple[RuleEpoch, ...]
+    buckets: tuple[Manifest, ...] = ()
 
 
-def next_epochs(epochs: tuple[RuleEpoch, ...], progress: Progress, rules: Rules) -> tuple[RuleEpoch, ...]:
-    """Drop epochs that end at or below S, and start one at C when ``rules`` differ from those in force."""
+def next_epochs(
+    epochs: tuple[RuleEpoch, ...], progress: Progress, rules: Rules, buckets: Iterable[Manifest] = ()
+) -> tuple[RuleEpoch, ...]:
+    """Drop epochs that no record needs any more, and start one at C when ``rules`` differ from those in force.
+
+    Needed are the records from S on, and those in buckets: what a segment holds is decided again when it is loaded.
+    """
+    needed_from = min([progress.sealed_to, *(manifest.from_offset for manifest in buckets)])
     changed = epochs
     if not epochs or epochs[-1].rules != rules:
         below_cursor = tuple(epoch for epoch in epochs if epoch.from_offset < progress.cursor)
@@ -56,7 +67,7 @@ def next_epochs(epochs: tuple[RuleEpoch, ...], progress: Progress, rules: Rules)
     return tuple(
         epoch
         for position, epoch in enumerate(changed)
-        if position + 1 == len(changed) or changed[position + 1].from_offset > progress.sealed_to
+        if position + 1 == len(changed) or changed[position + 1].from_offset > needed_from
     )
 
 
@@ -68,6 +79,7 @@ def encode_progress(progress: Progress, delay_topic_id: str) -> bytes:
         watermark_offset=progress.watermark.offset,
         sealed_to=progress.sealed_to,
         number=progress.number,
+        next_bucket=progress.next_bucket,
         delay_topic_id=delay_topic_id,
     )
     return wrap(Kind.PROGRESS, message.SerializeToString())
@@ -93,28 +105,41 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> Partitio
             latest.pop(key, None)
         else:
             latest[key] = value
+    manifests = {key: latest.pop(key) for key in list(latest) if key is not None and key.startswith(MANIFEST_PREFIX)}
     unknown = latest.keys() - {PROGRESS_KEY, RULES_KEY}
     if unknown:
         raise FormatError(f"key {unknown.pop()!r} in the state topic is not known here; upgrade the router")
-    if not latest:
+    if not latest and not manifests:
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
     if missing:
         raise FormatError(f"key {min(missing)!r} is missing from the state topic: part of the state was lost")
     progress, delay_topic_id = _decode_progress(latest[PROGRESS_KEY])
     epochs = _decode_epochs(latest[RULES_KEY])
-    if epochs[0].from_offset > progress.sealed_to:
-        raise FormatError(
-            f"rule epochs start at {epochs[0].from_offset}, but records from {progress.sealed_to} (S) on need rules"
-        )
-    return PartitionState(progress, delay_topic_id, epochs)
+    buckets = _decode_buckets(manifests, progress)
+    needed_from = min([progress.sealed_to, *(manifest.from_offset for manifest in buckets)])
+    if epochs[0].from_offset > needed_from:
+        raise FormatError(f"rule epochs start at {epochs[0].from_offset}, but records from {needed_from} on need rules")
+    return PartitionState(progress, delay_topic_id, epochs, buckets)
+
+
+def _decode_buckets(stored: dict[bytes, bytes], progress: Progress) -> tuple[Manifest, ...]:
+    buckets = sorted((decode_manifest(key, value) for key, value in stored.items()), key=lambda each: each.from_offset)
+    for one, two in pairwise(buckets):
+        if one.to_offset > two.from_offset:
+            raise FormatError(f"buckets {one.bucket_id} and {two.bucket_id} overlap at offset {two.from_offset}")
+    if buckets and buckets[-1].to_offset > progress.sealed_to:
+        raise FormatError(f"bucket {buckets[-1].bucket_id} ends beyond S={progress.sealed_to}")
+    if any(manifest.bucket_id >= progress.next_bucket for manifest in buckets):
+        raise FormatError(f"a bucket has an id at or beyond the next one, {progress.next_bucket}")
+    return tuple(buckets)
 
 
 def _decode_progress(value: bytes) -> tuple[Progress, str]:
     message = state_pb2.Progress()
     _parse(message, PROGRESS_KEY, Kind.PROGRESS, value)
     watermark = Position(message.watermark_due_ms, message.watermark_offset)
-    progress = Progress(message.cursor, watermark, message.sealed_to, message.number)
+    progress = Progress(message.cursor, watermark, message.sealed_to, message.number, message.next_bucket)
     if not 0 <= progress.sealed_to <= progress.cursor:
         raise FormatError(f"progress says S={progress.sealed_to} and C={progress.cursor}; S must be in 0..C")
     return progress, message.delay_topic_id

@@ -1,0 +1,136 @@
+"""Stored values in words, for a person: what ``python -m snapshots inspect`` prints.
+
+Everything that came from outside is escaped, so that a key or a header cannot write to a terminal.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from index.bucket import Manifest
+from index.errors import FormatError
+from snapshots import state_pb2
+from snapshots.envelope import VERSION, Kind, kind_of, unwrap
+from snapshots.manifest import manifest_key, parse_manifest, segment_key
+from snapshots.segment import StoredEntry, decode_segment, parse_segment
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SHOWN_BYTES = 40
+_M = TypeVar("_M", bound=Message)
+
+
+def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
+    """Yield the lines that tell what a stored value of any kind holds; FormatError when it cannot be trusted.
+
+    ``entries`` adds a line for each entry of a segment, and for each segment of a manifest.
+    """
+    kind = kind_of(stored)
+    body = unwrap(kind, stored)
+    yield f"{kind.name.lower()}, format version {VERSION}, {_count(len(stored), 'byte')}, checksum correct"
+    if kind is Kind.PROGRESS:
+        yield from _show_progress(_parsed(state_pb2.Progress(), body))
+    elif kind is Kind.RULES:
+        yield from _show_rules(_parsed(state_pb2.RuleHistory(), body))
+    elif kind is Kind.MANIFEST:
+        yield from _show_manifest(parse_manifest(stored), segments=entries)
+    else:
+        yield from _show_segment(stored, entries=entries)
+
+
+def _parsed(message: _M, body: bytes) -> _M:
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise FormatError(str(error)) from error
+    return message
+
+
+def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
+    yield _line("cursor", f"C = {message.cursor}: every record below this offset is indexed")
+    watermark = f"{_instant(message.watermark_due_ms)}, offset {message.watermark_offset}"
+    yield _line("watermark", f"W = {watermark if message.watermark_due_ms >= 0 else 'nothing released yet'}")
+    again = _count(message.cursor - message.sealed_to, "offset")
+    yield _line("sealed to", f"S = {message.sealed_to}: a restart reads [S, C) again, {again}")
+    yield _line("number", f"transaction {message.number} of the partition")
+    yield _line("delay topic", f"id {message.delay_topic_id!a}")
+
+
+def _show_rules(message: state_pb2.RuleHistory) -> Iterator[str]:
+    for epoch in message.epochs:
+        yield _line(f"from {epoch.from_offset}", ascii(epoch.rules.decode(errors="backslashreplace"))[1:-1])
+
+
+def _show_manifest(manifest: Manifest, *, segments: bool) -> Iterator[str]:
+    bytes_in_all = sum(segment.size_bytes for segment in manifest.segments)
+    yield _line("bucket", f"{manifest.bucket_id}, key {manifest_key(manifest.bucket_id).decode()}")
+    yield _line("offsets", f"[{manifest.from_offset}, {manifest.to_offset}) of the delay topic")
+    needs = "none: every record is here" if manifest.needs_from is None else f"from offset {manifest.needs_from} on"
+    yield _line("pointers", needs)
+    yield _line("due", _span(manifest.segments[0].first.due_ms, manifest.last.due_ms))
+    yield _line("entries", f"{manifest.entries:,} in {_count(len(manifest.segments), 'segment')}")
+    yield _line("size", f"{_count(bytes_in_all, 'byte')}, {bytes_in_all / manifest.entries:.1f} per entry")
+    for number, segment in enumerate(manifest.segments if segments else ()):
+        yield (
+            f"  {segment_key(manifest.bucket_id, number).decode()}  record offset {segment.record_offset}"
+            f"  {segment.placement.name.lower():7}  {_count(segment.entries, 'entry')}"
+            f"  {_count(segment.size_bytes, 'byte')}"
+            f"  {_instant(segment.first.due_ms)} {segment.first.offset} to"
+            f" {_instant(segment.last.due_ms)} {segment.last.offset}"
+        )
+
+
+def _show_segment(stored: bytes, *, entries: bool) -> Iterator[str]:
+    found = decode_segment(stored)
+    placement = parse_segment(stored).WhichOneof("payload")
+    offsets = [offset for _, offset, _ in found]
+    absent = sum(record is None for _, _, record in found)
+    yield _line("placement", str(placement))
+    missing = f", {absent} of them absent: too big, in the delay topic" if absent and placement == "inline" else ""
+    yield _line("entries", f"{len(found):,}{missing}")
+    yield _line("due", _span(found[0][0], found[-1][0]))
+    yield _line("offsets", f"{min(offsets)} to {max(offsets)} of the delay topic")
+    yield _line("size", f"{len(stored) / len(found):.1f} bytes per entry")
+    if entries:
+        yield from map(_show_entry, found)
+
+
+def _show_entry(entry: StoredEntry) -> str:
+    due_ms, offset, record = entry
+    where = f"  {_instant(due_ms)}  offset {offset}"
+    if record is None:
+        return f"{where}  record in the delay topic"
+    headers = " ".join(f"{name!a}={_shortened(value)}" for name, value in record.headers)
+    return (
+        f"{where}  written {_instant(record.timestamp_ms)}"
+        f"  key {_shortened(record.key)}  value {_shortened(record.value)}  headers {headers or 'none'}"
+    )
+
+
+def _shortened(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    more = f"... ({_count(len(value), 'byte')})" if len(value) > _SHOWN_BYTES else ""
+    return f"{value[:_SHOWN_BYTES]!r}{more}"
+
+
+def _span(first_ms: int, last_ms: int) -> str:
+    return f"{_instant(first_ms)} to {_instant(last_ms)} ({first_ms} to {last_ms} ms)"
+
+
+def _instant(time_ms: int) -> str:
+    try:
+        return (_EPOCH + timedelta(milliseconds=time_ms)).strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03}Z"
+    except OverflowError:
+        return f"{time_ms} ms"
+
+
+def _count(number: int, thing: str) -> str:
+    if number == 1:
+        return f"1 {thing}"
+    return f"{number:,} {thing.removesuffix('y') + 'ies' if thing.endswith('y') else thing + 's'}"
+
+
+def _line(name: str, text: str) -> str:
+    return f"  {name:12} {text}"
