@@ -1,7 +1,8 @@
 """What one delay partition owes: which records are pending, late, rejected or done, and what leaves next.
 
 The caller indexes records in offset order (``add``, ``reject``, ``advance``), asks for the next batch (``plan``),
-writes it together with the batch's progress in one transaction, and says how that ended (``confirm`` or ``restore``).
+writes it together with the batch's progress in one transaction, and says so (``confirm``). A batch that cannot be
+committed is never given back: its outcome may be unknown, so the whole index is thrown away with it.
 
 ::
 
@@ -9,8 +10,6 @@ writes it together with the batch's progress in one transaction, and says how th
     record ─────► pending ───────────► in flight ───────────► done  (at or before W, below C)
               └─► late    ───────────►     │
     reject ─────► rejected ──────────►     │
-                     ▲                     │ restore
-                     └─────────────────────┘
 
 All late and rejected records leave in the next batch, whatever its size, so every committed C equals everything
 indexed, and nothing at or beyond a committed C has been released. Holding C back behind a late record while releasing
@@ -23,19 +22,31 @@ due after W, and so after every late record.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pyroaring import BitMap64
-
-from index.pending import Entry, PendingIndex
-from index.progress import Position, Progress
+from index.bucket import Bucket, Manifest
+from index.pending import Entry
+from index.pending_set import PendingSet
+from index.progress import BEFORE_ALL, Position, Progress
 from index.schedule import AT_ONCE
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A manifest that is committed with a batch: of the frozen bucket, or in place of the buckets it was merged from.
+
+    ``keep_to`` is up to where the entries of a sealed bucket stay in memory, since they are due soon.
+    """
+
+    manifest: Manifest
+    merged_from: tuple[int, ...] = ()
+    keep_to: Position = BEFORE_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,7 @@ class Batch(Generic[P, R]):
     due: list[Entry[P]]
     rejected: list[tuple[int, R]]
     progress: Progress
+    installs: Installation | None = None
 
     def __len__(self) -> int:
         return len(self.late) + len(self.due) + len(self.rejected)
@@ -58,16 +70,14 @@ class PartitionIndex(Generic[P, R]):
     gives the bytes a payload will cost in a transaction.
     """
 
-    def __init__(self, progress: Progress, size_of: Callable[[P], int]) -> None:
+    def __init__(self, progress: Progress, size_of: Callable[[P], int], buckets: Iterable[Manifest] = ()) -> None:
         self._committed = progress
         self._size_of = size_of
         self._replay_below = progress.cursor
         self._indexed_to = progress.sealed_to
-        self._pending: PendingIndex[P] = PendingIndex()
-        # The one truth of what is pending: its minimum is S. Filled in runs, since one call for many is ten times
-        # cheaper than one each.
-        self._unreleased = BitMap64()
-        self._fresh: list[int] = []
+        self._pending: PendingSet[P] = PendingSet(progress.sealed_to)
+        for manifest in buckets:
+            self._pending.buckets[manifest.bucket_id] = Bucket(manifest, progress.watermark)
         self._late: list[Entry[P]] = []
         self._rejected: list[tuple[int, R]] = []
         self._in_flight: Batch[P, R] | None = None
@@ -89,8 +99,13 @@ class PartitionIndex(Generic[P, R]):
 
     @property
     def pending(self) -> int:
-        """How many records wait for their due time, in-flight ones excluded."""
-        return len(self._pending)
+        """How many records wait for their due time, in-flight ones excluded; in memory and in buckets."""
+        return self._pending.in_memory + self._pending.stored
+
+    @property
+    def parts(self) -> PendingSet[P]:
+        """Where what is pending lies; for sealing, loading, merging and removal."""
+        return self._pending
 
     @property
     def owed(self) -> int:
@@ -109,8 +124,7 @@ class PartitionIndex(Generic[P, R]):
         watermark = self._committed.watermark
         due_ms, offset = watermark
         pending = [each for each in run if each[0] > due_ms or (each[0] == due_ms and each[1] > offset)]
-        self._pending.add(pending)
-        self._fresh += [each[1] for each in pending]
+        self._pending.mutable.add(pending)
         if len(pending) == len(run):
             return run
         passed = [each for each in run if (each[0], each[1]) <= watermark]
@@ -138,6 +152,10 @@ class PartitionIndex(Generic[P, R]):
         """Due time of the first pending record, or None."""
         return self._pending.next_due_ms()
 
+    def next_releasable_ms(self) -> int | None:
+        """Due time of the first pending record when it could be released, or None."""
+        return self._pending.next_releasable_ms()
+
     def next_owed_ms(self) -> int | None:
         """When the first owed record may leave, AT_ONCE unless the clock was set back; None when nothing is owed."""
         if not self._late:
@@ -149,43 +167,46 @@ class PartitionIndex(Generic[P, R]):
         """Due time of the last pending record, or None."""
         return self._pending.furthest_due_ms()
 
-    def plan(self, now_ms: int, max_entries: int, max_bytes: int) -> Batch[P, R]:
+    def plan(self, now_ms: int, max_entries: int, max_bytes: int, installs: Installation | None = None) -> Batch[P, R]:
         """Take everything owed and the first due records, at most ``max_entries`` and ``max_bytes`` of the latter.
 
-        Of what is owed, the records from the first late one on that is not due at ``now_ms`` stay.
+        Of what is owed, the records from the first late one on that is not due at ``now_ms`` stay. A manifest that
+        ``installs`` is part of the batch: with that of a sealed bucket, S moves past it.
         """
         if self.replaying:
             raise ValueError(f"planned at {self._indexed_to}, before the replay reached {self._replay_below}")
         if self._in_flight is not None:
             raise ValueError("planned while a batch is in flight")
         due = self._within(max_bytes, self._pending.take_due(now_ms, max_entries))
-        self._flush_fresh()
-        self._unreleased -= BitMap64([offset for _, offset, _ in due])
+        self._pending.leave(due)
         cursor = self._cursor_at(now_ms)
         late, self._late = _split(self._late, bisect_left(self._late, cursor, key=_offset_of_entry))
         rejected, self._rejected = _split(self._rejected, bisect_left(self._rejected, cursor, key=_offset_of_rejected))
-        self._in_flight = Batch(late, due, rejected, self._progress_after(due, cursor))
+        self._in_flight = Batch(late, due, rejected, self._progress_after(due, cursor, installs), installs)
         return self._in_flight
+
+    @property
+    def may_freeze(self) -> bool:
+        """Whether everything indexed is below the committed C, so that a bucket of it ends below every later S."""
+        return self._in_flight is None and not self.replaying and self._committed.cursor == self._indexed_to
 
     def confirm(self) -> None:
         """The batch in flight was committed."""
         assert self._in_flight is not None
         self._committed = self._in_flight.progress
+        installed = self._in_flight.installs
         self._in_flight = None
-
-    def restore(self) -> None:
-        """The batch in flight was cleanly aborted: everything in it is owed again."""
-        assert self._in_flight is not None
-        batch, self._in_flight = self._in_flight, None
-        self._late, self._rejected = batch.late + self._late, batch.rejected + self._rejected
-        self._pending.put_back(batch.due)
-        self._unreleased |= BitMap64([offset for _, offset, _ in batch.due])
+        if installed is None:
+            return
+        watermark = self._committed.watermark
+        if installed.merged_from:
+            self._pending.install_merged(installed.manifest, installed.merged_from, watermark)
+        else:
+            self._pending.install_sealed(installed.manifest, watermark, installed.keep_to)
 
     def check(self) -> None:
         """Assert every invariant; O(n log n)."""
         self._pending.check()
-        self._flush_fresh()
-        assert len(self._unreleased) == len(self._pending)
         committed = self._committed
         assert committed.sealed_to <= committed.cursor
         if not self.replaying:
@@ -211,7 +232,7 @@ class PartitionIndex(Generic[P, R]):
             total += self._size_of(payload)
             # One record always goes, however big: a batch that can never be planned would block the partition.
             if total > max_bytes and count:
-                self._pending.put_back(due[count:])
+                self._pending.untake(due[count:])
                 return due[:count]
         return due
 
@@ -221,15 +242,15 @@ class PartitionIndex(Generic[P, R]):
             return self._indexed_to
         return next(offset for due_ms, offset, _ in self._late if due_ms > now_ms)
 
-    def _progress_after(self, due: list[Entry[P]], cursor: int) -> Progress:
+    def _progress_after(self, due: list[Entry[P]], cursor: int, installs: Installation | None) -> Progress:
         last = self._committed
         watermark = Position(due[-1][0], due[-1][1]) if due else last.watermark
-        sealed_to = min(cursor, self._unreleased.min()) if self._unreleased else cursor
-        return Progress(cursor, watermark, sealed_to, last.number + 1)
-
-    def _flush_fresh(self) -> None:
-        self._unreleased.update(self._fresh)
-        self._fresh = []
+        sealed = installs is not None and not installs.merged_from
+        lowest = self._pending.lowest_unsealed(without_frozen=sealed)
+        # A bucket that was being merged may be installed after one with a higher id.
+        next_bucket = max(last.next_bucket, -1 if installs is None else installs.manifest.bucket_id + 1)
+        sealed_to = cursor if lowest is None else min(cursor, lowest)
+        return Progress(cursor, watermark, sealed_to, last.number + 1, next_bucket)
 
 
 def _split(items: list[T], at: int) -> tuple[list[T], list[T]]:

@@ -9,8 +9,9 @@ Rejected: one ``SortedList`` of all entries (1.5 us an insert at a million); a h
 slots must be sorted anyway, since release order is by (due, offset) to the millisecond).
 """
 
-from bisect import bisect_right, insort
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Generic, TypeVar
 
 from sortedcontainers import SortedDict
@@ -24,6 +25,10 @@ and never by payload because offsets are unique."""
 CHUNK_BITS = 8
 """A chunk spans 256 ms: small enough that sorting one never stalls the release loop (20 k/s make 5 k entries, 2 ms),
 large enough that a million entries over an hour share 14 k lists."""
+
+
+NO_LIMIT = (1 << 63, 0)
+"""A position behind every entry."""
 
 
 class PendingIndex(Generic[P]):
@@ -52,22 +57,66 @@ class PendingIndex(Generic[P]):
                 chunk.append(entry)
         self._count += count
 
-    def take_due(self, now_ms: int, max_entries: int) -> list[Entry[P]]:
-        """Remove and return the first entries with a due time at or before ``now_ms``, in release order."""
+    def take_due(self, now_ms: int, max_entries: int, before: tuple[int, int] = NO_LIMIT) -> list[Entry[P]]:
+        """Remove and return the first entries due at or before ``now_ms``, in release order.
+
+        ``before`` is a (due, offset) that is not passed, for entries behind something that is not in memory.
+        """
         taken: list[Entry[P]] = []
         while self._chunks and len(taken) < max_entries:
             key, chunk = self._head()
-            if chunk[0][0] > now_ms:
-                break
-            cut = _count_due(chunk, now_ms, max_entries - len(taken))
+            cut = _count_due(chunk, now_ms, max_entries - len(taken), before)
             taken += chunk[:cut]
-            del chunk[:cut]
-            if chunk:
+            if cut < len(chunk):
+                del chunk[:cut]
                 break
             del self._chunks[key]
             self._sorted.discard(key)
         self._count -= len(taken)
         return taken
+
+    def take_chunks(self, due_ms: int) -> Iterator[tuple[int, list[Entry[P]]]]:
+        """Remove and yield whole chunks, up to the one of ``due_ms``."""
+        last = due_ms >> CHUNK_BITS
+        while self._chunks and self._chunks.peekitem(0)[0] <= last:
+            key, chunk = self._chunks.popitem(0)
+            self._sorted.discard(key)
+            self._count -= len(chunk)
+            yield key, chunk
+
+    def put_chunks(self, chunks: Iterable[tuple[int, list[Entry[P]]]]) -> list[int]:
+        """Add whole chunks and return the offsets in them: 200 k entries one by one stall the caller for 0.4 s."""
+        added: list[int] = []
+        for key, chunk in chunks:
+            self._count += len(chunk)
+            added += [entry[1] for entry in chunk]
+            self._sorted.discard(key)
+            if key in self._chunks:
+                self._chunks[key] += chunk
+            else:
+                self._chunks[key] = chunk
+        return added
+
+    def chunks(self) -> Iterator[list[Entry[P]]]:
+        """Every entry in release order and in runs, lazily: what is removed meanwhile may be missing or not."""
+        for key in list(self._chunks):
+            chunk = self._chunks.get(key)
+            if chunk:
+                yield sorted(chunk)
+
+    def sizes(self, from_chunk: int, max_chunks: int) -> list[tuple[int, int]]:
+        """(chunk, entries in it) of the first chunks from ``from_chunk`` on; chunk n begins at n << CHUNK_BITS ms."""
+        return [(key, len(self._chunks[key])) for key in islice(self._chunks.irange(from_chunk), max_chunks)]
+
+    def drop_some(self, min_entries: int) -> list[Entry[P]]:
+        """Remove and return at least this many entries, whichever comes cheapest; fewer when there are no more."""
+        dropped: list[Entry[P]] = []
+        while self._chunks and len(dropped) < min_entries:
+            key, chunk = self._chunks.popitem(-1)
+            self._sorted.discard(key)
+            dropped += chunk
+        self._count -= len(dropped)
+        return dropped
 
     def put_back(self, entries: Iterable[Entry[P]]) -> None:
         """Return entries that were taken and not released; their chunks are sorted again when next needed."""
@@ -76,6 +125,13 @@ class PendingIndex(Generic[P]):
             self._sorted.discard(key)
             self._chunks.setdefault(key, []).append(entry)
             self._count += 1
+
+    def first(self) -> tuple[int, int] | None:
+        """(due_ms, offset) of the first entry, or None when nothing is pending."""
+        if not self._chunks:
+            return None
+        due_ms, offset, _ = self._head()[1][0]
+        return due_ms, offset
 
     def next_due_ms(self) -> int | None:
         """Due time of the first entry, or None when nothing is pending."""
@@ -103,7 +159,10 @@ class PendingIndex(Generic[P]):
         return key, chunk
 
 
-def _count_due(chunk: list[Entry[P]], now_ms: int, room: int) -> int:
-    if chunk[-1][0] <= now_ms:
-        return min(len(chunk), room)
-    return min(bisect_right(chunk, now_ms, key=lambda entry: entry[0]), room)
+def _count_due(chunk: list[Entry[P]], now_ms: int, room: int, before: tuple[int, int]) -> int:
+    count = len(chunk)
+    if chunk[-1][0] > now_ms:
+        count = bisect_right(chunk, now_ms, key=lambda entry: entry[0])
+    if count and chunk[count - 1][:2] >= before:
+        count = bisect_left(chunk, before, key=lambda entry: entry[:2])
+    return min(count, room)

@@ -20,6 +20,7 @@ class Progress(NamedTuple):
     * ``cursor`` (C): every record below this offset has been indexed.
     * ``watermark`` (W): every pending entry up to this position has been released.
     * ``sealed_to`` (S, at most C): no entry below this offset needs the delay topic read again.
+    * ``next_bucket``: id of the next bucket; ids are never used twice, so no segment of one overwrites another's.
     * ``number``: counts the transactions of the partition, so that a reader sees a lost or repeated one.
     """
 
@@ -27,6 +28,7 @@ class Progress(NamedTuple):
     watermark: Position
     sealed_to: int
     number: int = 0
+    next_bucket: int = 0
 
     def is_done(self, due_ms: int, offset: int) -> bool:
         """Whether the record at ``offset`` has left: indexed before C and at or before W.

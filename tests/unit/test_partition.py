@@ -62,26 +62,11 @@ def test_a_clock_that_was_set_back_keeps_a_late_record_and_all_behind_it() -> No
     assert batch.progress.cursor == batch.progress.sealed_to == 2
     assert (index.owed, index.next_owed_ms()) == (3, 150)
 
-    batch = index.plan(150, 100, 1_000)
-    index.restore()
-    assert (index.owed, index.next_owed_ms()) == (3, 150)
     batch = released(index, 150)
     assert [offset for _, offset, _ in batch.late] == [2, 3]
     assert batch.rejected == [(4, "behind")]
     assert (batch.progress.cursor, batch.progress.sealed_to) == (6, 5)
     assert index.next_owed_ms() is None
-
-
-def test_a_batch_that_was_restored_leaves_in_front_of_what_was_kept() -> None:
-    index = make()
-    index.add([(200, 0, "")])
-    released(index, 200)
-    index.add([(100, 1, "due")])
-    index.add([(190, 2, "not due")])
-    assert [offset for _, offset, _ in index.plan(150, 9, 9).late] == [1]
-    index.restore()
-    index.check()
-    assert [offset for _, offset, _ in index.plan(190, 9, 9).late] == [1, 2]
 
 
 def test_owed_from_a_rejected_record_is_due_at_once() -> None:
@@ -129,6 +114,7 @@ def test_offsets_only_rise() -> None:
 def test_nothing_is_indexed_or_planned_while_a_batch_is_in_flight() -> None:
     index = make()
     index.plan(0, 1, 1)
+    assert not index.may_freeze
     with pytest.raises(ValueError, match="in flight"):
         index.advance(1)
     with pytest.raises(ValueError, match="in flight"):

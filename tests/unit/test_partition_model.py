@@ -134,14 +134,11 @@ class Twin:
 
     def release(self) -> None:
         batch = self.plan()
-        match self.rng.choice(["confirmed", "confirmed", "aborted", "lost response", "crash before"]):
+        match self.rng.choice(["confirmed", "confirmed", "lost response", "crash before"]):
             case "confirmed":
                 self.confirm(batch)
                 self.index.confirm()
                 assert self.index.committed == batch.progress
-            case "aborted":
-                self.index.restore()
-                assert self.index.committed == self.model.committed
             case "lost response":
                 self.confirm(batch)
                 self.crash()

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.headers import PRESETS
 from index.progress import BEFORE_ALL, Position, Progress, start_of
 from index.rules import Rules
 from snapshots import state_pb2
 from snapshots.envelope import Kind, wrap
+from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,
@@ -44,8 +46,18 @@ GOLDEN_STATE = PartitionState(
 )
 
 A, B, C = (Rules("d", default_target=name) for name in "abc")
-PROGRESS = Progress(cursor=10, watermark=Position(7, 3), sealed_to=4, number=2)
+PROGRESS = Progress(cursor=10, watermark=Position(7, 3), sealed_to=4, number=2, next_bucket=3)
 RULES = encode_epochs([RuleEpoch(0, A)])
+STORED = [(PROGRESS_KEY, encode_progress(PROGRESS, "id")), (RULES_KEY, RULES)]
+
+
+def manifest(bucket_id: int, from_offset: int, to_offset: int) -> Manifest:
+    at = Position(50, from_offset)
+    return Manifest(bucket_id, from_offset, to_offset, None, (SegmentRef(at, at, 1, 100, 0, Placement.INLINE),))
+
+
+def bucket(bucket_id: int, from_offset: int, to_offset: int, key: bytes = b"") -> tuple[bytes, bytes]:
+    return key or manifest_key(bucket_id), encode_manifest(manifest(bucket_id, from_offset, to_offset))
 
 
 def test_what_version_1_wrote_is_read() -> None:
@@ -75,7 +87,7 @@ def test_truncated_rules_are_refused_by_name() -> None:
         start_of(0),
         start_of(2**63 - 1),
         Progress(5, BEFORE_ALL, 0, 1),
-        Progress(2**63 - 1, Position(2**63 - 1, 2**63 - 1), 2**63 - 1, 2**63 - 1),
+        Progress(2**63 - 1, Position(2**63 - 1, 2**63 - 1), 2**63 - 1, 2**63 - 1, 2**63 - 1),
     ],
 )
 def test_progress_comes_back_as_it_was(progress: Progress) -> None:
@@ -111,7 +123,19 @@ def test_a_tombstone_removes_and_a_record_after_it_counts() -> None:
 
 def test_an_unknown_key_that_was_removed_says_nothing() -> None:
     records = [(PROGRESS_KEY, encode_progress(PROGRESS, "id")), (RULES_KEY, RULES)]
-    assert fold_state([(b"bucket/0", b"of a newer router"), *records, (b"bucket/0", None)]) == fold_state(records)
+    assert fold_state([(b"backfill/0", b"of a newer router"), *records, (b"backfill/0", None)]) == fold_state(records)
+
+
+def test_buckets_are_part_of_the_state_in_the_order_of_their_offsets() -> None:
+    state = fold_state([bucket(2, 3, 4), bucket(0, 0, 2), bucket(1, 2, 3), *STORED, (manifest_key(1), None)])
+    assert state is not None
+    assert state.buckets == (manifest(0, 0, 2), manifest(2, 3, 4))
+
+
+def test_a_later_manifest_of_a_bucket_wins() -> None:
+    state = fold_state([bucket(0, 0, 2), *STORED, bucket(0, 1, 3)])
+    assert state is not None
+    assert state.buckets == (manifest(0, 1, 3),)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +143,15 @@ def test_an_unknown_key_that_was_removed_says_nothing() -> None:
     [
         ([(PROGRESS_KEY, encode_progress(PROGRESS, "id"))], "key b'rules' is missing"),
         ([(RULES_KEY, RULES)], "key b'progress' is missing"),
-        ([(b"bucket/0", b"")], r"key b'bucket/0' in the state topic is not known here; upgrade the router"),
-        ([(b"bucket/0", b""), (RULES_KEY, None)], "not known here"),
+        ([(b"backfill/0", b"")], r"key b'backfill/0' in the state topic is not known here; upgrade the router"),
+        ([(b"backfill/0", b""), (RULES_KEY, None)], "not known here"),
+        ([(manifest_key(0), b"")], "key b'progress' is missing"),
+        ([(manifest_key(0), b""), *STORED], "record 'bucket/0{20}' of the state topic: 0 bytes"),
+        ([bucket(0, 0, 5, key=manifest_key(1)), *STORED], "record 'bucket/0{19}1' of .*holds the manifest of bucket 0"),
+        ([bucket(0, 0, 3), bucket(1, 2, 4), *STORED], "buckets 0 and 1 overlap at offset 2"),
+        ([bucket(0, 0, 5), *STORED], "bucket 0 ends beyond S=4"),
+        ([bucket(3, 0, 4), *STORED], "a bucket has an id at or beyond the next one, 3"),
+        ([bucket(0, 0, 4), STORED[0], (RULES_KEY, encode_epochs([RuleEpoch(1, A)]))], "records from 0 on need rules"),
         ([(None, b"")], "key None in the state topic is not known here"),
         ([(RULES_KEY, RULES), (PROGRESS_KEY, RULES)], "record 'progress' of the state topic: holds kind 2"),
         ([(PROGRESS_KEY, encode_progress(PROGRESS, "id")), (RULES_KEY, b"")], "record 'rules' of the state topic: 0"),
@@ -140,7 +171,12 @@ def test_progress_that_contradicts_itself_is_refused(sealed_to: int, cursor: int
 
 @pytest.mark.parametrize(
     ("offsets", "message"),
-    [([], "must rise and there must be one"), ([0, 3, 3], "must rise"), ([0, 4, 3], "must rise"), ([5], r"\(S\)")],
+    [
+        ([], "must rise and there must be one"),
+        ([0, 3, 3], "must rise"),
+        ([0, 4, 3], "must rise"),
+        ([5], "start at 5, but records from 4 on need rules"),
+    ],
 )
 def test_epochs_that_leave_a_doubt_are_refused(offsets: list[int], message: str) -> None:
     value = encode_epochs([RuleEpoch(offset, A) for offset in offsets])
@@ -181,6 +217,14 @@ def test_next_epochs(before: str, sealed_to: int, cursor: int, rules: Rules, aft
     progress = Progress(cursor, BEFORE_ALL, sealed_to)
     assert next_epochs(_epochs(before), progress, rules) == _epochs(after)
     assert next_epochs(_epochs(after), progress, rules) == _epochs(after), "not settled"
+
+
+def test_rules_stay_while_a_bucket_holds_records_that_they_decided() -> None:
+    progress = Progress(30, BEFORE_ALL, 30)
+    epochs = _epochs("0A 10B 20C")
+    assert next_epochs(epochs, progress, C, [manifest(7, 25, 30), manifest(3, 9, 12)]) == epochs
+    assert next_epochs(epochs, progress, C, [manifest(7, 25, 30), manifest(3, 10, 12)]) == _epochs("10B 20C")
+    assert next_epochs(epochs, progress, A, [manifest(7, 29, 30)]) == _epochs("20C 30A")
 
 
 def _epochs(written: str) -> tuple[RuleEpoch, ...]:

@@ -1,0 +1,128 @@
+"""Immutable buckets: what is pending of one ledger range, sorted by due time and cut into segments (PIP-195).
+
+A bucket is made once and never changes; only how much of it has been loaded does. Its *manifest* is small and stays in
+memory, its segments are fetched shortly before they are due.
+
+::
+
+    ledger range [from, to)     segments, by (due, offset)
+    ┌───────────────────────┐   ┌─────────┐┌─────────┐┌─────────┐┌─────────┐
+    │ offsets 1000 ... 5999 │ = │ released││ loaded  ││ loading ││ stored  │
+    └───────────────────────┘   └─────────┘└────▲────┘└─────────┘└─────────┘
+                                          loaded_to: entries up to here are in memory or have left
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+from index.progress import Position
+
+
+class Placement(IntEnum):
+    """Where the payload of a segment's records is."""
+
+    INLINE = 1
+    POINTER = 2
+
+
+class SegmentRef(NamedTuple):
+    """What a manifest says of one segment: its first and last entry, and where its record is.
+
+    ``record_offset`` is that of the segment's record in the snapshots topic; compaction keeps offsets, so reading a
+    segment is one seek.
+    """
+
+    first: Position
+    last: Position
+    entries: int
+    size_bytes: int
+    record_offset: int
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A bucket as it is stored: which offsets it covers, [from_offset, to_offset), and its segments in due order.
+
+    ``needs_from`` is the lowest offset of the delay topic that its segments point into, None when they hold everything.
+    """
+
+    bucket_id: int
+    from_offset: int
+    to_offset: int
+    needs_from: int | None
+    segments: tuple[SegmentRef, ...]
+
+    @property
+    def entries(self) -> int:
+        """Entries in all segments."""
+        return sum(segment.entries for segment in self.segments)
+
+    @property
+    def last(self) -> Position:
+        """The entry that is due last."""
+        return self.segments[-1].last
+
+
+class Bucket:
+    """How far a bucket has been loaded; the entries themselves lie in the index."""
+
+    __slots__ = ("_next", "_passed", "loaded_to", "manifest", "stored")
+
+    def __init__(self, manifest: Manifest, loaded_to: Position) -> None:
+        self.manifest = manifest
+        self.loaded_to = loaded_to
+        # Entries of segments that are not in memory; the whole of a segment counts, also where a part has left.
+        self.stored = manifest.entries
+        self._next = 0
+        self._passed = 0
+        self._skip_loaded()
+
+    @property
+    def next_segment(self) -> int | None:
+        """Number of the first segment that is not wholly in memory, None when there is none left."""
+        return self._next if self._next < len(self.manifest.segments) else None
+
+    @property
+    def barrier(self) -> Position | None:
+        """The first position that may hold an entry which is not in memory: the watermark must not reach it."""
+        if self.next_segment is None:
+            return None
+        first = self.manifest.segments[self._next].first
+        return max(first, Position(self.loaded_to.due_ms, self.loaded_to.offset + 1))
+
+    def loaded(self, number: int) -> None:
+        """Segment ``number``, which must be the next one, is in memory now."""
+        if number != self.next_segment:
+            raise ValueError(f"segment {number} of bucket {self.manifest.bucket_id} loaded before {self.next_segment}")
+        self.loaded_to = self.manifest.segments[number].last
+        self.stored -= self.manifest.segments[number].entries
+        self._next += 1
+
+    def is_done(self, watermark: Position) -> bool:
+        """Whether everything in the bucket has left."""
+        return self.manifest.last <= watermark
+
+    def passed(self, watermark: Position) -> int:
+        """How many segments, from the first on, have left entirely; amortised O(1), since W never moves back."""
+        segments = self.manifest.segments
+        while self._passed < len(segments) and segments[self._passed].last <= watermark:
+            self._passed += 1
+        return self._passed
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        segments = self.manifest.segments
+        assert all(segment.first <= segment.last and segment.entries > 0 for segment in segments)
+        assert all(one.last < two.first for one, two in pairwise(segments))
+        assert all(segment.last <= self.loaded_to for segment in segments[: self._next])
+        assert self.stored == sum(segment.entries for segment in segments[self._next :])
+        assert self._next == len(segments) or segments[self._next].last > self.loaded_to
+
+    def _skip_loaded(self) -> None:
+        segments = self.manifest.segments
+        while self._next < len(segments) and segments[self._next].last <= self.loaded_to:
+            self.stored -= segments[self._next].entries
+            self._next += 1

@@ -1,0 +1,53 @@
+"""What must be kept of the delay topic and of the snapshots topic, said by committed progress and manifests alone.
+
+::
+
+    delay topic       ░░░░░░░░│ pointed at │ sealed inline │ [S, C) in memory │ not indexed
+                              ▲ the lowest pointer, else S
+    snapshots topic   ░░░░░░░░│ live segments ... │ segments of a seal or merge that is under way
+                              ▲ the lowest live segment
+
+Neither ever moves back, not even across owners: a segment written later lies behind all that were known before, and
+what an older owner still believes in is at or before what a newer one needs. So an owner that was fenced without
+noticing may trim by what it knows and does no harm.
+"""
+
+from collections.abc import Container, Iterable
+
+from index.bucket import Bucket
+from index.progress import Position, Progress
+
+
+def delay_topic_needed_from(committed: Progress, buckets: Iterable[Bucket]) -> int:
+    """The lowest offset of the delay topic that is still needed: min(S, lowest pending pointer).
+
+    Pointers count until their whole bucket has left, since a manifest knows only the lowest of them.
+    """
+    pointers = [
+        bucket.manifest.needs_from
+        for bucket in buckets
+        if bucket.manifest.needs_from is not None and not bucket.is_done(committed.watermark)
+    ]
+    return min([committed.sealed_to, *pointers])
+
+
+def snapshots_needed_from(
+    watermark: Position, buckets: Iterable[Bucket], being_merged: Container[int] = ()
+) -> int | None:
+    """The lowest record offset of a live segment; None when no segment is live.
+
+    Every segment counts of a bucket that is ``being_merged``: the merge reads what was live when it began.
+    """
+    offsets = [
+        segment.record_offset
+        for bucket in buckets
+        for segment in bucket.manifest.segments[
+            0 if bucket.manifest.bucket_id in being_merged else bucket.passed(watermark) :
+        ]
+    ]
+    return min(offsets, default=None)
+
+
+def snapshots_known_to(buckets: Iterable[Bucket]) -> int:
+    """One past the highest record offset of any segment that a manifest names; 0 when there is none."""
+    return max((ref.record_offset + 1 for bucket in buckets for ref in bucket.manifest.segments), default=0)

@@ -1,0 +1,223 @@
+"""Everything pending of one delay partition, wherever it is: in memory, or in the segments of buckets.
+
+::
+
+    offsets   0 ............................ S ......................... C
+              ├── bucket 4 ──┼── bucket 5 ───┤ ├── frozen ──┼── mutable ──┤
+                 stored / loaded entries        being sealed   indexed last
+
+Records are indexed into the *mutable* bucket. To seal it, it is *frozen*: intake goes on into a new one while its
+entries are written out, and only when the manifest is committed do they belong to a bucket. Segments are *loaded*
+shortly before they are due. Release takes from all three in one order, and never passes the first entry that is not in
+memory (the *barrier*).
+
+An entry may be offered twice: by a replay, or by the segments of a merged bucket whose sources were loaded already.
+What is at or before the watermark, or held already, is dropped; so every such race ends in one release.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+from pyroaring import BitMap64
+
+from index.bucket import Bucket, Manifest
+from index.pending import NO_LIMIT, Entry, PendingIndex
+from index.progress import Position
+
+P = TypeVar("P")
+
+
+@dataclass(slots=True)
+class Unsealed(Generic[P]):
+    """The entries of one ledger range that are in no bucket yet; ``offsets`` gives S as its minimum."""
+
+    from_offset: int
+    entries: PendingIndex[P] = field(default_factory=PendingIndex)
+    offsets: BitMap64 = field(default_factory=BitMap64)
+    # Added in runs: one call for many is ten times cheaper than one each.
+    fresh: list[int] = field(default_factory=list)
+
+    def add(self, run: Sequence[Entry[P]]) -> None:
+        """Add entries."""
+        self.entries.add(run)
+        self.fresh += [offset for _, offset, _ in run]
+
+    def settle(self) -> BitMap64:
+        """The offsets of all entries."""
+        if self.fresh:
+            self.offsets.update(self.fresh)
+            self.fresh = []
+        return self.offsets
+
+
+class PendingSet(Generic[P]):
+    """Pending entries across mutable bucket, frozen bucket and buckets, taken in (due, offset) order."""
+
+    def __init__(self, from_offset: int) -> None:
+        self.mutable: Unsealed[P] = Unsealed(from_offset)
+        self.frozen: Unsealed[P] | None = None
+        self.buckets: dict[int, Bucket] = {}
+        self._loaded: PendingIndex[P] = PendingIndex()
+        self._held = BitMap64()
+        self._dropped: PendingIndex[P] = PendingIndex()
+
+    @property
+    def in_memory(self) -> int:
+        """Entries held in memory, those that only wait to be dropped excluded."""
+        return len(self.mutable.entries) + len(self._loaded) + (len(self.frozen.entries) if self.frozen else 0)
+
+    @property
+    def stored(self) -> int:
+        """Entries that are only in segments; counts the whole of a segment that is partly passed."""
+        return sum(bucket.stored for bucket in self.buckets.values())
+
+    def in_memory_indexes(self) -> list[PendingIndex[P]]:
+        """Where the entries in memory lie, those of the frozen and the mutable bucket last; to look at only."""
+        return list(self._indexes())
+
+    def barrier(self) -> Position | None:
+        """The first position that may hold an entry which is not in memory."""
+        barriers = [barrier for bucket in self.buckets.values() if (barrier := bucket.barrier) is not None]
+        return min(barriers, default=None)
+
+    def next_due_ms(self) -> int | None:
+        """Due time of the first entry, in memory or not."""
+        barrier = self.barrier()
+        due = [due_ms for index in self._indexes() if (due_ms := index.next_due_ms()) is not None]
+        return min([*due, barrier.due_ms] if barrier else due, default=None)
+
+    def next_releasable_ms(self) -> int | None:
+        """Due time of the first entry when it is in memory and before the barrier: else nothing can leave yet."""
+        first = min((first for index in self._indexes() if (first := index.first()) is not None), default=None)
+        if first is None or first >= (self.barrier() or NO_LIMIT):
+            return None
+        return first[0]
+
+    def furthest_due_ms(self) -> int | None:
+        """Due time of the last entry, in memory or not."""
+        due = [due_ms for index in self._indexes() if (due_ms := index.furthest_due_ms()) is not None]
+        due += [bucket.manifest.last.due_ms for bucket in self.buckets.values() if bucket.next_segment is not None]
+        return max(due, default=None)
+
+    def take_due(self, now_ms: int, max_entries: int) -> list[Entry[P]]:
+        """Take the first entries due by now, in release order, up to the barrier; then ``untake`` or ``leave`` them."""
+        before = self.barrier() or NO_LIMIT
+        runs = [run for index in self._indexes() if (run := index.take_due(now_ms, max_entries, before))]
+        if len(runs) <= 1:
+            taken = runs[0] if runs else []
+        else:
+            # A merge of sorted runs, which is what Timsort does with them.
+            taken = sorted(entry for run in runs for entry in run)
+            self.untake(taken[max_entries:])
+            del taken[max_entries:]
+        return taken
+
+    def untake(self, entries: Sequence[Entry[P]]) -> None:
+        """Return entries that were taken and are not to leave after all."""
+        frozen_from = self.frozen.from_offset if self.frozen else self.mutable.from_offset
+        mutable_from = self.mutable.from_offset
+        self._loaded.put_back(entry for entry in entries if entry[1] < frozen_from)
+        self.mutable.entries.put_back(entry for entry in entries if entry[1] >= mutable_from)
+        if self.frozen is not None:
+            self.frozen.entries.put_back(entry for entry in entries if frozen_from <= entry[1] < mutable_from)
+
+    def leave(self, entries: Sequence[Entry[P]]) -> None:
+        """Entries that were taken are leaving: they no longer hold S back."""
+        offsets = BitMap64([offset for _, offset, _ in entries])
+        self._held -= offsets
+        for part in (self.mutable, self.frozen):
+            if part is not None:
+                part.settle()
+                part.offsets -= offsets
+
+    def lowest_unsealed(self, *, without_frozen: bool = False) -> int | None:
+        """The lowest offset that is in no bucket, which is S; None when there is none."""
+        parts = [self.mutable] if without_frozen or self.frozen is None else [self.frozen, self.mutable]
+        for part in parts:
+            offsets = part.settle()
+            if offsets:
+                return int(offsets.min())
+        return None
+
+    def freeze(self, to_offset: int) -> Unsealed[P]:
+        """Set the mutable bucket aside to be sealed and begin a new one at ``to_offset``."""
+        if self.frozen is not None:
+            raise ValueError("a bucket is being sealed already")
+        self.frozen, self.mutable = self.mutable, Unsealed(to_offset)
+        return self.frozen
+
+    def thaw(self) -> None:
+        """Give up sealing: the frozen entries are as they were before."""
+        assert self.frozen is not None
+        frozen, newer = self.frozen, self.mutable
+        for chunk in newer.entries.chunks():
+            frozen.add(chunk)
+        self.frozen, self.mutable = None, frozen
+
+    def install_sealed(self, manifest: Manifest, watermark: Position, keep_to: Position) -> None:
+        """The frozen entries are in a committed bucket: keep in memory those up to ``keep_to``, drop the rest."""
+        assert self.frozen is not None
+        kept_to = max((s.last for s in manifest.segments if s.first <= keep_to), default=watermark)
+        # A few entries beyond, of the last chunk, stay too: they are known to be held when their segment is loaded.
+        self._held.update(self._loaded.put_chunks(self.frozen.entries.take_chunks(kept_to.due_ms)))
+        if not len(self._dropped):
+            self._dropped = self.frozen.entries
+        else:
+            for chunk in self.frozen.entries.chunks():
+                self._dropped.put_back(chunk)
+        self.frozen = None
+        self.buckets[manifest.bucket_id] = Bucket(manifest, max(kept_to, watermark))
+
+    def install_merged(self, manifest: Manifest, sources: Sequence[int], watermark: Position) -> None:
+        """A merged bucket takes the place of its sources; what they have loaded stays in memory."""
+        loaded_to = max(watermark, manifest.last)
+        for source in sources:
+            bucket = self.buckets.pop(source)
+            if bucket.next_segment is not None:
+                loaded_to = min(loaded_to, bucket.loaded_to)
+        self.buckets[manifest.bucket_id] = Bucket(manifest, max(loaded_to, watermark))
+
+    def load(self, bucket_id: int, number: int, entries: Sequence[Entry[P]], watermark: Position) -> list[Entry[P]]:
+        """Take in the next segment of a bucket; returns the entries that were dropped because they are known."""
+        offsets = BitMap64([offset for _, offset, _ in entries])
+        held = offsets & self._held
+        fresh = [entry for entry in entries if entry[:2] > watermark and entry[1] not in held]
+        self._loaded.put_back(fresh)
+        self._held.update([offset for _, offset, _ in fresh])
+        self.buckets[bucket_id].loaded(number)
+        if len(fresh) == len(entries):
+            return []
+        taken = BitMap64([offset for _, offset, _ in fresh])
+        return [entry for entry in entries if entry[1] not in taken]
+
+    def discard_frozen(self) -> None:
+        """Everything that was being sealed has been released meanwhile: there is no bucket to make."""
+        assert self.frozen is not None
+        assert not len(self.frozen.entries)
+        self.frozen = None
+
+    def drop_some(self, min_entries: int) -> list[Entry[P]]:
+        """Let go of entries that a bucket holds now, a few at a time: freeing many at once would stall the release."""
+        return self._dropped.drop_some(min_entries)
+
+    def check(self) -> None:
+        """Assert every invariant; O(n log n)."""
+        for index in self._indexes():
+            index.check()
+        for part in (self.mutable, self.frozen):
+            if part is not None:
+                assert len(part.settle()) == len(part.entries)
+                assert not part.offsets or part.offsets.min() >= part.from_offset
+        assert len(self._held) == len(self._loaded)
+        for bucket in self.buckets.values():
+            bucket.check()
+        ranges = sorted((b.manifest.from_offset, b.manifest.to_offset) for b in self.buckets.values())
+        assert all(one[1] <= two[0] for one, two in pairwise(ranges)), ranges
+
+    def _indexes(self) -> Iterator[PendingIndex[P]]:
+        yield self._loaded
+        if self.frozen is not None:
+            yield self.frozen.entries
+        yield self.mutable.entries

@@ -1,0 +1,94 @@
+"""When to seal the mutable bucket, and how to cut what is sealed into segments.
+
+A segment ends where its time step ends, or where it is full by entries or by bytes: it is one record of the snapshots
+topic and has to stay below the default limits of brokers. One that is nearly empty at the end of its step goes on into
+the next: 200,000 records scattered over ten years would be as many segments, and no manifest holds those. A record
+that would not fit by itself is kept out (*absent*) and read again from the delay topic when it is due.
+
+Placement (``auto``) compares what reading costs at release. Inline: decoding a segment. Pointer: reading the records
+again, in offset order, seeking over large gaps and scanning through small ones. With a fixed delay due order is offset
+order and a pointer costs nothing more than a scan; with scattered due times each record costs a seek, or the scan of
+everything between. Pointers also save writing the payload a second time.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias, TypeVar
+
+from index.bucket import Placement
+from index.pending import Entry
+
+P = TypeVar("P")
+
+PlacementRule: TypeAlias = Literal["inline", "pointer", "auto"]
+
+SEEK_US = 600.0
+"""One seek and the read of a record, measured on localhost; more with real round trips."""
+
+SCAN_US = 2.0
+"""One record scanned through."""
+
+POINTER_BELOW_US = 8.0
+"""Pointer where reading a record again costs less than this: about what writing it twice and decoding it costs."""
+
+
+NEARLY_EMPTY = 32
+"""Part of the most entries of a segment below which the end of a time step does not end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealRules:
+    """Limits of the mutable bucket and of a segment.
+
+    ``max_age_ms`` is since the first entry of the mutable bucket was indexed; ``max_span`` is in offsets, and bounds
+    how much is read again after a restart.
+    """
+
+    max_entries: int = 200_000
+    max_span: int = 500_000
+    max_age_ms: int = 60_000
+    time_step_ms: int = 300_000
+    segment_entries: int = 5_000
+    segment_bytes: int = 700_000
+    placement: PlacementRule = "auto"
+
+    def must_seal(self, entries: int, span: int, age_ms: int) -> bool:
+        """Whether a mutable bucket of this size and age is to be sealed."""
+        if not entries:
+            return False
+        return entries >= self.max_entries or span >= self.max_span or age_ms >= self.max_age_ms
+
+
+def placement_of(entries: Sequence[Entry[P]], rule: PlacementRule) -> Placement:
+    """Where the payload of a run of entries that is loaded together should be; O(n log n)."""
+    if rule != "auto":
+        return Placement[rule.upper()]
+    offsets = sorted(offset for _, offset, _ in entries)
+    cost_us = SEEK_US
+    for one, two in pairwise(offsets):
+        cost_us += min((two - one) * SCAN_US, SEEK_US)
+    return Placement.POINTER if cost_us < POINTER_BELOW_US * len(entries) else Placement.INLINE
+
+
+def cut(
+    chunks: Iterable[Sequence[Entry[P]]], rules: SealRules, size_of: Callable[[P], int]
+) -> Iterator[list[Entry[P]]]:
+    """Cut entries, given in release order, into segments; lazily, so that sealing can be spread over many rounds."""
+    segment: list[Entry[P]] = []
+    step_end_ms = room = 0
+    enough = rules.segment_entries // NEARLY_EMPTY
+    for chunk in chunks:
+        for entry in chunk:
+            size = min(size_of(entry[2]), rules.segment_bytes)
+            step_over = entry[0] >= step_end_ms and len(segment) >= enough
+            if segment and (step_over or size > room or len(segment) >= rules.segment_entries):
+                yield segment
+                segment = []
+            if not segment:
+                step_end_ms = (entry[0] // rules.time_step_ms + 1) * rules.time_step_ms
+                room = rules.segment_bytes
+            segment.append(entry)
+            room -= size
+    if segment:
+        yield segment

@@ -1,0 +1,109 @@
+"""Counting what is pending by due time, against a count of every entry."""
+
+import random
+from bisect import bisect_left
+from collections.abc import Generator
+
+import pytest
+
+from index import survey as surveying
+from index.bucket import Bucket, Manifest, Placement, SegmentRef
+from index.pending_set import PendingSet
+from index.progress import BEFORE_ALL, Position
+from index.survey import BOUNDS_MS, Survey, survey
+
+NOW_MS = 1_800_000_000_000 >> 8 << 8
+
+
+def counted(steps: Generator[None, None, Survey]) -> tuple[Survey, int]:
+    """The result, and how many steps it took."""
+    taken = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            result: Survey = finished.value
+            return result, taken
+        taken += 1
+
+
+def exact(due_times_ms: list[int]) -> tuple[int, ...]:
+    counts = [0] * (len(BOUNDS_MS) + 1)
+    for due_ms in due_times_ms:
+        counts[bisect_left(BOUNDS_MS, due_ms - NOW_MS)] += 1
+    return tuple(counts)
+
+
+def stored(bucket_id: int, *spans: tuple[int, int, int]) -> Bucket:
+    """A bucket of segments, given as (first due, last due, entries), nothing of it loaded."""
+    segments = tuple(
+        SegmentRef(
+            Position(first, 2 * number), Position(last, 2 * number + 1), entries, 1_000, number, Placement.INLINE
+        )
+        for number, (first, last, entries) in enumerate(spans)
+    )
+    return Bucket(Manifest(bucket_id, bucket_id * 100, bucket_id * 100 + 100, None, segments), BEFORE_ALL)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_entries_in_memory_to_a_chunk(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(surveying, "CHUNKS_AT_ONCE", rng.choice([1, 7, 4_000]))
+    parts: PendingSet[None] = PendingSet(0)
+    # Whole chunks away from now, so that a chunk lies on one side of each bound; bounds are no multiples of 256 ms.
+    due = [NOW_MS + 256 * rng.choice([-5, -1, 0, 1, 2, 30, 300, 9_000, 90_000, 5_000_000]) for _ in range(500)]
+    parts.mutable.add([(due_ms, offset, None) for offset, due_ms in enumerate(due)])
+    frozen = parts.freeze(500)
+    assert len(frozen.entries) == 500
+    parts.mutable.add([(NOW_MS + 256, 500, None)])
+    result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
+    # The chunk of now ends after now.
+    late = [due_ms + 255 for due_ms in [*due, NOW_MS + 256]]
+    assert result == Survey(exact(late), 0)
+    assert sum(result.by_due) == 501
+
+
+def test_segments_are_spread_evenly_and_none_is_lost() -> None:
+    parts: PendingSet[None] = PendingSet(0)
+    parts.buckets[1] = stored(
+        1,
+        (NOW_MS - 100, NOW_MS + 100, 201),  # half overdue
+        (NOW_MS + 500, NOW_MS + 500, 7),
+        (NOW_MS + 2_000, NOW_MS + 2_000_000, 1_000),
+    )
+    result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
+    assert result.by_due[0] == 101
+    assert result.by_due[1] == 100 + 7
+    assert result.by_due[2] == 4  # 8 s of 33 minutes
+    assert sum(result.by_due) == 1_208
+    assert result.snapshot_bytes == 3_000
+
+
+def test_a_loaded_segment_is_counted_in_memory_only() -> None:
+    parts: PendingSet[None] = PendingSet(0)
+    parts.buckets[1] = stored(1, (NOW_MS + 500, NOW_MS + 500, 2), (NOW_MS + 30_000, NOW_MS + 30_001, 5))
+    parts.load(1, 0, [(NOW_MS + 500, 0, None), (NOW_MS + 500, 1, None)], BEFORE_ALL)
+    result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
+    assert (result.by_due[1], result.by_due[3], sum(result.by_due)) == (2, 5, 7)
+    assert result.snapshot_bytes == 2_000
+    result, _ = counted(survey(parts, Position(NOW_MS + 600, 0), NOW_MS))
+    assert result.snapshot_bytes == 1_000, "the first segment has left"
+
+
+def test_it_goes_on_in_steps_while_entries_come_and_go() -> None:
+    parts: PendingSet[None] = PendingSet(0)
+    count = 3 * surveying.CHUNKS_AT_ONCE
+    parts.mutable.add([(NOW_MS + 256 * number, number, None) for number in range(count)])
+    parts.buckets[1] = stored(1, *((NOW_MS + n, NOW_MS + n, 1) for n in range(1, 2 * surveying.SEGMENTS_AT_ONCE + 1)))
+    steps = survey(parts, BEFORE_ALL, NOW_MS)
+    for _ in range(3):
+        next(steps)
+    assert parts.mutable.entries.take_due(NOW_MS + 256 * 10, 100)
+    parts.mutable.add([(NOW_MS + 256 * (count + 1), count, None)])
+    result, left = counted(steps)
+    assert left == 2, "two more full ones; what was added behind them is part of the end"
+    assert sum(result.by_due) == count + 1 + 2 * surveying.SEGMENTS_AT_ONCE
+
+
+def test_nothing_pending() -> None:
+    assert counted(survey(PendingSet[None](0), BEFORE_ALL, NOW_MS)) == (Survey(), 0)
