@@ -14,12 +14,13 @@ import time
 import structlog
 
 from sidecar import admin as cluster
-from sidecar import clients, http
+from sidecar import clients, failpoints, http
 from sidecar.budget import PayloadBudget
 from sidecar.config import Config
 from sidecar.garbage import GarbageCollection
 from sidecar.group import GroupMember, MembershipError
 from sidecar.health import ProcessHealth
+from sidecar.loading import LoaderPool
 from sidecar.metrics import Metrics
 from sidecar.owned import Shared
 from sidecar.partition_status import PartitionCollector
@@ -33,11 +34,13 @@ EXIT_WITHIN_S = 27.0
 
 def run(config: Config) -> int:
     """Run until SIGTERM or SIGINT; the exit code."""
+    failpoints.arm(os.environ)
     stopping = _stopping_on_signals()
     admin = cluster.connect(config)
     metrics, budget, workers = Metrics(), PayloadBudget(config.router.payload_memory_bytes), Workers()
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
+    pool = LoaderPool(lambda: clients.reader(config))
     server = http.serve(config.http.listen, health)
     try:
         usable = UsableTopics(config, admin, health)
@@ -48,9 +51,11 @@ def run(config: Config) -> int:
             return 1
         shared = Shared(
             config=config,
+            admin=admin,
             directory=TargetDirectory(admin, time.monotonic),
             budget=budget,
             metrics=metrics,
+            pool=pool,
             # The member is made last, since it starts the workers that ask it.
             still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
             now_ns=time.time_ns,
@@ -67,9 +72,10 @@ def run(config: Config) -> int:
         return 0
     finally:
         finished = workers.stop_all()
+        pool.stop()
         server.stop()
         structlog.get_logger().info("stopped", every_worker_finished=finished)
-        if not finished:
+        if not finished or not pool.is_idle:
             # A client that hangs in a call would keep the interpreter from exiting.
             _exit_now()
 

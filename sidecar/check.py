@@ -14,9 +14,11 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConsumerGroupDescri
 
 from sidecar import topics
 from sidecar.admin import REQUEST_TIMEOUT_S, Answer, Denied, TopicFacts, operations_of, topic_facts
-from sidecar.config import Config, DelayTopicConfig
+from sidecar.config import Config
+from sidecar.config_topic import DelayTopicConfig
 from sidecar.findings import Finding, Level, error, ok, warn
 from sidecar.kafka_errors import error_of
+from sidecar.retention import DEFAULT_MAX_MESSAGE_BYTES
 
 PROVENANCE_BYTES: Final = 1_024
 """What release adds to a record: four headers, two of them with a topic name at most."""
@@ -120,6 +122,8 @@ def _topic(config: Config, topic: DelayTopicConfig, answers: dict[str, Answer]) 
         return
     yield from topics.examine_delay_topic(topic, delay, bootstrap(config))
     yield from _rights(config, thing, delay, {AclOperation.READ: "Read"})
+    if topic.trim:
+        yield from _right_to_trim(config, thing, delay)
     for wanted in topics.wanted_beside(topic, delay):
         yield from _beside(config, wanted, answers[wanted.name])
     for target in literal_targets(topic):
@@ -138,6 +142,15 @@ def _beside(config: Config, wanted: topics.WantedTopic, answer: Answer) -> Itera
     else:
         yield from topics.examine_beside(wanted, answer, bootstrap(config))
         yield from _rights(config, thing, answer, needed)
+        if wanted.role == topics.SNAPSHOTS:
+            yield from _right_to_trim(config, thing, answer)
+
+
+def _right_to_trim(config: Config, thing: str, facts: TopicFacts) -> Iterator[Finding]:
+    """The router works without it, but what has been released stays on the brokers' disks longer."""
+    for problem in _rights(config, thing, facts, {AclOperation.DELETE: "Delete"}):
+        message = f"{problem.message}: it cannot be trimmed (DeleteRecords)"
+        yield replace(problem, level=Level.WARN, message=message)
 
 
 def _target(config: Config, topic: DelayTopicConfig, delay: TopicFacts, name: str, answer: Answer) -> Iterator[Finding]:
@@ -162,8 +175,8 @@ def _target(config: Config, topic: DelayTopicConfig, delay: TopicFacts, name: st
 
 def _size_problem(config: Config, delay: TopicFacts, target: TopicFacts) -> Iterator[Finding]:
     key = "max.message.bytes"
-    takes = target.number(key, topics.DEFAULT_MAX_MESSAGE_BYTES)
-    sends = delay.number(key, topics.DEFAULT_MAX_MESSAGE_BYTES)
+    takes = target.number(key, DEFAULT_MAX_MESSAGE_BYTES)
+    sends = delay.number(key, DEFAULT_MAX_MESSAGE_BYTES)
     if takes < sends:
         yield warn(
             f"target topic {target.name}",
@@ -191,9 +204,7 @@ def _denied(config: Config, thing: str, name: str, operations: Iterable[str]) ->
 
 
 def _acl_command(config: Config, operations: Iterable[str], resource: str) -> str:
-    rights = " ".join(f"--operation {operation}" for operation in operations)
-    command = f"kafka-acls.sh --bootstrap-server {bootstrap(config)} --add --allow-principal User:<router>"
-    return f"{command} {rights} {resource}"
+    return topics.acl_command(bootstrap(config), operations, resource)
 
 
 def _describe_group(admin: AdminClient, group_id: str) -> ConsumerGroupDescription:

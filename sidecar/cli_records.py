@@ -1,6 +1,7 @@
 """The commands about records: ``send`` schedules one, ``status`` shows what a router holds."""
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -9,6 +10,7 @@ import click
 
 from index.rules import Rejection, Schedule
 from sidecar import send, status
+from sidecar.chart import format_bytes, pending_chart
 from sidecar.cli_common import FAILED, config_option, json_option, load, print_json, print_table, shown_time
 
 
@@ -122,11 +124,17 @@ def _print_status(url: str, answer: status.RouterStatus) -> None:
             shown_time(each.get("next_due_ms")),
             shown_time(each.get("furthest_due_ms")),
             each.get("lag", ""),
+            each.get("buckets", ""),
+            shown_time(each.get("needed_since_ms")),
             each.get("why", ""),
         )
         for name, each in sorted(partitions.items())
     ]
-    print_table("", ("partition", "state", "pending", "next due", "furthest due", "lag", "why"), rows)
+    print_table(
+        "",
+        ("partition", "state", "pending", "next due", "furthest due", "lag", "buckets", "topic needed since", "why"),
+        rows,
+    )
     print_table(
         "",
         ("topic", "indexed", "released", "rejected", "lateness p50", "lateness p99"),
@@ -135,6 +143,13 @@ def _print_status(url: str, answer: status.RouterStatus) -> None:
             for t in answer.topics
         ],
     )
+    for topic in answer.topics:
+        if any(count for _, count in topic.by_due):
+            click.echo(f"{topic.topic}: pending by time to go, {format_bytes(topic.snapshot_bytes)} of snapshots")
+            for line in pending_chart(topic.by_due):
+                click.echo(f"  {line}")
+    for warning in status.retention_warnings(answer.body, time.time_ns() // 1_000_000):
+        click.echo(f"warning: {warning}")
     for name, why in answer.body.get("left_out", {}).items():
         click.echo(f"not served: {name}: {why}")
 

@@ -8,40 +8,27 @@ code 2. A duration or size is written with its unit in the file and kept with it
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
 )
 
 from index.errors import ConfigError
-from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules
 from sidecar import kafka_keys
 from sidecar.config_errors import Problems, describe, key_path
 from sidecar.config_sources import Place, read
+from sidecar.config_topic import DelayTopicConfig, Section
 from sidecar.config_types import (
     KafkaValue,
     ListenAddress,
-    OptionalTopicName,
     Printable,
-    TargetPattern,
-    TopicName,
     topic_name,
 )
 from sidecar.units import Count, DurationMs, SizeBytes
-
-DAY_MS: Final = 86_400_000
-
-
-class Section(BaseModel):
-    """Frozen, and no key that is not declared."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
 
 class RouterConfig(Section):
@@ -113,97 +100,6 @@ class HttpConfig(Section):
     def port(self) -> int:
         """Port; 0 lets the system choose."""
         return int(self.listen.rpartition(":")[2])
-
-
-class AliasConfig(Section):
-    """Another system's headers: either a whole preset, or one header by name, role and unit."""
-
-    preset: Literal["", "cesium", "etf1", "karafka", "timebridge"] = Field(
-        "", description='All headers of a system; written as a plain string: aliases = ["cesium"].'
-    )
-    name: str = Field("", max_length=255, description="The header's name.")
-    role: Literal["", "at", "after", "to", "key", "partition", "id", "ignored"] = Field(
-        "",
-        description="Which control header it stands for, deliver-<role>; ignored: only removed on release.",
-    )
-    unit: Literal["native", "ms", "s", "rfc3339", "iso8601"] = Field(
-        "native",
-        description="How the times of at and after are written; native: as deliver-at and deliver-after are.",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _preset_as_text(cls, raw: object) -> object:
-        return {"preset": raw} if isinstance(raw, str) else raw
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if self.preset and (self.name or self.role):
-            raise ValueError("an alias is either the name of a preset or a table with name, role and unit")
-        if not self.preset and not (self.name and self.role):
-            raise ValueError('an alias needs name and role, as in {name = "x-due", role = "at", unit = "s"}')
-        return self
-
-    def expanded(self) -> tuple[Alias, ...]:
-        """The headers it stands for, in the terms of ``index.headers``."""
-        return PRESETS[self.preset] if self.preset else (Alias(self.name, Role(self.role), Unit(self.unit)),)
-
-
-class DelayTopicConfig(Section):
-    """``[[delay_topics]]``: one delay topic and what may be delivered from it."""
-
-    name: TopicName = Field(description="The delay topic: what producers write to.")
-    default_target: OptionalTopicName = Field("", description="Target topic of records without deliver-to.")
-    allowed_targets: tuple[TargetPattern, ...] = Field(
-        (),
-        description="Topics that deliver-to may name; '*' is the only wildcard, the whole name has to match. "
-        "Empty: only default_target.",
-    )
-    max_delay_ms: DurationMs = Field(
-        7 * DAY_MS,
-        alias="max_delay",
-        description='Longest time between a record\'s timestamp and its due time; "0": no limit.',
-    )
-    timestamp: Literal["release", "due", "source"] = Field(
-        "release", description="Timestamp of a released record: when it is released, was due, or was sent."
-    )
-    aliases: tuple[AliasConfig, ...] = Field(
-        (),
-        description="Headers of other systems that mean the same: presets (cesium, etf1, karafka, timebridge) "
-        'or tables {name = "x-due", role = "at", unit = "s"}.',
-    )
-    state_topic: OptionalTopicName = Field("", description="Progress and manifests; empty: <name>.delay-state.")
-    snapshots_topic: OptionalTopicName = Field("", description="Segments; empty: <name>.delay-snapshots.")
-    rejected_topic: OptionalTopicName = Field("", description="Rejected records; empty: <name>.rejected.")
-    backfill_topic: OptionalTopicName = Field("", description="Staged backfills; empty: <name>.delay-backfill.")
-
-    @property
-    def state(self) -> str:
-        """Effective name of the state topic."""
-        return self.state_topic or f"{self.name}.delay-state"
-
-    @property
-    def snapshots(self) -> str:
-        """Effective name of the snapshots topic."""
-        return self.snapshots_topic or f"{self.name}.delay-snapshots"
-
-    @property
-    def rejected(self) -> str:
-        """Effective name of the rejected topic."""
-        return self.rejected_topic or f"{self.name}.rejected"
-
-    @property
-    def backfill(self) -> str:
-        """Effective name of the backfill topic."""
-        return self.backfill_topic or f"{self.name}.delay-backfill"
-
-    def roles(self) -> Iterator[tuple[str, str, str]]:
-        """(role, configuration key, effective name) of each topic the router keeps for this delay topic."""
-        yield "delay topic", "name", self.name
-        yield "state topic", "state_topic", self.state
-        yield "snapshots topic", "snapshots_topic", self.snapshots
-        yield "rejected topic", "rejected_topic", self.rejected
-        yield "backfill topic", "backfill_topic", self.backfill
 
 
 class Config(Section):

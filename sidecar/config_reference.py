@@ -8,8 +8,9 @@ from typing import Final, Literal
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from sidecar.config import Config, DelayTopicConfig, HttpConfig, RouterConfig
+from sidecar.config import Config, HttpConfig, RouterConfig
 from sidecar.config_sources import ENV_PREFIX
+from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_keys import REFUSED, masked
 from sidecar.units import DurationMs, SizeBytes, format_duration, format_size
 
@@ -91,6 +92,8 @@ def _type_name(field: FieldInfo) -> str:
         return ", ".join(f"`{choice}`" for choice in typing.get_args(field.annotation))
     if typing.get_origin(field.annotation) is tuple:
         return "list"
+    if field.annotation is bool:
+        return "true or false"
     return "number" if field.annotation is int else "text"
 
 

@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sidecar import topics
 from sidecar.admin import Answer, TopicFacts, create_topic, topic_facts
 from sidecar.check import bootstrap, literal_targets
-from sidecar.config import Config, DelayTopicConfig
+from sidecar.config import Config
+from sidecar.config_topic import DelayTopicConfig
 from sidecar.findings import Finding, error
 from sidecar.topics import WantedTopic
 

@@ -47,7 +47,7 @@ class Intake:
         self._budget = budget
         self._rules: Rules = self._epochs[0].rules
         self._rules_end = 0
-        self.end_offset = 0
+        self._at = at
         consumer.assign([at])
 
     def fill(self, wait_s: float) -> Indexed:
@@ -63,7 +63,8 @@ class Intake:
 
     def lag(self) -> int:
         """Offsets not indexed yet, as far as the last fetch tells; no request is made."""
-        return max(0, self.end_offset - self._ledger.indexed_to)
+        _, end = self._consumer.get_watermark_offsets(self._at, cached=True)
+        return max(0, end - self._ledger.indexed_to)
 
     def close(self) -> None:
         """Give the consumer back to librdkafka."""
@@ -105,7 +106,6 @@ class Intake:
         if error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
         done.reached_end = True
-        self.end_offset = end
         # The end event also steps over control records and removed ones, which yield no message.
         self._ledger.advance(max(end, self._ledger.indexed_to))
 

@@ -72,6 +72,11 @@ class Metrics:
         self.truncated = counter(
             "records_rejected_truncated", "Rejected records whose value the rejected topic refused", "topic"
         )
+        self.seal_seconds = histogram("seal_seconds", "From freezing a bucket to its committed manifest", "topic")
+        self.merge_seconds = histogram("merge_seconds", "From choosing buckets to the merged manifest", "topic")
+        self.seal_failures = counter("seal_failures", "Seals and merges given up, to be tried again", "topic")
+        self.trim_failures = counter("trim_failures", "DeleteRecords that failed, to be tried again", "topic")
+        self.load_failures = counter("load_failures", "Loads of a segment that failed, to be tried again", "topic")
         self.recovery = histogram("recovery_seconds", "From assignment to active", "topic")
         self.transactions = counter("transactions", "Transactions by outcome", "topic", "outcome")
         self.transaction_seconds = histogram("transaction_seconds", "From begin to the end of commit", "topic")

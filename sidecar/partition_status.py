@@ -13,15 +13,21 @@ A worker publishes a snapshot of itself now and then; readers take the last one,
                                 └──── after a while ───── REFUSED            revoked ──► STOPPED
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import accumulate
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from index.survey import BOUNDS_MS
 from sidecar.metrics import PREFIX
+
+BOUND_NAMES = (*(str(bound_ms // 1_000) for bound_ms in BOUNDS_MS), "+Inf")
+"""Values of the label ``le``, in seconds."""
 
 SILENT_AFTER_S = 5.0
 """An active worker reports several times a second, less often while it writes a large batch; a commit that the brokers
@@ -42,7 +48,12 @@ class PartitionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One partition at one moment."""
+    """One partition at one moment.
+
+    ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, a few seconds old at most.
+    ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
+    how long the topic keeps a record, -1 for ever, None where that may not be asked.
+    """
 
     topic: str
     partition: int
@@ -54,6 +65,12 @@ class PartitionStatus:
     lag: int = 0
     cursor: int = 0
     sealed_to: int = 0
+    buckets: int = 0
+    snapshot_bytes: int = 0
+    by_due: tuple[int, ...] = ()
+    needed_from: int | None = None
+    needed_since_ms: int | None = None
+    retention_ms: int | None = None
     reported_s: float = field(default_factory=time.monotonic)
 
     def as_of(self, now_s: float) -> "PartitionStatus":
@@ -80,6 +97,10 @@ class PartitionStatus:
             "lag": self.lag,
             "cursor": self.cursor,
             "sealed_to": self.sealed_to,
+            "buckets": self.buckets,
+            "needed_from": self.needed_from,
+            "needed_since_ms": self.needed_since_ms,
+            "retention_ms": self.retention_ms,
         }
 
 
@@ -100,26 +121,59 @@ class PartitionCollector(Collector):
         pending = _gauge("pending_records", "Indexed records not yet released", "topic")
         next_due = _gauge("next_due_timestamp_seconds", "Due time of the first pending record", "topic")
         furthest = _gauge("furthest_due_timestamp_seconds", "Due time of the last pending record", "topic")
+        buckets = _gauge("buckets", "Immutable buckets", "topic")
+        snapshot_bytes = _gauge("snapshot_bytes", "Bytes of segments not yet released", "topic")
+        by_due = _gauge("pending_by_due", "Pending records due within le seconds from now; 0: overdue", "topic", "le")
+        retention = _gauge("delay_topic_retention_seconds", "How long the delay topic keeps a record", "topic")
         for topic, own in by_topic.items():
             pending.add_metric([topic], sum(status.pending for status in own))
             _add_seconds(next_due, topic, min, (status.next_due_ms for status in own))
             _add_seconds(furthest, topic, max, (status.furthest_due_ms for status in own))
+            buckets.add_metric([topic], sum(status.buckets for status in own))
+            snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
+            _add_retention(retention, topic, (status.retention_ms for status in own))
+            for le, count in _cumulated(status.by_due for status in own):
+                by_due.add_metric([topic, le], count)
 
         lag = _gauge("index_lag_records", "Offsets of the delay topic not yet indexed", "topic", "partition")
         state = _gauge("partition_state", "1 for the state that holds", "topic", "partition", "state")
+        needed = _gauge("needed_from_offset", "First offset the delay topic must keep", "topic", "partition")
+        needed_time = _gauge(
+            "needed_from_timestamp_seconds",
+            "When the first record was written that the delay topic must keep",
+            "topic",
+            "partition",
+        )
         for status in statuses:
             labels = [status.topic, str(status.partition)]
+            if status.needed_from is not None:
+                needed.add_metric(labels, status.needed_from)
+            if status.needed_since_ms is not None:
+                needed_time.add_metric(labels, status.needed_since_ms / 1_000)
             lag.add_metric(labels, status.lag)
             for each in PartitionState:
                 state.add_metric([*labels, each.value], float(each is status.state))
 
         payload = _gauge("payload_bytes", "Payload of pending records held in memory")
         payload.add_metric([], self._payload_bytes())
-        yield from (pending, next_due, furthest, lag, state, payload)
+        yield from (pending, by_due, next_due, furthest, buckets, snapshot_bytes)
+        yield from (lag, state, needed, needed_time, retention, payload)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _cumulated(counts: Iterable[tuple[int, ...]]) -> Iterator[tuple[str, int]]:
+    """(upper bound in seconds, records due by then) as in a histogram, summed over partitions that have counted."""
+    sums = [sum(column) for column in zip(*(each for each in counts if each), strict=True)]
+    return zip(BOUND_NAMES, accumulate(sums), strict=False)
+
+
+def _add_retention(family: GaugeMetricFamily, topic: str, retentions_ms: Iterable[int | None]) -> None:
+    known = [math.inf if each < 0 else each / 1_000 for each in retentions_ms if each is not None]
+    if known:
+        family.add_metric([topic], min(known))
 
 
 def _add_seconds(

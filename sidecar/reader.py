@@ -1,10 +1,11 @@
-"""Reads records of one delay partition again by offset: those whose payload did not fit into memory."""
+"""Reads records again by offset: segments, and records of a delay topic that are not in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from sidecar.records import Record, record_of
+from index.record import Record
+from sidecar.records import record_of
 
 SCAN_GAP_RECORDS = 300
 """Scan through smaller gaps, seek over larger ones: a seek costs 0.6 ms, a scanned record 2 us (measured)."""
@@ -12,29 +13,36 @@ SCAN_GAP_RECORDS = 300
 READ_TIMEOUT_S = 10.0
 
 _NOWHERE = -SCAN_GAP_RECORDS - 1
-"""Position of a consumer that must seek before any offset can be read."""
+
+Place = tuple[str, int]
 
 
 class OffsetReader:
     """Owns one assign-only consumer, made when first needed; not to be shared between threads."""
 
-    def __init__(self, connect: Callable[[], Consumer], topic: str, partition: int) -> None:
+    def __init__(self, connect: Callable[[], Consumer]) -> None:
         self._connect = connect
         self._consumer: Consumer | None = None
-        self._topic = topic
-        self._partition = partition
+        self._place: Place = ("", -1)
         self._next_offset = _NOWHERE
-        self._log_start = 0
+        self._log_starts: dict[Place, int] = {}
 
-    def read(self, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Records at ascending ``offsets``; None for one that the delay topic no longer holds.
+    def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """Records at ascending ``offsets``; None for one that the topic no longer holds.
 
         KafkaException on timeout or any other error: then nothing may be concluded.
         """
-        found: dict[int, Record | None] = {}
-        for offset in offsets:
-            found[offset] = self._read_one(offset)
-        return found
+        return {offset: self._read_one((topic, partition), offset) for offset in offsets}
+
+    def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
+        """Every record of [from_offset, to_offset) with its offset; none at all when the first ones are gone."""
+        self._next_offset = _NOWHERE
+        while from_offset < to_offset:
+            found = self._next((topic, partition), from_offset)
+            if found is None or found[0] >= to_offset:
+                return
+            yield found
+            from_offset = found[0] + 1
 
     def close(self) -> None:
         """Give the consumer back to librdkafka."""
@@ -42,47 +50,56 @@ class OffsetReader:
             self._consumer.close()
             self._consumer = None
 
-    def _read_one(self, offset: int) -> Record | None:
-        if offset < self._log_start:
+    def _read_one(self, place: Place, offset: int) -> Record | None:
+        while (found := self._next(place, offset)) is not None:
+            at, record = found
+            if at == offset:
+                return record
+            if at > offset:
+                # Past it without having met it: removed by retention, or never a record.
+                self._next_offset = _NOWHERE
+                return None
+        return None
+
+    def _next(self, place: Place, offset: int) -> tuple[int, Record] | None:
+        """The next record at or behind the position, at ``offset`` unless that is near; None when there is none."""
+        if offset < self._log_starts.get(place, 0):
             return None
-        consumer = self._at(offset)
+        consumer = self._at(place, offset)
         while True:
             message = consumer.poll(READ_TIMEOUT_S)
             if message is None:
+                self._next_offset = _NOWHERE
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"offset {offset} was not read in time"))
             at = message.offset()
             assert at is not None
             error = message.error()
             if error is None:
                 self._next_offset = at + 1
-                if at == offset:
-                    return record_of(message)
-                if at < offset:
-                    continue
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                self._learn_log_start(consumer, offset, error)
-            elif error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            elif at <= offset:
+                return at, record_of(message)
+            if error.code() == KafkaError._PARTITION_EOF and at <= offset:
                 # Of an earlier read, queued when the log ended there: our record was appended since.
                 continue
-            # Past it without having met it: removed by retention, or never a record.
             self._next_offset = _NOWHERE
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._learn_log_start(consumer, place, offset, error)
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
             return None
 
-    def _learn_log_start(self, consumer: Consumer, offset: int, error: KafkaError) -> None:
+    def _learn_log_start(self, consumer: Consumer, place: Place, offset: int, error: KafkaError) -> None:
         """The log begins behind ``offset``: nothing below its start needs to be asked for."""
-        edges = consumer.get_watermark_offsets(TopicPartition(self._topic, self._partition), READ_TIMEOUT_S)
-        if offset >= edges[0]:
+        log_start, _ = consumer.get_watermark_offsets(TopicPartition(*place), READ_TIMEOUT_S)
+        if offset >= log_start:
             raise KafkaException(error)
-        self._log_start = edges[0]
+        self._log_starts[place] = log_start
         # Asked again after such an error, this consumer may not answer at all (observed).
         self.close()
 
-    def _at(self, offset: int) -> Consumer:
+    def _at(self, place: Place, offset: int) -> Consumer:
         if self._consumer is None:
             self._consumer = self._connect()
-        if not self._next_offset <= offset <= self._next_offset + SCAN_GAP_RECORDS:
-            self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
-            self._next_offset = offset
+        if place != self._place or not self._next_offset <= offset <= self._next_offset + SCAN_GAP_RECORDS:
+            self._consumer.assign([TopicPartition(*place, offset)])
+            self._place, self._next_offset = place, offset
         return self._consumer

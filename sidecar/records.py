@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
-from index.headers import Headers
 from index.pending import Entry
+from index.record import Record
 from index.schedule import Rejection, Schedule
 
 RESIDENT_OVERHEAD_BYTES = 500
@@ -17,15 +17,6 @@ HEADER_OVERHEAD_BYTES = 120
 
 # A NamedTuple's own constructor is a Python function and costs three times as much.
 _new = tuple.__new__
-
-
-class Record(NamedTuple):
-    """A record as it came."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp_ms: int
 
 
 class Scheduled(NamedTuple):
@@ -64,6 +55,9 @@ def size_of(record: Record) -> int:
     """Approximate bytes a record holds in memory, and a fair measure of what it costs in a transaction."""
     key, value, headers, _ = record
     size = RESIDENT_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * len(headers)
+    for _, content in headers:
+        if content is not None:
+            size += len(content)
     if value is not None:
         size += len(value)
     if key is not None:

@@ -23,8 +23,8 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from index.headers import MAX_ID_BYTES
+from index.record import Record
 from sidecar.kafka_errors import Verdict, classify, is_too_large
-from sidecar.records import Record
 from sidecar.transaction import OnDelivery
 
 GROUP_RECORDS: Final = 64

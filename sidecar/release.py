@@ -16,11 +16,11 @@ from index.errors import RefusedError
 from index.progress import Progress
 from index.rules import Rules
 from index.schedule import Rejection
+from sidecar.chores import NOTHING, Chores
 from sidecar.kafka_errors import Verdict, classify, error_of, reason_of
-from sidecar.reader import OffsetReader
 from sidecar.records import Refused
 from sidecar.refusals import Suspect, find_refused, send_in_small_batches
-from sidecar.screening import Leaving, Screened, refused_by_target, screen
+from sidecar.screening import Leaving, ReadRecords, Screened, refused_by_target, screen
 from sidecar.shortening import shortened
 from sidecar.targets import TargetDirectory
 from sidecar.transaction import PartitionWriter
@@ -32,11 +32,13 @@ something new in every round is not one we understand: take over again, and repo
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What one committed transaction did."""
+    """What one committed transaction did; ``record_offsets`` are those of the segments written."""
 
     screened: Screened
     aborted: int
     truncated: int
+    record_offsets: list[int]
+    refused_segments: str
 
     def by_target(self) -> Counter[str]:
         """Released records by target topic."""
@@ -59,17 +61,21 @@ class Releaser:
     writer: PartitionWriter
     rules: Rules
     directory: TargetDirectory
-    reader: OffsetReader
+    read: ReadRecords
     compresses: bool
     crowded: dict[str, int] = field(default_factory=dict)
 
-    def release(self, batch: Leaving) -> Released:
-        """Commit a batch with its progress; KafkaException when that was not possible or its outcome is unknown."""
-        screened = screen(batch, self.rules, self.directory, self.reader)
+    def release(self, batch: Leaving, chores: Chores = NOTHING) -> Released:
+        """Commit a batch with its progress; KafkaException when that was not possible or its outcome is unknown.
+
+        Segments are left out when the broker refuses something: what is due must not suffer from housekeeping.
+        """
+        screened = screen(batch, self.rules, self.directory, self.read)
         truncated: set[int] = set()
+        refused_segments = ""
         for aborted in range(MAX_REFUSAL_ROUNDS):
             try:
-                self._write(screened, batch.progress)
+                record_offsets = self._write(screened, batch.progress, chores)
                 commit(self.writer.producer)
             except KafkaException as exception:
                 # Before anything else can fail: a new owner of the partition asks the same directory.
@@ -78,13 +84,18 @@ class Releaser:
                 if verdict not in (Verdict.REFUSED, Verdict.AGAIN):
                     raise
                 self.writer.producer.abort_transaction()
-                if verdict is Verdict.REFUSED:
+                if verdict is Verdict.REFUSED and chores.segments:
+                    chores, refused_segments = NOTHING, error_of(exception).str()
+                elif verdict is Verdict.REFUSED:
+                    # It was a record, so nothing is said against the segments: they are written the next time.
+                    refused_segments = ""
                     screened = self._without_refused(screened, truncated, exception)
             else:
-                return Released(screened, aborted, len(truncated))
+                offsets = [record_offsets[number] for number in range(len(chores.segments))]
+                return Released(screened, aborted, len(truncated), offsets, refused_segments)
         raise RefusedError(f"a batch of {len(batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
 
-    def _write(self, screened: Screened, progress: Progress) -> None:
+    def _write(self, screened: Screened, progress: Progress, chores: Chores) -> dict[int, int]:
         writer = self.writer
         writer.producer.begin_transaction()
         if self.crowded:
@@ -93,7 +104,9 @@ class Releaser:
             writer.release(screened.released)
             for offset, refused in screened.rejected:
                 writer.reject(offset, refused)
+        record_offsets = writer.write_chores(chores)
         writer.write_progress(progress)
+        return record_offsets
 
     def _without_refused(self, screened: Screened, truncated: set[int], cause: KafkaException) -> Screened:
         by_target = refused_by_target(screened.released, self.rules, self.directory)

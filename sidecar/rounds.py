@@ -4,22 +4,31 @@ When to begin a transaction:
 
 * Something is owed or due, and the last transaction is settled: now. A lone record on an idle partition never waits;
   after a batch that many records shared, the next one is given a whole tick to fill.
+* A bucket is to be sealed, and waits for everything indexed to be below the committed C: now.
 * Nothing is, but C has moved and the last transaction is a while ago: a transaction with progress alone, unless a
   record is about to be due and would have to wait for it.
 """
 
 import time
 from bisect import bisect_right
+from collections.abc import Sequence
 
 import structlog
 
 from index.schedule import AT_ONCE
+from sidecar.chores import NOTHING, Chores
 from sidecar.owned import MAX_BATCH_BYTES, Owned, Shared
 from sidecar.release import Released
 from sidecar.screening import Leaving
 
 IDLE_WAIT_S = 0.25
 """Longest sleep: how soon a worker notices that it is to stop."""
+
+LOADING_WAIT_S = 0.002
+"""Longest sleep while a segment is being fetched or written: what arrives may be due already."""
+
+FULL_WAIT_S = 0.005
+"""Sleep while memory is used up and nothing may come in."""
 
 FINE_WAIT_S = 0.0015
 """The client sleeps in whole milliseconds; the last of them is slept by the clock, so that it is not overslept."""
@@ -56,9 +65,13 @@ class Rounds:
     def once(self) -> None:
         """One round; KafkaException when the partition has to be taken over again."""
         self._index(self._wait_s())
+        now_ms = self._shared.now_ns() // NS_PER_MS
+        self._owned.load(now_ms)
+        open_again = time.monotonic_ns() >= self._open_again_ns
+        chores = self._owned.chores(now_ms) if open_again else NOTHING
         now_ns = self._shared.now_ns()
-        if self._may_begin(now_ns):
-            self._release(now_ns)
+        if chores or self._may_begin(now_ns):
+            self._release(now_ns, chores)
 
     def replay(self) -> None:
         """Index one more run of [S, C), before anything may be released."""
@@ -68,6 +81,10 @@ class Rounds:
         if FINE_WAIT_S >= wait_s > 0:
             time.sleep(wait_s)
             wait_s = 0
+        if self._owned.memory_full and not self._owned.ledger.replaying:
+            # Only what comes in pauses; what is due goes on, and makes room.
+            time.sleep(min(wait_s, FULL_WAIT_S))
+            return
         indexed = self._owned.index(wait_s)
         metrics = self._shared.metrics
         if indexed.accepted:
@@ -77,11 +94,12 @@ class Rounds:
 
     def _wait_s(self) -> float:
         ready_ns = self._ready_in_ns(self._shared.now_ns())
+        longest_s = LOADING_WAIT_S if self._owned.is_loading or self._owned.is_busy else IDLE_WAIT_S
         if ready_ns is None:
-            return IDLE_WAIT_S
+            return longest_s
         wait_s = ready_ns / NS_PER_S
         if wait_s > FINE_WAIT_S:
-            return min(wait_s - FINE_WAIT_S / 2, IDLE_WAIT_S)
+            return min(wait_s - FINE_WAIT_S / 2, longest_s)
         return max(wait_s, 0.0)
 
     def _ready_in_ns(self, now_ns: int) -> int | None:
@@ -89,7 +107,7 @@ class Rounds:
         ledger = self._owned.ledger
         owed_ms = ledger.next_owed_ms()
         # What is owed comes first whenever there is any: whatever is pending is due after W, and so after it.
-        first_ms = ledger.next_due_ms() if owed_ms is None else owed_ms
+        first_ms = ledger.next_releasable_ms() if owed_ms is None else owed_ms
         if first_ms is None:
             return None
         # Due times are of the wall clock and the pace is not: a clock that is set back must not hold up the next tick.
@@ -99,15 +117,18 @@ class Rounds:
         ready_ns = self._ready_in_ns(now_ns)
         if ready_ns is not None and ready_ns <= 0:
             return True
+        if self._owned.wants_commit and time.monotonic_ns() >= self._open_again_ns:
+            return True
         ledger = self._owned.ledger
         stale = time.monotonic_ns() - self._last_began_ns > PROGRESS_EVERY_S * NS_PER_S
         clear = ready_ns is None or ready_ns > PROGRESS_CLEARANCE_NS
         return stale and clear and ledger.indexed_to > ledger.committed.cursor
 
-    def _release(self, now_ns: int) -> None:
-        batch = self._owned.ledger.plan(now_ns // NS_PER_MS, self._batch_records, MAX_BATCH_BYTES)
+    def _release(self, now_ns: int, chores: Chores) -> None:
+        now_ms = now_ns // NS_PER_MS
+        batch = self._owned.ledger.plan(now_ms, self._batch_records, MAX_BATCH_BYTES, chores.installs)
         self._last_began_ns = time.monotonic_ns()
-        released = self._owned.release(batch)
+        released = self._owned.release(batch, chores)
         ended_ns = time.monotonic_ns()
         tick_ns = self._tick_ns if len(batch) >= SHARED_BY else 0
         self._open_again_ns = max(ended_ns + SETTLE_NS, self._last_began_ns + tick_ns)
@@ -133,7 +154,7 @@ class Rounds:
         if scheduled:
             metrics.lateness.observe(topic, scheduled, self._shared.now_ns() // NS_PER_MS)
 
-    def _alarm_about_lost(self, offsets: list[int]) -> None:
+    def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
         structlog.get_logger().error(
             "records_lost",
             topic=self._topic,
@@ -141,5 +162,6 @@ class Rounds:
             count=len(offsets),
             first_offset=offsets[0],
             last_offset=offsets[-1],
-            remedy=f"raise the retention of {self._topic} above its longest delay, or payload_memory",
+            why="due, but gone from the delay topic, which alone held them",
+            remedy=f"raise the retention of {self._topic} above its longest delay, or use placement inline",
         )

@@ -4,16 +4,16 @@ A decision taken when a record was indexed must replay, so it never asks the clu
 exists, may be written to and is still allowed. A record with several targets goes to all of them or to none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from index.partition import Batch
 from index.pending import Entry
+from index.record import Record
 from index.rules import Rules
 from index.schedule import Reason, Rejection
-from sidecar.reader import OffsetReader
-from sidecar.records import Record, Refused, Scheduled
+from sidecar.records import Refused, Scheduled
 from sidecar.targets import Target, TargetDirectory
 
 Leaving = Batch[Scheduled, Refused]
@@ -39,13 +39,18 @@ class Screened:
         return Screened(released, self.rejected + rejected, self.lost)
 
 
-def screen(batch: Leaving, rules: Rules, directory: TargetDirectory, reader: OffsetReader) -> Screened:
+ReadRecords = Callable[[Sequence[int]], dict[int, Record | None]]
+"""Reads records of the delay partition at ascending offsets; None for one that is gone."""
+
+
+def screen(batch: Leaving, rules: Rules, directory: TargetDirectory, read: ReadRecords) -> Screened:
     """Complete and check a batch; KafkaException when the cluster does not answer, and then nothing is concluded."""
     entries = [*batch.late, *batch.due]
     lost: list[int] = []
-    absent = sorted(offset for _, offset, scheduled in entries if scheduled.record is None)
+    # Without targets it was gone when its segment was loaded, and is not asked for again.
+    absent = {offset: bool(payload.schedule.targets) for _, offset, payload in entries if payload.record is None}
     if absent:
-        entries, lost = _completed(entries, reader.read(absent))
+        entries, lost = _completed(entries, read(sorted(offset for offset in absent if absent[offset])))
     screened = Screened(entries, batch.rejected, lost)
     refusals = refused_by_target(entries, rules, directory)
     return screened.without(refusals) if refusals else screened
@@ -89,7 +94,7 @@ def _completed(
     complete: list[Entry[Scheduled]] = []
     lost: list[int] = []
     for due_ms, offset, scheduled in entries:
-        record = scheduled.record or reread[offset]
+        record = scheduled.record or reread.get(offset)
         if record is None:
             lost.append(offset)
         else:

@@ -4,8 +4,9 @@ Rejecting a record must never hold up its partition, whatever limits the rejecte
 in the message, and the whole record is still where ``delay-source`` says.
 """
 
+from index.record import Record
 from index.schedule import Rejection
-from sidecar.records import Record, Refused
+from sidecar.records import Refused
 
 
 def shortened(refused: Refused) -> Refused | None:

@@ -20,7 +20,8 @@ from index.errors import ConfigError, DelayRouterError
 from index.progress import start_of
 from sidecar import clients
 from sidecar.admin import TopicFacts, log_range, topic_facts, uncommitted_end
-from sidecar.config import Config, DelayTopicConfig
+from sidecar.config import Config
+from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_errors import Verdict, classify, error_of
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_epochs, encode_progress, next_epochs
 

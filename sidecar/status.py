@@ -18,6 +18,9 @@ from index.errors import ConfigError, DelayRouterError
 from sidecar.config import HttpConfig
 
 TIMEOUT_S: Final = 5.0
+RETENTION_WARNING_MS: Final = 86_400_000
+"""How long before retention removes a record that is needed ``status`` begins to warn."""
+
 MAX_BODY_BYTES: Final = 64 << 20
 _PREFIX: Final = "delay_router_"
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -25,7 +28,10 @@ _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """Sums of one delay topic since the router started; lateness in ms, None before the first release."""
+    """Sums of one delay topic since the router started; lateness in ms, None before the first release.
+
+    ``by_due`` is what is pending now, as (upper bound of the time to go, in seconds, as a label, and records).
+    """
 
     topic: str
     indexed: int
@@ -33,6 +39,9 @@ class TopicStatus:
     rejected: int
     lateness_p50_ms: float | None
     lateness_p99_ms: float | None
+    buckets: int = 0
+    snapshot_bytes: int = 0
+    by_due: tuple[tuple[str, int], ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """For scripts."""
@@ -42,6 +51,9 @@ class TopicStatus:
             "rejected": self.rejected,
             "lateness_p50_ms": self.lateness_p50_ms,
             "lateness_p99_ms": self.lateness_p99_ms,
+            "buckets": self.buckets,
+            "snapshot_bytes": self.snapshot_bytes,
+            "pending_by_due": dict(self.by_due),
         }
 
 
@@ -57,6 +69,29 @@ class RouterStatus:
         """For scripts."""
         topics = {topic.topic: topic.as_json() for topic in self.topics}
         return {**self.body, "ready": self.ready, "topics": topics}
+
+
+def retention_warnings(body: dict[str, Any], now_ms: int) -> list[str]:
+    """Partitions whose delay topic will soon, or may already, have removed what is still needed."""
+    told = []
+    for name, each in sorted(body.get("partitions", {}).items()):
+        since_ms, retention_ms = each.get("needed_since_ms"), each.get("retention_ms")
+        if since_ms is None or retention_ms is None or retention_ms < 0:
+            continue
+        left_ms = since_ms + retention_ms - now_ms
+        if left_ms < min(RETENTION_WARNING_MS, retention_ms // 2):
+            offset, kept = each.get("needed_from"), rough_duration(retention_ms)
+            when = f"removes it in {rough_duration(left_ms)}" if left_ms > 0 else "may have removed it"
+            told.append(f"{name} still needs offset {offset}; retention ({kept}) {when}: raise retention.ms now")
+    return told
+
+
+def rough_duration(duration_ms: int) -> str:
+    """A duration in its largest unit, rounded down, for people."""
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if duration_ms >= 2 * unit_ms:
+            return f"{duration_ms // unit_ms} {unit}"
+    return f"{duration_ms // 1_000} s"
 
 
 def default_url(config: HttpConfig) -> str:
@@ -117,7 +152,21 @@ def _topic(name: str, samples: list[Sample]) -> TopicStatus:
         rejected=_sum(samples, "records_rejected_total"),
         lateness_p50_ms=_milliseconds(quantile_s(buckets, 0.5)),
         lateness_p99_ms=_milliseconds(quantile_s(buckets, 0.99)),
+        buckets=_sum(samples, "buckets"),
+        snapshot_bytes=_sum(samples, "snapshot_bytes"),
+        by_due=_by_due(samples),
     )
+
+
+def _by_due(samples: Iterable[Sample]) -> tuple[tuple[str, int], ...]:
+    """Records in each range, from the cumulated gauge."""
+    cumulated = sorted(
+        (float(sample.labels["le"]), sample.labels["le"], int(sample.value))
+        for sample in samples
+        if sample.name == f"{_PREFIX}pending_by_due"
+    )
+    below = [0, *(count for _, _, count in cumulated)]
+    return tuple((bound, count - before) for (_, bound, count), before in zip(cumulated, below, strict=False))
 
 
 def _sum(samples: Iterable[Sample], name: str) -> int:

@@ -22,12 +22,14 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from index.bucket import Manifest
 from index.errors import FormatError, NotYetError, RefusedError
 from index.progress import Progress, start_of
 from index.rules import Rules
 from sidecar import clients
 from sidecar.admin import MISSING, REQUEST_TIMEOUT_S, log_range, uncommitted_end
-from sidecar.config import Config, DelayTopicConfig
+from sidecar.config import Config
+from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_errors import Verdict, classify, error_of
 from snapshots.state import PartitionState as StoredState
 from snapshots.state import RuleEpoch, fold_state, next_epochs
@@ -48,6 +50,7 @@ class Origin:
     delay_topic_id: str
     lost: int
     is_stored: bool
+    buckets: tuple[Manifest, ...] = ()
 
 
 def fence(producer: Producer, stopping: Callable[[], bool]) -> None:
@@ -74,13 +77,14 @@ def read_origin(config: Config, topic: DelayTopicConfig, partition: int, admin: 
         return Origin(progress, next_epochs((), progress, rules), delay_topic_id, lost=0, is_stored=False)
     _refuse_if_other_log(config, topic, partition, stored, delay_topic_id, log_end)
     progress = _within_log(stored.progress, log_start)
-    epochs = next_epochs(stored.epochs, progress, rules)
+    epochs = next_epochs(stored.epochs, progress, rules, stored.buckets)
     return Origin(
         progress,
         epochs,
         delay_topic_id,
         lost=max(0, log_start - stored.progress.sealed_to),
         is_stored=(progress, epochs) == (stored.progress, stored.epochs),
+        buckets=stored.buckets,
     )
 
 

@@ -5,36 +5,31 @@ topic                   policy                      why these settings
 ======================  ==========================  ==================================================================
 delay topic             delete, ``max_delay`` and   what producers wrote is needed until it is released; append time,
                         a margin                    so that ``deliver-after`` counts by the brokers' clock
-state, snapshots        compact, small segments     a restore reads the whole partition, and the active segment is
+state                   compact, small segments     a restore reads the whole partition, and the active segment is
                                                     never cleaned: it has to roll soon (notes on Kafka, 6.6)
+snapshots               compact and delete, but     the same; and a topic that is only compacted refuses DeleteRecords,
+                        never by age or size        with which the router removes what has been released
 rejected                delete, 7 days              records a little larger than the delay topic's: error headers
 ======================  ==========================  ==================================================================
 
 An existing topic is never altered: it may have been set up so on purpose. What differs is told, with the command.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from sidecar.admin import TopicFacts
-from sidecar.config import DAY_MS, DelayTopicConfig
+from sidecar.config_topic import DAY_MS, DelayTopicConfig
 from sidecar.findings import Finding, error, ok, warn
+from sidecar.retention import DEFAULT_MAX_MESSAGE_BYTES, Remedies, retention_findings, wanted_retention_ms
 from sidecar.units import format_duration
-
-RETENTION_MARGIN_MS: Final = 7 * DAY_MS
-"""Kept beyond the longest delay: a router that is down over a weekend, and then has a backlog, must lose nothing."""
-
-RETENTION_SLACK_MS: Final = DAY_MS
-"""Less margin than this is worth a warning."""
 
 REJECTED_RETENTION_MS: Final = 7 * DAY_MS
 ERROR_HEADER_BYTES: Final = 65_536
 """What the rejected topic must take beyond the delay topic: delay-error, -message and -source, and batch overhead."""
 
-DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
-"""The brokers' own default of max.message.bytes."""
-
+SNAPSHOTS: Final = "snapshots topic"
 _HOUR_MS: Final = 3_600_000
 _FOREVER: Final = -1
 
@@ -51,6 +46,10 @@ _COMPACTED: Final = {
     "compression.type": "producer",
     "unclean.leader.election.enable": "false",
 }
+
+SNAPSHOTS_POLICY: Final = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""``delete`` only lets DeleteRecords in: nothing goes by age or size, since a live segment may be as old as the longest
+delay. ``compact`` stays for tombstones, where the right to DeleteRecords is missing."""
 
 _AT_MOST: Final = frozenset(
     {
@@ -79,10 +78,9 @@ class WantedTopic:
 
 def wanted_delay_topic(topic: DelayTopicConfig, partitions: int, replication_factor: int) -> WantedTopic:
     """The delay topic itself."""
-    retention_ms = topic.max_delay_ms + RETENTION_MARGIN_MS if topic.max_delay_ms else _FOREVER
     settings = {
         "cleanup.policy": "delete",
-        "retention.ms": str(retention_ms),
+        "retention.ms": str(wanted_retention_ms(topic)),
         "retention.bytes": str(_FOREVER),
         "message.timestamp.type": "LogAppendTime",
         "compression.type": "producer",
@@ -106,9 +104,10 @@ def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTop
         "unclean.leader.election.enable": "false",
     }
     count = delay.partitions
+    snapshots = {**_COMPACTED, **SNAPSHOTS_POLICY, **insync}
     return (
         WantedTopic("state topic", topic.state, count, replicas, {**_COMPACTED, **insync}, True),
-        WantedTopic("snapshots topic", topic.snapshots, count, replicas, {**_COMPACTED, **insync}, True),
+        WantedTopic(SNAPSHOTS, topic.snapshots, count, replicas, snapshots, True),
         WantedTopic("rejected topic", topic.rejected, count, replicas, {**rejected, **insync}),
     )
 
@@ -121,7 +120,7 @@ def examine_delay_topic(topic: DelayTopicConfig, facts: TopicFacts, bootstrap: s
         yield warn(thing, "its settings may not be described, so retention is not checked", describe_hint(topic.name))
         return
     problems = [*_policy_problems(thing, topic.name, settings, bootstrap)]
-    problems += _retention_problems(thing, topic, facts, bootstrap)
+    problems += retention_findings(thing, topic, settings, _remedies(topic, bootstrap))
     yield from problems
     if not problems:
         clock = settings.get("message.timestamp.type", "")
@@ -143,11 +142,18 @@ def examine_beside(wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> It
 
 def alter_command(bootstrap: str, name: str, settings: dict[str, str]) -> str:
     """The shell command that gives a topic these settings."""
-    pairs = ",".join(f"{key}={value}" for key, value in settings.items())
+    # kafka-configs.sh takes a value with commas in brackets only.
+    pairs = ",".join(f"{key}=[{value}]" if "," in value else f"{key}={value}" for key, value in settings.items())
     return (
         f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {name}"
         f" --add-config {pairs}"
     )
+
+
+def acl_command(bootstrap: str, operations: Iterable[str], resource: str) -> str:
+    """The shell command that grants the router these operations."""
+    rights = " ".join(f"--operation {operation}" for operation in operations)
+    return f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal User:<router> {rights} {resource}"
 
 
 def describe_hint(name: str) -> str:
@@ -174,31 +180,12 @@ def _policy_problems(thing: str, name: str, settings: dict[str, str], bootstrap:
         )
 
 
-def _retention_problems(thing: str, topic: DelayTopicConfig, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
-    settings = facts.settings or {}
-    if "delete" not in settings.get("cleanup.policy", "delete"):
-        return
-    retention_ms = facts.number("retention.ms", _FOREVER)
-    max_delay_ms = topic.max_delay_ms
-    needed = {"retention.ms": str(max_delay_ms + RETENTION_MARGIN_MS if max_delay_ms else _FOREVER)}
-    keeps = f"retention.ms={retention_ms} keeps {format_duration(max(retention_ms, 0))}"
-    remedy = alter_command(bootstrap, topic.name, needed)
-    if retention_ms >= 0 and not max_delay_ms:
-        yield warn(thing, f"{keeps}, but max_delay has no limit: longer delays are lost", remedy)
-    elif 0 <= retention_ms < max_delay_ms:
-        yield error(thing, f"{keeps}, but max_delay is {format_duration(max_delay_ms)}", remedy)
-    elif 0 <= retention_ms < max_delay_ms + RETENTION_SLACK_MS:
-        yield warn(
-            thing,
-            f"{keeps} and max_delay is {format_duration(max_delay_ms)}: little is left for an outage",
-            remedy,
-        )
-    if (retention_bytes := facts.number("retention.bytes", _FOREVER)) >= 0:
-        yield warn(
-            thing,
-            f"retention.bytes={retention_bytes} removes records by size, pending ones too",
-            alter_command(bootstrap, topic.name, {"retention.bytes": str(_FOREVER)}),
-        )
+def _remedies(topic: DelayTopicConfig, bootstrap: str) -> Remedies:
+    return Remedies(
+        longer=alter_command(bootstrap, topic.name, {"retention.ms": str(wanted_retention_ms(topic))}),
+        any_size=alter_command(bootstrap, topic.name, {"retention.bytes": str(_FOREVER)}),
+        smaller_records=alter_command(bootstrap, topic.name, {"max.message.bytes": str(topic.segment_bytes)}),
+    )
 
 
 def _partition_problems(thing: str, wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
@@ -219,17 +206,50 @@ def _partition_problems(thing: str, wanted: WantedTopic, facts: TopicFacts, boot
 
 
 def _setting_problems(thing: str, wanted: WantedTopic, settings: dict[str, str], bootstrap: str) -> Iterator[Finding]:
-    policy = settings.get("cleanup.policy", "delete")
-    if policy != wanted.settings["cleanup.policy"]:
-        loss = "its records would be removed by age" if "delete" in policy else "records with the same key are removed"
-        mend = {"cleanup.policy": wanted.settings["cleanup.policy"]}
-        yield error(thing, f"cleanup.policy={policy}: {loss}", alter_command(bootstrap, wanted.name, mend))
+    if wanted.settings["cleanup.policy"] == SNAPSHOTS_POLICY["cleanup.policy"]:
+        yield from _snapshot_policy_problems(thing, wanted.name, settings, bootstrap)
+    else:
+        yield from _one_policy_problems(thing, wanted, settings, bootstrap)
     differing = {
         key: value for key, value in wanted.settings.items() if key in settings and _is_worse(key, settings[key], value)
     }
     if differing:
         told = ", ".join(f"{key}={settings[key]} instead of {value}" for key, value in differing.items())
         yield warn(thing, told, alter_command(bootstrap, wanted.name, differing))
+
+
+def _one_policy_problems(
+    thing: str, wanted: WantedTopic, settings: dict[str, str], bootstrap: str
+) -> Iterator[Finding]:
+    policy = settings.get("cleanup.policy", "delete")
+    if policy != wanted.settings["cleanup.policy"]:
+        loss = "its records would be removed by age" if "delete" in policy else "records with the same key are removed"
+        mend = {"cleanup.policy": wanted.settings["cleanup.policy"]}
+        yield error(thing, f"cleanup.policy={policy}: {loss}", alter_command(bootstrap, wanted.name, mend))
+
+
+def _snapshot_policy_problems(thing: str, name: str, settings: dict[str, str], bootstrap: str) -> Iterator[Finding]:
+    policy = settings.get("cleanup.policy", "delete")
+    policies = {each.strip() for each in policy.split(",") if each.strip()}
+    remedy = alter_command(bootstrap, name, SNAPSHOTS_POLICY)
+    removing = [
+        f"{key}={settings[key]}" for key in ("retention.ms", "retention.bytes") if int(settings.get(key, -1)) >= 0
+    ]
+    if "delete" in policies and removing:
+        yield error(
+            thing,
+            f"cleanup.policy={policy} with {', '.join(removing)}: segments of what is still pending would be removed",
+            remedy,
+        )
+    elif policies == {"compact"}:
+        yield warn(
+            thing,
+            "cleanup.policy=compact: such a topic refuses DeleteRecords, so what was released is only removed by the"
+            " log cleaner; with delete added, and retention.ms=-1 and retention.bytes=-1, it can be trimmed",
+            remedy,
+        )
+    elif policies != {"compact", "delete"}:
+        yield warn(thing, f"cleanup.policy={policy}: tombstones of released segments are never cleaned", remedy)
 
 
 def _is_worse(key: str, actual: str, wanted: str) -> bool:

@@ -1,6 +1,7 @@
 """Writes of one delay partition, inside the transactions of its producer."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -10,8 +11,10 @@ from index.progress import Progress
 from index.released import rejected_headers, released_headers
 from index.rules import Rules
 from index.schedule import KEEP_KEY
-from sidecar.config import DelayTopicConfig
+from sidecar.chores import Chores
+from sidecar.config_topic import DelayTopicConfig
 from sidecar.records import Refused, Scheduled
+from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, RuleEpoch, encode_epochs, encode_progress
 
 OnDelivery = Callable[[KafkaError | None, Message], None]
@@ -63,7 +66,24 @@ class PartitionWriter:
         """Produce the record of the rules in force."""
         self._write_state(RULES_KEY, encode_epochs(epochs))
 
-    def _write_state(self, key: bytes, value: bytes) -> None:
+    def write_chores(self, chores: Chores) -> dict[int, int]:
+        """Produce segments, a manifest and tombstones; the offsets of the segments are there once it is committed."""
+        record_offsets: dict[int, int] = {}
+        for number, (key, value) in enumerate(chores.segments):
+            self._produce_snapshot(key, value, partial(_note_offset, record_offsets, number))
+        if chores.installs is not None:
+            manifest = chores.installs.manifest
+            self._write_state(manifest_key(manifest.bucket_id), encode_manifest(manifest))
+        for key in chores.removed:
+            self._write_state(key, None)
+        for key in chores.reclaimed:
+            self._produce_snapshot(key, None, None)
+        return record_offsets
+
+    def _produce_snapshot(self, key: bytes, value: bytes | None, on_delivery: OnDelivery | None) -> None:
+        self._produce(self._topic.snapshots, value, key, self._partition, [], TIMESTAMP_NOW, on_delivery)
+
+    def _write_state(self, key: bytes, value: bytes | None) -> None:
         self._produce(self._topic.state, value, key, self._partition, [], TIMESTAMP_NOW, None)
 
     def _timestamp(self, due_ms: int, source_ms: int) -> int:
@@ -96,3 +116,9 @@ class PartitionWriter:
                 self.producer.poll(_QUEUE_WAIT_S)
             else:
                 return
+
+
+def _note_offset(record_offsets: dict[int, int], number: int, error: KafkaError | None, message: Message) -> None:
+    offset = message.offset()
+    if error is None and offset is not None:
+        record_offsets[number] = offset

@@ -13,7 +13,8 @@ import structlog
 from confluent_kafka import KafkaException
 
 from index.errors import NotYetError, RefusedError
-from sidecar.config import DelayTopicConfig
+from sidecar import failpoints
+from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_errors import classify, error_of
 from sidecar.owned import Owned, Shared
 from sidecar.partition_status import PartitionState, PartitionStatus
@@ -67,8 +68,7 @@ class Worker(threading.Thread):
             except NotYetError as error:
                 self._pause(PartitionState.WAITING, str(error), self._pause_s)
             except RefusedError as error:
-                self._log.error("partition_refused", why=str(error))
-                self._pause(PartitionState.REFUSED, str(error), LOOK_AGAIN_S)
+                self._refuse(error)
             except KafkaException as exception:
                 self._after(exception)
             except Exception as exception:  # noqa: BLE001 - see below
@@ -90,6 +90,7 @@ class Worker(threading.Thread):
             self._alarm_about_lost(origin)
             rounds = Rounds(owned, self._shared, self._topic.name)
             self._replay(owned, rounds)
+            failpoints.passing("recovery.replayed")
             if not self._stopping.is_set():
                 self._became_active(owned, time.monotonic() - began_s)
             self._serve(owned, rounds)
@@ -109,6 +110,7 @@ class Worker(threading.Thread):
             now_s = time.monotonic()
             if now_s >= report_s:
                 owned.serve_client()
+                owned.maintain()
                 self._report(PartitionState.ACTIVE, "", owned)
                 report_s = now_s + REPORT_EVERY_S
                 self._pause_s = FIRST_PAUSE_S
@@ -142,6 +144,18 @@ class Worker(threading.Thread):
         self._pause(PartitionState.WAITING, f"{error.name()}: {error.str()}", self._pause_s)
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
+    def _refuse(self, error: RefusedError) -> None:
+        # Whoever was fenced without knowing it may miss what the new owner has removed: no reason for an alarm.
+        try:
+            ours = self._shared.still_ours(self._topic.name, self._partition)
+        except KafkaException:
+            ours = True
+        if ours:
+            self._log.error("partition_refused", why=str(error))
+            self._pause(PartitionState.REFUSED, str(error), LOOK_AGAIN_S)
+        else:
+            self._pause(PartitionState.WAITING, "the group has given it to another member", self._pause_s)
+
     def _pause(self, state: PartitionState, why: str, seconds: float) -> None:
         self._report(state, why)
         self._stopping.wait(seconds)
@@ -150,7 +164,7 @@ class Worker(threading.Thread):
         if owned is None:
             self.status = PartitionStatus(self._topic.name, self._partition, state, why)
             return
-        ledger = owned.ledger
+        ledger, needs = owned.ledger, owned.upkeep.needs()
         self.status = PartitionStatus(
             self._topic.name,
             self._partition,
@@ -162,4 +176,10 @@ class Worker(threading.Thread):
             lag=owned.lag(),
             cursor=ledger.committed.cursor,
             sealed_to=ledger.committed.sealed_to,
+            buckets=len(ledger.parts.buckets),
+            snapshot_bytes=owned.upkeep.survey.snapshot_bytes,
+            by_due=owned.upkeep.survey.by_due,
+            needed_from=needs.from_offset,
+            needed_since_ms=needs.since_ms,
+            retention_ms=owned.upkeep.retention.keeps_ms,
         )

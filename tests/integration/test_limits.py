@@ -1,11 +1,7 @@
 """More payload than memory, and less log than is pending."""
 
-from random import Random
-
-import pytest
 from confluent_kafka import TopicPartition
 
-from sidecar.audit import check_order, ranges, read
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, now_ms, wait_until
 
 MIB = 1 << 20
@@ -14,38 +10,6 @@ MIB = 1 << 20
 def delete_records(stage: Stage, delay: str, below: int) -> None:
     (future,) = stage.admin.delete_records([TopicPartition(delay, 0, below)]).values()
     future.result(TIMEOUT_S)
-
-
-@pytest.mark.parametrize("how", ["value", "headers"])
-def test_payload_beyond_the_budget_is_read_again_when_due(stage: Stage, rng: Random, how: str) -> None:
-    out = stage.target()
-    delay = stage.delay(default_target=out)
-    with stage.router(payload_memory="1MiB") as router:
-        router.start_and_wait()
-        base_ms = now_ms() + 3_000
-        filler: list[Header] = [("x", b"x" * 5_000)]
-        for batch in range(10):
-            # Due times in no order, so that reading again goes back and forth.
-            dues = [b"%d" % (base_ms + rng.randrange(1_000)) for _ in range(100)]
-            if how == "headers":
-                stage.send_many(delay, [[("deliver-at", due), *filler] for due in dues])
-            else:
-                for number, due in enumerate(dues):
-                    stage.post(delay, ("deliver-at", due), value=b"%d.%d" % (batch, number) + b"x" * 5_000)
-        stage.flush()
-        wait_until(lambda: router.metric(f'pending_records{{topic="{delay}"}}') == 1_000, "all are indexed")
-        assert now_ms() < base_ms, "the machine is too slow for this test: records would have been late"
-        assert MIB / 2 < router.metric("payload_bytes") < 1.2 * MIB
-        # Appended while others are being read again: the reader meets the end of the log and goes on behind it.
-        for _ in range(20):
-            stage.send(delay, ("deliver-after", b"1500"), value=b"y" * 5_000)
-        report = stage.settle()
-        assert report.released_once == 1_020
-        sent = list(read(stage.kafka, ranges(stage.kafka, [delay])))
-        assert check_order(sent, stage.records(out)) == []
-        assert router.metric("payload_bytes") == 0
-        assert len(router.events("partition_active")) == 1
-        assert router.stop() == 0
 
 
 def test_pending_records_removed_while_the_router_runs(stage: Stage) -> None:

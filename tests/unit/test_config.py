@@ -9,6 +9,7 @@ import pytest
 from index.errors import ConfigError
 from index.headers import Alias, Role, Unit
 from index.rules import Reason, Rejection, Schedule
+from index.sealing import SealRules
 from sidecar.config import Config, load
 from sidecar.config_errors import key_path
 from sidecar.config_reference import effective, render_effective, render_reference
@@ -77,6 +78,30 @@ def test_defaults(tmp_path: Path) -> None:
     assert (router.group_id, router.instance_id, router.log_level) == ("delay-router", "", "info")
     assert (router.tick_ms, router.session_timeout_ms, router.transaction_timeout_ms) == (10, 10_000, 60_000)
     assert (router.batch_records, router.payload_memory_bytes) == (50_000, 512 << 20)
+
+
+def test_buckets_by_default_and_as_configured(tmp_path: Path) -> None:
+    (topic,) = loaded(tmp_path, MINIMAL).delay_topics
+    assert (topic.trim, topic.max_buckets) == (False, 20)
+    assert topic.seal_rules == SealRules(100_000, 500_000, 60_000, 300_000, 2_000, 512 << 10, "auto")
+    (topic,) = loaded(
+        tmp_path,
+        MINIMAL
+        + """
+placement = "pointer"
+seal_records = 10
+seal_age = "2s"
+time_step = "30s"
+segment_records = 5
+segment_bytes = "64KiB"
+max_buckets = 3
+trim = true
+""",
+    ).delay_topics
+    assert (topic.trim, topic.max_buckets) == (True, 3)
+    rules = topic.seal_rules
+    assert (rules.max_entries, rules.max_age_ms, rules.time_step_ms) == (10, 2_000, 30_000)
+    assert (rules.segment_entries, rules.segment_bytes, rules.placement) == (5, 64 << 10, "pointer")
 
 
 def test_environment_wins_over_the_file(tmp_path: Path) -> None:
@@ -174,6 +199,17 @@ def test_unknown_key_is_named_with_its_file(tmp_path: Path, text: str, expected:
         (MINIMAL + '[http]\nlisten = "8080"\n', "http.listen: an address is written HOST:PORT"),
         (MINIMAL + '[http]\nlisten = "localhost:99999"\n', "http.listen: an address is written HOST:PORT"),
         (MINIMAL + 'timestamp = "now"\n', "delay_topics[0].timestamp: Input should be 'release', 'due' or 'source'"),
+        (
+            MINIMAL + 'placement = "memory"\n',
+            "delay_topics[0].placement: Input should be 'inline', 'pointer' or 'auto'",
+        ),
+        (MINIMAL + "seal_records = 0\n", "delay_topics[0].seal_records: Input should be greater"),
+        (MINIMAL + 'seal_age = "50ms"\n', "delay_topics[0].seal_age: Input should be greater"),
+        (MINIMAL + 'time_step = "10"\n', "delay_topics[0].time_step: a duration is written like"),
+        (MINIMAL + "segment_records = true\n", "delay_topics[0].segment_records: a whole number is needed, not true"),
+        (MINIMAL + 'segment_bytes = "1MiB"\n', "delay_topics[0].segment_bytes: Input should be less"),
+        (MINIMAL + "max_buckets = 1\n", "delay_topics[0].max_buckets: Input should be greater"),
+        (MINIMAL + 'trim = "perhaps"\n', "delay_topics[0].trim: Input should be a valid boolean"),
         (MINIMAL + 'max_delay = "-1d"\n', "delay_topics[0].max_delay: a duration is written like"),
         (MINIMAL + 'allowed_targets = ["a b"]\n', "delay_topics[0].allowed_targets[0]: 'a b': "),
         (MINIMAL + 'allowed_targets = ["__consumer*"]\n', "are never a target"),
@@ -333,6 +369,7 @@ def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:
         tmp_path,
         MINIMAL
         + 'allowed_targets = ["a*"]\naliases = ["cesium", {name = "x", role = "after", unit = "iso8601"}]\n'
+        + "trim = true\n"
         + '[router]\ntick = "1500ms"\npayload_memory = "1000B"\ninstance_id = "ä\\"\\\\"\n',
     )
     again = loaded(tmp_path, render_effective(config))
@@ -350,6 +387,10 @@ def test_reference_tells_every_key_with_type_default_and_meaning() -> None:
         '| `listen` | text | `"127.0.0.1:8080"` | Address',
         '| `max_delay` | duration | `"7d"` | Longest',
         "| `timestamp` | `release`, `due`, `source` |",
+        '| `placement` | `inline`, `pointer`, `auto` | `"auto"` | Where snapshots',
+        '| `segment_bytes` | size | `"512KiB"` | Most payload',
+        '| `seal_age` | duration | `"1m"` | A bucket',
+        "| `trim` | true or false | `false` | Remove",
         "| `group.id` | use router.group_id |",
     ):
         assert line in reference, line

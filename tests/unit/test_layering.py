@@ -93,6 +93,9 @@ _RULES = {
     ),
 }
 
+# Commands for a person: they read a file or standard input, and only hand bytes to their room.
+_COMMANDS = {"snapshots/__main__.py": frozenset({"argparse", "os", "pathlib", "sys"})}
+
 # It judges what the router did, so it may not share a line with it.
 _AUDITOR = Rule(_STDLIB | {"confluent_kafka", "sidecar.audit"})
 
@@ -109,7 +112,8 @@ def _name(module: tuple[Path, str]) -> str:
 def test_a_room_imports_only_what_it_may(module: tuple[Path, str]) -> None:
     path, package = module
     room = package.partition(".")[0]
-    breaches = _RULES[room].breaches(imports_of(path.read_text(encoding="utf-8"), package))
+    rule = Rule(_RULES[room].allowed | _COMMANDS.get(_name(module), frozenset()))
+    breaches = rule.breaches(imports_of(path.read_text(encoding="utf-8"), package))
     assert breaches == [], f"{room} may not import these"
 
 

@@ -1,5 +1,6 @@
 """Lateness counted in bulk against one record at a time, and the gauges of partitions."""
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -70,6 +71,12 @@ def test_before_the_first_release_the_histogram_is_there_and_empty() -> None:
         ("recovery_seconds", "histogram"),
         ("transactions", "counter"),
         ("transaction_seconds", "histogram"),
+        ("seal_seconds", "histogram"),
+        ("merge_seconds", "histogram"),
+        ("seal_failures", "counter"),
+        ("load_failures", "counter"),
+        ("trim_failures", "counter"),
+        ("records_lost", "counter"),
         ("build_info", "gauge"),
     ],
 )
@@ -84,10 +91,37 @@ def _gauges(*statuses: PartitionStatus, payload_bytes: int = 0) -> CollectorRegi
     return registry
 
 
-A0 = PartitionStatus("a", 0, PartitionState.ACTIVE, pending=3, next_due_ms=2_000, furthest_due_ms=9_500, lag=1)
-A1 = PartitionStatus("a", 1, PartitionState.REPLAYING, pending=4, next_due_ms=1_500, furthest_due_ms=3_000, lag=70)
+A0 = PartitionStatus(
+    "a",
+    0,
+    PartitionState.ACTIVE,
+    pending=3,
+    next_due_ms=2_000,
+    furthest_due_ms=9_500,
+    lag=1,
+    buckets=2,
+    snapshot_bytes=700,
+    by_due=(0, 2, 0, 0, 0, 0, 0, 0, 0, 1),
+    needed_from=17,
+    needed_since_ms=1_500,
+    retention_ms=60_000,
+)
+A1 = PartitionStatus(
+    "a",
+    1,
+    PartitionState.REPLAYING,
+    pending=4,
+    next_due_ms=1_500,
+    furthest_due_ms=3_000,
+    lag=70,
+    buckets=1,
+    snapshot_bytes=300,
+    by_due=(1, 0, 2, 0, 0, 0, 0, 0, 0, 0),
+    needed_from=3,
+    retention_ms=60_000,
+)
 A2 = PartitionStatus("a", 2, PartitionState.WAITING, why="broker away")
-B0 = PartitionStatus("b", 0, PartitionState.ACTIVE)
+B0 = PartitionStatus("b", 0, PartitionState.ACTIVE, retention_ms=-1)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +137,20 @@ B0 = PartitionStatus("b", 0, PartitionState.ACTIVE)
         ("partition_state", {"topic": "a", "partition": "1", "state": "replaying"}, 1),
         ("partition_state", {"topic": "a", "partition": "1", "state": "active"}, 0),
         ("payload_bytes", {}, 512),
+        ("buckets", {"topic": "a"}, 3),
+        ("buckets", {"topic": "b"}, 0),
+        ("snapshot_bytes", {"topic": "a"}, 1_000),
+        ("pending_by_due", {"topic": "a", "le": "0"}, 1),
+        ("pending_by_due", {"topic": "a", "le": "1"}, 3),
+        ("pending_by_due", {"topic": "a", "le": "604800"}, 5),
+        ("pending_by_due", {"topic": "a", "le": "+Inf"}, 6),
+        ("pending_by_due", {"topic": "b", "le": "+Inf"}, None),
+        ("needed_from_offset", {"topic": "a", "partition": "0"}, 17),
+        ("needed_from_offset", {"topic": "a", "partition": "2"}, None),
+        ("needed_from_timestamp_seconds", {"topic": "a", "partition": "0"}, 1.5),
+        ("needed_from_timestamp_seconds", {"topic": "a", "partition": "1"}, None),
+        ("delay_topic_retention_seconds", {"topic": "a"}, 60),
+        ("delay_topic_retention_seconds", {"topic": "b"}, math.inf),
     ],
 )
 def test_gauges_of_partitions(name: str, labels: dict[str, str], value: float | None) -> None:
@@ -139,4 +187,8 @@ def test_what_readyz_says_of_a_partition() -> None:
         "lag": 0,
         "cursor": 0,
         "sealed_to": 0,
+        "buckets": 0,
+        "needed_from": None,
+        "needed_since_ms": None,
+        "retention_ms": None,
     }

@@ -8,10 +8,10 @@ from confluent_kafka import KafkaError, KafkaException
 from index.partition import Batch
 from index.pending import Entry
 from index.progress import start_of
+from index.record import Record
 from index.rules import Rules
 from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
-from sidecar.reader import OffsetReader
-from sidecar.records import Record, Refused, Scheduled
+from sidecar.records import Refused, Scheduled
 from sidecar.screening import Leaving, Screened, screen
 from sidecar.targets import Target, TargetDirectory
 
@@ -43,14 +43,14 @@ class Away(TargetDirectory):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-class Reader(OffsetReader):
+class Reader:
     """Holds the records that were not kept in memory."""
 
     def __init__(self, kept: dict[int, Record] | None = None) -> None:
         self._kept = kept or {}
         self.asked: list[Sequence[int]] = []
 
-    def read(self, offsets: Sequence[int]) -> dict[int, Record | None]:
+    def __call__(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         self.asked.append(offsets)
         return {offset: self._kept.get(offset) for offset in offsets}
 

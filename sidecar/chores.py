@@ -1,0 +1,25 @@
+"""What housekeeping adds to a transaction, next to the records that leave."""
+
+from dataclasses import dataclass
+
+from index.partition import Installation
+
+
+@dataclass(frozen=True, slots=True)
+class Chores:
+    """Segments to write, or a manifest to install, and keys to remove.
+
+    A manifest is never in the transaction of a segment it names, since the offset of a segment is only known once it is
+    committed. ``removed`` are keys of the state topic, ``reclaimed`` of the snapshots topic.
+    """
+
+    segments: tuple[tuple[bytes, bytes], ...] = ()
+    installs: Installation | None = None
+    removed: tuple[bytes, ...] = ()
+    reclaimed: tuple[bytes, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.installs or self.removed or self.reclaimed)
+
+
+NOTHING = Chores()

@@ -1,0 +1,101 @@
+"""Merging neighbouring buckets into one: reading, merging and encoding go on in a thread of their own.
+
+The worker takes encoded segments from a short queue and commits them between releases, then installs the new manifest
+in place of the old ones in one transaction. Anything may happen to the sources meanwhile: what was released since is at
+or before the watermark, and dropped when it is loaded from the new bucket. A failed merge leaves the sources as they
+are.
+"""
+
+import heapq
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from index.bucket import Bucket, Manifest, Placement
+from index.partition import Installation
+from index.progress import Position
+from index.sealing import SealRules, cut
+from sidecar.sealing import Encoded, SegmentWriter, record_size
+from snapshots.segment import StoredEntry
+
+ReadSegment = Callable[[Manifest, int], list[StoredEntry]]
+"""Reads segment ``number`` of a bucket."""
+
+QUEUED_SEGMENTS = 4
+WAIT_S = 0.2
+RUN_ENTRIES = 1_000
+
+
+class Merging:
+    """One merge; ``run`` belongs to a thread of the pool, the rest to the worker."""
+
+    def __init__(self, sources: Sequence[Bucket], watermark: Position, bucket_id: int, rules: SealRules) -> None:
+        manifests = [source.manifest for source in sources]
+        self.sources = tuple(manifest.bucket_id for manifest in manifests)
+        self.source_segments = [(each.bucket_id, number) for each in manifests for number in range(len(each.segments))]
+        self.bucket_id = bucket_id
+        self._watermark = watermark
+        self._manifests = manifests
+        self._rules = rules
+        self._writer = SegmentWriter(bucket_id, manifests[0].from_offset, manifests[-1].to_offset)
+        self._ready: queue.Queue[Encoded | None] = queue.Queue(QUEUED_SEGMENTS)
+        self._stopping = threading.Event()
+        self._given: Encoded | None = None
+
+    def run(self, read: ReadSegment) -> None:
+        """Read, merge and encode; ends early when stopped."""
+        merged = heapq.merge(*map(partial(self._entries, read), self._manifests), key=lambda entry: entry[:2])
+        for entries in cut(_runs(merged), self._rules, record_size):
+            inline = any(record is not None for _, _, record in entries)
+            for encoded in self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries):
+                if not self._put(encoded):
+                    return
+        self._put(None)
+
+    def stop(self) -> None:
+        """Let the thread end; what it has made is never referred to."""
+        self._stopping.set()
+
+    def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
+        """The next segment as (key, value): empty when it is not ready yet, None when all are written.
+
+        The same again until it is ``written``: it may have had to make way for a record that was refused.
+        """
+        if self._given is None:
+            try:
+                self._given = self._ready.get_nowait()
+            except queue.Empty:
+                return ()
+        if self._given is None:
+            return None
+        return ((self._writer.key(self._writer.count), self._given.value),)
+
+    def written(self, record_offsets: Sequence[int]) -> None:
+        """The segment given last was committed."""
+        assert self._given is not None
+        self._writer.written([self._given.ref], record_offsets)
+        self._given = None
+
+    def installation(self) -> Installation | None:
+        """The manifest to install; None when nothing is left of the sources."""
+        return Installation(self._writer.manifest(), merged_from=self.sources) if self._writer.count else None
+
+    def _entries(self, read: ReadSegment, manifest: Manifest) -> Iterator[StoredEntry]:
+        for number, ref in enumerate(manifest.segments):
+            if ref.last > self._watermark:
+                yield from read(manifest, number)
+
+    def _put(self, encoded: Encoded | None) -> bool:
+        while not self._stopping.is_set():
+            try:
+                self._ready.put(encoded, timeout=WAIT_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+def _runs(entries: Iterator[StoredEntry]) -> Iterator[list[StoredEntry]]:
+    return iter(lambda: list(islice(entries, RUN_ENTRIES)), [])

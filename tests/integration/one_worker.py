@@ -1,0 +1,76 @@
+"""One worker of one delay partition in the test's own process, so that a test can shorten its times."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from index.bucket import Manifest
+from sidecar import admin as cluster
+from sidecar import clients
+from sidecar.budget import PayloadBudget
+from sidecar.config import Config
+from sidecar.loading import LoaderPool
+from sidecar.metrics import Metrics
+from sidecar.owned import Shared
+from sidecar.takeover import read_origin
+from sidecar.targets import TargetDirectory
+from sidecar.worker import Worker
+
+
+class RunningWorker(Worker):
+    """A worker of partition 0 of the only delay topic; ``metrics`` are its process's."""
+
+    def __init__(self, config: Config) -> None:
+        admin = cluster.connect(config)
+        self.metrics = Metrics()
+        self.pool = LoaderPool(lambda: clients.reader(config))
+        shared = Shared(
+            config=config,
+            admin=admin,
+            directory=TargetDirectory(admin, time.monotonic),
+            budget=PayloadBudget(config.router.payload_memory_bytes),
+            metrics=self.metrics,
+            pool=self.pool,
+            still_ours=lambda _topic, _partition: True,
+            now_ns=time.time_ns,
+        )
+        super().__init__(shared, config.delay_topics[0], 0)
+
+    def count(self, name: str) -> float:
+        """A counter of the delay topic; 0 while there is none."""
+        labels = {"topic": self.status.topic}
+        return self.metrics.registry.get_sample_value(f"delay_router_{name}_total", labels) or 0.0
+
+
+@contextmanager
+def one_worker(config: Config) -> Iterator[RunningWorker]:
+    """A worker that runs until the end of the block."""
+    worker = RunningWorker(config)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        worker.join(20)
+        worker.pool.stop()
+        assert not worker.is_alive(), "the worker did not end"
+
+
+def stored_manifests(config: Config) -> tuple[Manifest, ...]:
+    """The manifests that the state topic holds now."""
+    topic = config.delay_topics[0]
+    return read_origin(config, topic, 0, cluster.connect(config), config.rules_for(topic)).buckets
+
+
+def log_start(admin: AdminClient, topic: str) -> int:
+    """The first offset of partition 0 that is still there."""
+    return cluster.log_range(admin, topic, 0)[0]
+
+
+def remove_below(admin: AdminClient, topic: str, offset: int) -> None:
+    """Do what retention does: records of partition 0 below an offset are gone."""
+    (future,) = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
+    future.result(30)

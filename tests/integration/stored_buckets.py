@@ -1,0 +1,45 @@
+"""What the router has stored of its buckets, read back by position."""
+
+from collections.abc import Iterator
+
+from confluent_kafka import TopicPartition
+
+from index.bucket import Manifest
+from sidecar.audit import Record
+from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
+from snapshots.segment import StoredEntry, decode_segment
+from snapshots.state import PartitionState, fold_state
+from tests.integration.scenario import TIMEOUT_S, Stage
+
+
+def state(stage: Stage, delay: str, partition: int = 0) -> PartitionState:
+    """The state of a partition, as the next owner will read it."""
+    records = [each for each in stage.records(f"{delay}.delay-state") if each.partition == partition]
+    folded = fold_state([(each.key, each.value) for each in records])
+    assert folded is not None, f"{delay}/{partition} has no state"
+    return folded
+
+
+def manifests_ever(stage: Stage, delay: str) -> Iterator[Manifest]:
+    """Every manifest that was committed, those of buckets that are gone included."""
+    for record in stage.records(f"{delay}.delay-state"):
+        if record.value is not None and (record.key or b"").startswith(MANIFEST_PREFIX):
+            yield decode_manifest(record.key or b"", record.value)
+
+
+def segment_records(stage: Stage, delay: str, partition: int = 0) -> dict[int, Record]:
+    """Records of the snapshots topic by offset."""
+    found = stage.records(f"{delay}.delay-snapshots")
+    return {each.offset: each for each in found if each.partition == partition}
+
+
+def entries_of(stage: Stage, delay: str, manifest: Manifest) -> list[StoredEntry]:
+    """The entries of all segments of a bucket."""
+    records = segment_records(stage, delay)
+    return [entry for ref in manifest.segments for entry in decode_segment(records[ref.record_offset].value or b"")]
+
+
+def delete_records(stage: Stage, topic: str, partition: int, below: int) -> None:
+    """Have the broker remove the front of a partition."""
+    (future,) = stage.admin.delete_records([TopicPartition(topic, partition, below)]).values()
+    future.result(TIMEOUT_S)

@@ -1,0 +1,154 @@
+"""Segments that are missing or damaged: made good from the delay topic, or the partition stops and says what to do."""
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from index.bucket import SegmentRef
+from snapshots.manifest import encode_manifest, manifest_key
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import TIMEOUT_S, Stage, header, now_ms, wait_until
+from tests.integration.stored_buckets import delete_records, segment_records, state
+
+BUCKETS: dict[str, Any] = {
+    "seal_records": 150,
+    "seal_age": "1s",
+    "segment_records": 50,
+    "max_buckets": 2,
+    "segment_bytes": "16KiB",
+}
+GARBLED, EXCHANGED, REMOVED, LOST, UNTOUCHED = range(5)
+BATCHES, BATCH = 6, 60
+
+
+def garble(stage: Stage, delay: str, partition: int) -> None:
+    """Have every segment of a partition be a record with one bit changed."""
+    records = segment_records(stage, delay, partition)
+    garbled: dict[bytes, bytes] = {}
+    for ref in segments(stage, delay, partition):
+        value = bytearray(records[ref.record_offset].value or b"")
+        value[len(value) // 2] ^= 4
+        garbled[b"garbled %d" % ref.record_offset] = bytes(value)
+    produce(stage, f"{delay}.delay-snapshots", partition, garbled)
+    written = {each.key: offset for offset, each in segment_records(stage, delay, partition).items()}
+    move(stage, delay, partition, lambda record_offset: written[b"garbled %d" % record_offset])
+
+
+def exchange(stage: Stage, delay: str, partition: int) -> None:
+    """Have every segment of a partition be another one, whole and readable."""
+    offsets = [ref.record_offset for ref in segments(stage, delay, partition)]
+    assert len(offsets) > 1
+    following = dict(zip(offsets, [*offsets[1:], offsets[0]], strict=True))
+    move(stage, delay, partition, following.__getitem__)
+
+
+def segments(stage: Stage, delay: str, partition: int) -> list[SegmentRef]:
+    return [ref for manifest in state(stage, delay, partition).buckets for ref in manifest.segments]
+
+
+def move(stage: Stage, delay: str, partition: int, moved: Callable[[int], int]) -> None:
+    """Have the manifests name other places, as nothing but a defect or a restore would."""
+    changed = [
+        replace(
+            manifest,
+            segments=tuple(ref._replace(record_offset=moved(ref.record_offset)) for ref in manifest.segments),
+        )
+        for manifest in state(stage, delay, partition).buckets
+    ]
+    values = {manifest_key(manifest.bucket_id): encode_manifest(manifest) for manifest in changed}
+    produce(stage, f"{delay}.delay-state", partition, values)
+
+
+def produce(stage: Stage, topic: str, partition: int, records: Mapping[bytes, bytes]) -> None:
+    producer = Producer({**stage.kafka})
+    for key, value in records.items():
+        producer.produce(topic, value, key, partition)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def remove(stage: Stage, delay: str, partition: int) -> None:
+    """Have every segment of the partition be gone."""
+    snapshots = f"{delay}.delay-snapshots"
+    # Otherwise brokers refuse it.
+    settings = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in settings.items()]
+    resource = ConfigResource(ResourceType.TOPIC, snapshots, incremental_configs=entries)
+    (future,) = stage.admin.incremental_alter_configs([resource]).values()
+    future.result(TIMEOUT_S)
+    delete_records(stage, snapshots, partition, max(segment_records(stage, delay, partition)) + 1)
+
+
+def test_segments_that_cannot_be_read(stage: Stage, rng: Random) -> None:
+    out = stage.target()
+    delay = stage.delay("delay", 5, default_target=out, placement="inline", **BUCKETS)
+    pointers = stage.delay("pointers", default_target=out, placement="pointer", **BUCKETS)
+    places = [*((delay, partition) for partition in range(5)), (pointers, 0)]
+    whole = [place for place in places if place != (delay, LOST)]
+    with stage.router() as router:
+        router.start_and_wait()
+        began_ms = now_ms()
+        # Some leave while others are sealed and merged: segments then lack neighbours that the delay topic still has.
+        for batch in range(BATCHES):
+            for name, partition in places:
+                for _ in range(BATCH):
+                    due_ms = began_ms + 500 * batch + rng.randrange(9_000)
+                    stage.post(name, ("deliver-at", b"%d" % due_ms), value=b"v", partition=partition)
+            stage.flush()
+            time.sleep(max(0, began_ms + 500 * (batch + 1) - now_ms()) / 1_000)
+        wait_until(lambda: all(sealed(stage, *place) for place in places), "all is in buckets", 10)
+        router.kill()
+        garble(stage, delay, GARBLED)
+        garble(stage, pointers, 0)
+        exchange(stage, delay, EXCHANGED)
+        remove(stage, delay, REMOVED)
+        garble(stage, delay, LOST)
+        damaged = state(stage, delay, LOST).buckets
+        assert sum(manifest.entries for manifest in damaged) > 50, "the machine is too slow: most have left already"
+        delete_records(stage, delay, LOST, damaged[-1].to_offset - 1)
+
+        router.start()
+        wait_until(lambda: refused(router, f"{delay}/{LOST}") != "", "a partition that refuses")
+        why = refused(router, f"{delay}/{LOST}")
+        assert re.search(rf"segment \d+ of bucket \d+ of {delay}/{LOST} is lost \(checksum", why), why
+        assert f"Restore {delay}.delay-snapshots" in why
+        assert f"delay-router init --start-over {delay}/{LOST}" in why
+
+        wait_until(lambda: all(gone(stage, *place) for place in whole), "the others go on to their end")
+        good = {(event["topic"], event["partition"]) for event in router.events("segment_made_good")}
+        assert good == {(delay, GARBLED), (delay, EXCHANGED), (delay, REMOVED), (pointers, 0)}
+        assert not router.events("partition_failed")
+        report = stage.audit()
+        assert (report.duplicated, report.early, report.altered) == (0, 0, 0), report.summary()
+        assert refused(router, f"{delay}/{LOST}"), "it must not go on without them by and by"
+        assert router.metric("payload_bytes") == 0, "a partition that refuses gives its memory back"
+        found = Counter(
+            (header(record, "delay-source") or b"").decode().rpartition("/")[0] for record in stage.records(out)
+        )
+        assert [found[f"{name}/{partition}"] for name, partition in whole] == [BATCHES * BATCH] * len(whole)
+        assert router.stop() == 0
+
+
+def refused(router: RouterProcess, place: str) -> str:
+    """Why a partition refuses, as the body of /readyz says it; empty when it does not."""
+    try:
+        told = json.loads(router.http("/readyz")[1])["partitions"].get(place, {})
+    except (json.JSONDecodeError, KeyError):
+        return ""
+    return str(told["why"]) if told.get("state") == "refused" else ""
+
+
+def sealed(stage: Stage, delay: str, partition: int) -> bool:
+    progress = state(stage, delay, partition).progress
+    return progress.sealed_to == progress.cursor >= BATCHES * BATCH
+
+
+def gone(stage: Stage, delay: str, partition: int) -> bool:
+    return sealed(stage, delay, partition) and not state(stage, delay, partition).buckets

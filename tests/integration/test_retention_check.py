@@ -1,0 +1,116 @@
+"""``check`` and a take-over against the effective settings of topics: trimming, retention, placement."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from index.bucket import Placement
+from sidecar.admin import TopicFacts, topic_facts
+from sidecar.local_kafka import Cluster
+from tests.integration.command import Command, command_for
+from tests.integration.one_worker import one_worker, stored_manifests
+from tests.integration.scenario import wait_until
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def make(kafka: Cluster, unique_name: Callable[[str], str], tmp_path: Path) -> Callable[[str], Command]:
+    """Make topics for a delay topic with these further keys."""
+
+    def made(extra: str) -> Command:
+        command = command_for(tmp_path, kafka.bootstrap, unique_name, extra=extra)
+        result = command("init", "--partitions", 1, "--create-targets")
+        assert result.exit_code == 0, result.output
+        return command
+
+    return made
+
+
+def alter(admin: AdminClient, topic: str, settings: dict[str, str]) -> None:
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(10)
+
+
+def about(command: Command, thing: str) -> list[tuple[str, str]]:
+    """(level, message) of what check has to say about a topic."""
+    return [(found["level"], found["message"]) for found in command.json("check") if found["thing"].startswith(thing)]
+
+
+def test_snapshots_topic_may_be_trimmed_and_is_never_removed_by_age(
+    make: Callable[[str], Command], kafka_admin: AdminClient
+) -> None:
+    command = make("")
+    snapshots = f"{command.topic}.delay-snapshots"
+    facts = topic_facts(kafka_admin, [snapshots])[snapshots]
+    assert isinstance(facts, TopicFacts)
+    assert facts.settings is not None
+    assert facts.settings["cleanup.policy"] == "compact,delete"
+    assert (facts.number("retention.ms", 0), facts.number("retention.bytes", 0)) == (-1, -1)
+    assert about(command, "snapshots topic") == [("ok", "1 partitions, compact,delete")]
+    for settings, level, message in (
+        ({"cleanup.policy": "delete,compact"}, "ok", ""),
+        ({"cleanup.policy": "compact"}, "warn", "refuses DeleteRecords"),
+        ({"cleanup.policy": "delete"}, "warn", "tombstones of released segments are never cleaned"),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "604800000"}, "error", "with retention.ms=604800000"),
+        ({"retention.ms": "-1", "retention.bytes": "1000"}, "error", "still pending would be removed"),
+    ):
+        alter(kafka_admin, snapshots, settings)
+        ((found_level, found_message),) = about(command, "snapshots topic")
+        assert found_level == level, found_message
+        assert message in found_message
+    state = f"{command.topic}.delay-state"
+    alter(kafka_admin, state, {"cleanup.policy": "compact,delete"})
+    assert about(command, "state topic")[0][0] == "error"
+
+
+@pytest.mark.parametrize(
+    ("placement", "retention_ms", "level", "message"),
+    [
+        ("pointer", DAY_MS, "error", "keeps 1d, but max_delay is 7d and placement is pointer"),
+        ("pointer", 7 * DAY_MS, "warn", "little is left for an outage"),
+        ("inline", 60_000, "warn", "needed for 16m (seal_age and merging)"),
+        ("auto", DAY_MS, "warn", "placement auto keeps payload inline because of that"),
+        ("inline", 14 * DAY_MS, "ok", "kept 14d"),
+        ("auto", -1, "ok", "kept for ever"),
+    ],
+)
+def test_retention_by_placement(
+    make: Callable[[str], Command],
+    kafka_admin: AdminClient,
+    placement: str,
+    retention_ms: int,
+    level: str,
+    message: str,
+) -> None:
+    command = make(f'placement = "{placement}"\n')
+    alter(kafka_admin, command.topic, {"retention.ms": str(retention_ms)})
+    found_level, found_message = about(command, "delay topic")[0]
+    assert (found_level, message in found_message) == (level, True), found_message
+    assert command("check").exit_code == (1 if level == "error" else 0)
+
+
+@pytest.mark.parametrize(("retention_ms", "expected"), [(DAY_MS, Placement.INLINE), (-1, Placement.POINTER)])
+def test_auto_looks_at_retention_when_it_takes_over(
+    make: Callable[[str], Command], kafka_admin: AdminClient, retention_ms: int, expected: Placement
+) -> None:
+    command = make('seal_age = "200ms"\n')
+    alter(kafka_admin, command.topic, {"retention.ms": str(retention_ms)})
+    producer = Producer({"bootstrap.servers": command.config.kafka["bootstrap.servers"]})
+    due_ms = time.time_ns() // 1_000_000 + 3_600_000
+    for number in range(500):
+        # A fixed delay: due order is offset order, where pointers cost nothing.
+        producer.produce(command.topic, b"v", headers=[("deliver-at", b"%d" % (due_ms + number))])
+    assert producer.flush(30) == 0
+    with one_worker(command.config) as worker:
+        wait_until(lambda: worker.status.buckets > 0 and worker.status.sealed_to >= 500, "everything is sealed")
+        assert worker.status.retention_ms == retention_ms
+    placements = {ref.placement for manifest in stored_manifests(command.config) for ref in manifest.segments}
+    assert placements == {expected}

@@ -1,0 +1,142 @@
+"""What goes into segments, and what comes back of one that is damaged; no Kafka."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+import pytest
+
+from index.bucket import Manifest, Placement, SegmentRef
+from index.errors import RefusedError
+from index.pending import Entry
+from index.pending_set import Unsealed
+from index.progress import Position
+from index.record import Record
+from index.rules import Rules
+from index.schedule import Schedule
+from index.sealing import SealRules, cut
+from sidecar.config_topic import DelayTopicConfig
+from sidecar.reader import OffsetReader
+from sidecar.records import Scheduled, scheduled, size_of
+from sidecar.sealing import MAX_SEGMENT_BYTES, SEGMENTS_AT_ONCE, Sealing, SegmentWriter
+from sidecar.segments import SegmentSource
+from snapshots.manifest import segment_key
+from snapshots.segment import StoredEntry, decode_segment
+from snapshots.state import RuleEpoch
+
+RULES = Rules(
+    topic="d",
+    default_target="t",
+    allowed_targets=(),
+    max_delay_ms=0,
+    aliases=(),
+    forbidden_targets=frozenset({"d"}),
+)
+
+
+def record(due_ms: int, *, value: bytes = b"v", more: Sequence[tuple[str, bytes | None]] = ()) -> Record:
+    return Record(None, value, [("deliver-at", b"%d" % due_ms), *more], 1_700_000_000_000)
+
+
+def entry(due_ms: int, offset: int, given: Record | None = None) -> Entry[Scheduled]:
+    given = given or record(due_ms)
+    decision = RULES.decide(given.headers, given.timestamp_ms)
+    assert isinstance(decision, Schedule)
+    return due_ms, offset, scheduled(decision, size_of(given), given)
+
+
+def sealing(entries: Sequence[Entry[Scheduled]], rules: SealRules) -> Sealing:
+    frozen: Unsealed[Scheduled] = Unsealed(0)
+    frozen.add(entries)
+    return Sealing(frozen, 1_000, 7, rules)
+
+
+def test_a_nearly_empty_segment_goes_on_into_the_next_time_step() -> None:
+    rules = SealRules(time_step_ms=1_000, segment_entries=320)
+    scattered: list[Entry[None]] = [(1_000_000 * number, number, None) for number in range(1_000)]
+    sizes = [len(segment) for segment in cut([scattered], rules, lambda _: 1)]
+    assert sizes == [10] * 100
+    dense: list[Entry[None]] = [(number * 10, number, None) for number in range(1_000)]
+    assert [len(segment) for segment in cut([dense], rules, lambda _: 1)] == [100] * 10
+
+
+def test_names_of_headers_do_not_make_a_segment_too_big() -> None:
+    """They are not in the estimate of a segment's size, and a producer chooses them."""
+    now_ms = 1_800_000_000_000
+    entries = [entry(now_ms + n, n, record(now_ms + n, more=[("é" * 1_500 + str(n), b"")])) for n in range(900)]
+    under_way = sealing(entries, SealRules(placement="inline", segment_bytes=700_000))
+    stored: list[StoredEntry] = []
+    while segments := under_way.next_segments():
+        assert max(len(value) for _, value in segments) <= MAX_SEGMENT_BYTES
+        stored += [each for _, value in segments for each in decode_segment(value)]
+        under_way.written([len(stored) + number for number in range(len(segments))])
+    assert [offset for _, offset, _ in stored] == list(range(900))
+    assert all(kept is not None for _, _, kept in stored)
+    installation = under_way.installation(Position(0, 0))
+    assert installation is not None
+    assert installation.manifest.needs_from is None
+    assert installation.manifest.entries == 900
+
+
+def test_a_record_that_fits_into_no_segment_is_left_out() -> None:
+    writer = SegmentWriter(1, 0, 10)
+    large = record(1_800_000_000_000, value=b"x" * 2_000_000)
+    (encoded,) = writer.encode(Placement.INLINE, [(1_800_000_000_000, 4, large)])
+    assert decode_segment(encoded.value) == [(1_800_000_000_000, 4, None)]
+    writer.written([encoded.ref], [3])
+    assert writer.manifest().needs_from == 4
+
+
+def test_segments_are_given_again_until_they_are_written() -> None:
+    now_ms = 1_800_000_000_000
+    under_way = sealing([entry(now_ms + n, n) for n in range(50)], SealRules(placement="inline", segment_entries=10))
+    first = under_way.next_segments()
+    assert under_way.next_segments() == first
+    assert [key for key, _ in first] == [segment_key(7, number) for number in range(SEGMENTS_AT_ONCE)]
+    under_way.written([100 + number for number in range(SEGMENTS_AT_ONCE)])
+    following = [key for key, _ in under_way.next_segments()]
+    assert following == [segment_key(7, number) for number in range(SEGMENTS_AT_ONCE, 2 * SEGMENTS_AT_ONCE)]
+
+
+class DelayTopic:
+    """Stands in for a reader whose snapshots topic is empty and whose delay topic holds these records."""
+
+    def __init__(self, held: dict[int, Record]) -> None:
+        self._held = held
+
+    def read(self, _topic: str, _partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        return dict.fromkeys(offsets)
+
+    def scan(self, _topic: str, _partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
+        if from_offset in self._held:
+            yield from ((offset, self._held[offset]) for offset in sorted(self._held) if offset < to_offset)
+
+
+@pytest.fixture
+def load() -> Callable[[dict[int, Record], int], list[Entry[Scheduled]]]:
+    def load(held: dict[int, Record], entries: int) -> list[Entry[Scheduled]]:
+        ref = SegmentRef(Position(1_000, 2), Position(3_000, 6), entries, 10, 0, Placement.INLINE)
+        source = SegmentSource(DelayTopicConfig(name="d", default_target="t"), 0, [RuleEpoch(0, RULES)])
+        return source.load(Manifest(1, 0, 8, None, (ref,)), 0, cast("OffsetReader", DelayTopic(held)))
+
+    return load
+
+
+def test_a_segment_is_made_good_with_what_had_left_before_it_was_written(
+    load: Callable[[dict[int, Record], int], list[Entry[Scheduled]]],
+) -> None:
+    dues = {0: 900, 1: 4_000, 2: 1_000, 3: 2_500, 4: 1_500, 5: 3_001, 6: 3_000}
+    held = {offset: record(due_ms) for offset, due_ms in dues.items()}
+    # Only three were written: one had been released, and its watermark drops it again.
+    found = load(held, 3)
+    assert [each[:2] for each in found] == [(1_000, 2), (1_500, 4), (2_500, 3), (3_000, 6)]
+
+
+@pytest.mark.parametrize("gone", [{3}, {0}, set(range(7))])
+def test_a_segment_is_not_made_good_from_a_part_of_its_range(
+    load: Callable[[dict[int, Record], int], list[Entry[Scheduled]]], gone: set[int]
+) -> None:
+    dues = {0: 900, 1: 4_000, 2: 1_000, 3: 2_500, 4: 1_500, 5: 3_001, 6: 3_000}
+    held = {offset: record(due_ms) for offset, due_ms in dues.items() if offset not in gone}
+    with pytest.raises(RefusedError, match="segment 0 of bucket 1 of d/0 is lost") as caught:
+        load(held, 4)
+    assert "delay-router init --start-over d/0" in str(caught.value)

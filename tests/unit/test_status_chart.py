@@ -1,0 +1,108 @@
+"""The chart of ``delay-router status``: from the router's gauge to lines in a terminal."""
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from index.survey import BOUNDS_MS
+from sidecar.chart import LABELS, bar, format_bytes, pending_chart
+from sidecar.partition_status import BOUND_NAMES, PartitionCollector, PartitionState, PartitionStatus
+from sidecar.status import retention_warnings, topics_of
+
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+
+
+def page(*statuses: PartitionStatus) -> str:
+    registry = CollectorRegistry()
+    registry.register(PartitionCollector(lambda: list(statuses), lambda: 0))
+    return generate_latest(registry).decode()
+
+
+def status(partition: int, *by_due: int) -> PartitionStatus:
+    return PartitionStatus(
+        "a", partition, PartitionState.ACTIVE, by_due=by_due, buckets=2, snapshot_bytes=1_500 + partition
+    )
+
+
+def test_what_a_worker_counts_is_what_status_shows() -> None:
+    one, two = (3, 0, 1, 0, 0, 0, 0, 0, 0, 9), (1, 2, 0, 0, 0, 0, 0, 5, 0, 0)
+    (topic,) = topics_of(page(status(0, *one), status(1, *two), PartitionStatus("a", 2, PartitionState.WAITING)))
+    assert topic.by_due == tuple(zip(BOUND_NAMES, map(sum, zip(one, two, strict=True)), strict=True))
+    assert (topic.buckets, topic.snapshot_bytes) == (4, 3_001)
+    assert topic.as_json()["pending_by_due"] == dict(topic.by_due)
+
+
+def test_before_anything_was_counted_there_is_no_chart() -> None:
+    (topic,) = topics_of(page(PartitionStatus("a", 0, PartitionState.ACTIVE)))
+    assert topic.by_due == ()
+    assert pending_chart(topic.by_due) == []
+
+
+def test_every_range_has_a_name() -> None:
+    assert set(LABELS) == set(BOUND_NAMES)
+    assert len(BOUND_NAMES) == len(BOUNDS_MS) + 1
+
+
+def test_the_chart() -> None:
+    counts = [0, 1, 0, 500, 1_000, 0, 0, 0, 0, 250]
+    assert pending_chart(list(zip(BOUND_NAMES, counts, strict=True)), width=8) == [
+        "overdue      0",
+        "    1 s      1  ▏",
+        "   10 s      0",
+        "  1 min    500  ████",
+        " 10 min  1,000  ████████",
+        "    1 h      0",
+        "    6 h      0",
+        "    1 d      0",
+        "    7 d      0",
+        "  later    250  ██",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(0, ""), (1, "▏"), (64, "████████"), (63, "███████▉"), (33, "████▏"), (8, "█")]
+)
+def test_bars_in_eighths(count: int, expected: str) -> None:
+    assert bar(count, 64, 8) == expected
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_023, "0.999 KiB"),
+        (1_536, "1.5 KiB"),
+        (5 << 30, "5 GiB"),
+        (3 << 50, "3.07e+03 TiB"),
+    ],
+)
+def test_sizes(size_bytes: int, text: str) -> None:
+    assert format_bytes(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "retention_ms", "expected"),
+    [
+        (HOUR_MS, 7 * 24 * HOUR_MS, ""),
+        (6 * 24 * HOUR_MS + 1, 7 * 24 * HOUR_MS, "a/0 still needs offset 7; retention (7 d) removes it in 23 h"),
+        (7 * 24 * HOUR_MS, 7 * 24 * HOUR_MS, "a/0 still needs offset 7; retention (7 d) may have removed it"),
+        (10 * 60_000, HOUR_MS, ""),
+        (31 * 60_000, HOUR_MS, "a/0 still needs offset 7; retention (60 min) removes it in 29 min"),
+        (HOUR_MS, -1, ""),
+        (HOUR_MS, None, ""),
+        (None, HOUR_MS, ""),
+    ],
+)
+def test_warning_before_retention_removes_what_is_needed(
+    age_ms: int | None, retention_ms: int | None, expected: str
+) -> None:
+    since_ms = None if age_ms is None else NOW_MS - age_ms
+    each = {"needed_from": 7, "needed_since_ms": since_ms, "retention_ms": retention_ms}
+    told = retention_warnings({"partitions": {"a/0": each}}, NOW_MS)
+    assert [line.partition(":")[0] for line in told] == ([expected] if expected else [])
+
+
+def test_a_router_that_says_less_is_understood_too() -> None:
+    assert retention_warnings({"partitions": {"a/0": {"state": "active"}}}, NOW_MS) == []
+    assert retention_warnings({}, NOW_MS) == []

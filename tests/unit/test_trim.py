@@ -1,0 +1,157 @@
+"""Asking for trims: never too much, never twice at once, and a failure told once with its remedy."""
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+import structlog
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from structlog.testing import capture_logs
+
+from index.bucket import Bucket, Manifest, Placement, SegmentRef
+from index.progress import BEFORE_ALL, Position, Progress
+from sidecar.config_topic import DelayTopicConfig
+from sidecar.metrics import Metrics
+from sidecar.trimming import EVERY_S, Trimming
+
+SEGMENTS = (
+    SegmentRef(Position(5, 100), Position(9, 110), 9, 10, 40, Placement.INLINE),
+    SegmentRef(Position(10, 111), Position(20, 120), 9, 10, 41, Placement.POINTER),
+)
+
+
+@pytest.fixture
+def buckets() -> list[Bucket]:
+    return [Bucket(Manifest(1, 100, 200, 120, SEGMENTS), BEFORE_ALL)]
+
+
+def progress(due_ms: int) -> Progress:
+    return Progress(cursor=400, watermark=Position(due_ms, 1 << 40), sealed_to=300)
+
+
+@pytest.fixture(autouse=True)
+def log_level_of_nobody_else() -> None:
+    """Commands that ran before in this process may have left only errors to be logged."""
+    structlog.reset_defaults()
+
+
+class Admin:
+    """Notes what it is asked to remove; answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, int]] = []
+        self.futures: list[Future[Any]] = []
+
+    def delete_records(self, places: list[TopicPartition], **_: float) -> dict[TopicPartition, Future[Any]]:
+        self.asked += [(place.topic, place.partition, place.offset) for place in places]
+        self.futures += [Future() for _ in places]
+        return dict(zip(places, self.futures[-len(places) :], strict=True))
+
+    def answer(self, code: int | None = None) -> None:
+        for future in self.futures:
+            if not future.done():
+                if code is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(KafkaException(KafkaError(code)))
+
+
+def trimming(admin: Any, *, trim: bool) -> tuple[Trimming, Metrics]:
+    config = DelayTopicConfig.model_validate({"name": "d", "trim": trim})
+    metrics = Metrics()
+    return Trimming(admin, "b:1", config, 3, metrics), metrics
+
+
+def failures(metrics: Metrics) -> float | None:
+    return metrics.registry.get_sample_value("delay_router_trim_failures_total", {"topic": "d"})
+
+
+def test_only_what_is_committed_and_only_once_a_minute(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=True)
+    trims.turn(100.0, progress(0), buckets, ())
+    trims.turn(100.0 + EVERY_S - 1, progress(9), buckets, ())
+    assert admin.asked == []
+    trims.turn(100.0 + EVERY_S, progress(9), buckets, ())
+    # The first segment has left, the second has not; what it points to is still needed.
+    assert admin.asked == [("d.delay-snapshots", 3, 41), ("d", 3, 120)]
+
+
+def test_the_delay_topic_is_left_alone_unless_configured(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=False)
+    trims.turn(0.0, progress(20), buckets, ())
+    trims.turn(EVERY_S, progress(20), buckets, ())
+    assert admin.asked == [("d.delay-snapshots", 3, 42)]
+
+
+def test_without_a_live_segment_up_to_what_was_ever_known(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=True)
+    for turn, (due_ms, held) in enumerate([(0, buckets), (0, buckets), (20, buckets), (20, []), (20, [])]):
+        trims.turn(EVERY_S * turn, progress(due_ms), held, ())
+        admin.answer()
+    # Segments of a seal under way lie from 42 on.
+    assert admin.asked == [("d.delay-snapshots", 3, 40), ("d", 3, 120), ("d.delay-snapshots", 3, 42), ("d", 3, 300)]
+
+
+def test_nothing_known_nothing_removed() -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=True)
+    for turn in range(3):
+        trims.turn(EVERY_S * turn, Progress(0, BEFORE_ALL, 0), [], ())
+    assert admin.asked == []
+
+
+def test_what_a_merge_still_reads_stays(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=False)
+    trims.turn(0.0, progress(20), buckets, (1,))
+    trims.turn(EVERY_S, progress(20), buckets, (1,))
+    assert admin.asked == [("d.delay-snapshots", 3, 40)]
+
+
+def test_nothing_is_asked_while_an_answer_is_out(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=False)
+    for turn in range(4):
+        trims.turn(EVERY_S * turn, progress(0 if turn < 2 else 9), buckets, ())
+    assert admin.asked == [("d.delay-snapshots", 3, 40)]
+    admin.answer()
+    trims.turn(EVERY_S * 4, progress(9), buckets, ())
+    assert admin.asked[1:] == [("d.delay-snapshots", 3, 41)]
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            "DELETE is missing: kafka-acls.sh --bootstrap-server b:1 --add --allow-principal User:<router>",
+        ),
+        (KafkaError.POLICY_VIOLATION, "--add-config cleanup.policy=[compact,delete],retention.ms=-1,"),
+        (KafkaError.REQUEST_TIMED_OUT, ""),
+    ],
+)
+def test_a_failure_is_told_once_counted_and_tried_again(code: int, remedy: str, buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, metrics = trimming(admin, trim=False)
+    with capture_logs() as logs:
+        for turn in range(4):
+            trims.turn(EVERY_S * turn, progress(0), buckets, ())
+            admin.answer(code)
+        admin.answer(code)
+        trims.turn(EVERY_S * 3 + 1, progress(0), buckets, ())
+    assert admin.asked == [("d.delay-snapshots", 3, 40)] * 3
+    assert failures(metrics) == 3
+    (line,) = [line for line in logs if line["event"] == "trim_failed"]
+    assert (line["topic"], line["partition"]) == ("d.delay-snapshots", 3)
+    assert remedy in line["remedy"]
+    assert bool(line["remedy"]) == bool(remedy)
+    # After a success it is news again.
+    with capture_logs() as logs:
+        for turn, answer in enumerate([None, code, code], start=4):
+            trims.turn(EVERY_S * turn, progress(0 if turn == 4 else 9), buckets, ())
+            admin.answer(answer)
+        trims.turn(EVERY_S * 7, progress(9), buckets, ())
+    assert len([line for line in logs if line["event"] == "trim_failed"]) == 1
