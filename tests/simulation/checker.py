@@ -85,7 +85,7 @@ class Checker:
 
     def _numbers_after(self, transaction: Transaction) -> Numbers:
         for key, value in transaction.state:
-            if key == PROGRESS_KEY:
+            if key == PROGRESS_KEY and value is not None:
                 stored = state_pb2.Progress.FromString(unwrap(Kind.PROGRESS, value))
                 return Numbers(stored.cursor, (stored.watermark_due_ms, stored.watermark_offset), stored.sealed_to)
         return self._numbers

@@ -1,12 +1,29 @@
-"""The loop of a router over the modelled log and store, with the real rules, index and state encoding."""
+"""The loop of a router over the modelled log and store: all that is real of it but Kafka's clients and the waiting."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from unittest.mock import patch
 
-from index.partition import Batch, PartitionIndex
+from index.bucket import Bucket
+from index.needed import delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
+from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Progress, start_of
 from index.rules import Rules
 from index.schedule import Rejection, Schedule
+from index.sealing import SealRules
+from sidecar.budget import PayloadBudget
+from sidecar.chores import NOTHING, Chores
+from sidecar.config_topic import DelayTopicConfig
+from sidecar.housekeeping import Housekeeping
+from sidecar.intake import PartitionLedger
+from sidecar.loading import Loading
+from sidecar.metrics import Metrics
+from sidecar.records import Refused, Scheduled, resident_bytes, scheduled, scheduled_size
+from sidecar.screening import Leaving
+from sidecar.segments import SegmentSource
+from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,
@@ -16,7 +33,9 @@ from snapshots.state import (
     fold_state,
     next_epochs,
 )
+from tests.simulation.fetching import Pool, Reader, record_of
 from tests.simulation.world import (
+    DELAY_TOPIC,
     FIRST_OFFSET,
     REJECTED,
     AbortedError,
@@ -24,31 +43,60 @@ from tests.simulation.world import (
     DelayLog,
     Faults,
     Left,
+    SegmentsRefusedError,
     Store,
     Transaction,
 )
 
 TOPIC_ID = "topic-id"
 RECORD_BYTES = 10
-
-Ledger = PartitionIndex[Schedule, Rejection]
-Leaving = Batch[Schedule, Rejection]
+TOPIC = DelayTopicConfig(name=DELAY_TOPIC)
+METRICS = Metrics()
+PLENTY_BYTES = 1 << 40
+LEAD_MS = 25
+TRIM_CHANCE = 0.1
+MEMORY_FULL_CHANCE = 0.05
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all routers of a run share."""
+    """What all routers of a run share; ``trims`` tells whether they remove what they do not need from the log."""
 
     clock: Clock
     log: DelayLog
     store: Store
     faults: Faults
+    seal_rules: SealRules
+    max_buckets: int
+    trims: bool
+
+
+@contextmanager
+def small_and_soon(clock: Clock) -> Iterator[None]:
+    """The constants of the router as small as the runs are, and a clock that the scheduler moves."""
+    changed: dict[str, object] = {
+        "index.pending.CHUNK_BITS": 4,
+        "sidecar.housekeeping.time": clock,
+        "sidecar.housekeeping.LEAD_MS": LEAD_MS,
+        "sidecar.housekeeping.TOMBSTONES_AT_ONCE": 5,
+        "sidecar.housekeeping.AGAIN_AFTER_S": 0.05,
+        "sidecar.sealing.SEGMENTS_AT_ONCE": 2,
+        "sidecar.loading.time": clock,
+        "sidecar.loading.LEAD_MS": LEAD_MS,
+        "sidecar.loading.RETRY_AFTER_S": 0.01,
+        # A merge is done in one go when its turn comes, so its queue must take all of it.
+        "sidecar.merging.QUEUED_SEGMENTS": 0,
+    }
+    with ExitStack() as stack:
+        for name, value in changed.items():
+            stack.enter_context(patch(name, value))
+        yield
 
 
 class Router:
     """One owner of the partition; wrong ones override a method each."""
 
-    ledger_type: type[Ledger] = PartitionIndex
+    ledger_type: type[PartitionLedger] = PartitionIndex
     checks_itself = True
 
     def __init__(self, around: Surroundings, rules: Rules) -> None:
@@ -56,62 +104,130 @@ class Router:
         self.rules = rules
         self.epoch = 0
         self.epochs: tuple[RuleEpoch, ...] = ()
+        self.reader = Reader(around.log, around.store, self.is_owner)
+        self.pool = Pool(self.reader, around.faults)
+        self.budget = PayloadBudget(PLENTY_BYTES)
+
+    def is_owner(self) -> bool:
+        """Whether nobody has taken the partition over since."""
+        return self.epoch == self.around.store.epoch
 
     def take_over(self) -> None:
         """Fence the last owner, read where it stood, and write what is new about that."""
-        self.epoch = self.around.store.fence()
-        self.around.faults.point("fence")
-        stored = fold_state(self.around.store.state)
+        around = self.around
+        self.epoch = around.store.fence()
+        around.faults.point("fence")
+        stored = fold_state(around.store.state)
         progress = stored.progress if stored else start_of(FIRST_OFFSET)
-        self.epochs = next_epochs(stored.epochs if stored else (), progress, self.rules)
+        buckets = stored.buckets if stored else ()
+        self.epochs = next_epochs(stored.epochs if stored else (), progress, self.rules, buckets)
         if stored is None or stored.epochs != self.epochs:
-            state = [(RULES_KEY, encode_epochs(self.epochs)), (PROGRESS_KEY, encode_progress(progress, TOPIC_ID))]
-            self.commit(Transaction(self.around.clock.now_ms, [], state))
-            self.around.faults.point("first transaction")
-        self.ledger: Ledger = self.ledger_type(progress, lambda _: RECORD_BYTES)
+            state = [(RULES_KEY, encode_epochs(self.epochs)), *self.state_of(progress)]
+            self.commit(Transaction(around.clock.now_ms, [], state))
+            around.faults.point("first transaction")
+        self.ledger: PartitionLedger = self.ledger_type(progress, scheduled_size, buckets)
+        source = SegmentSource(TOPIC, 0, self.epochs)
+        self.loading = Loading(self.ledger.parts, source, self.pool, self.budget, METRICS, DELAY_TOPIC)
+        self.housekeeping = Housekeeping(
+            self.ledger, around.seal_rules, around.max_buckets, source, self.pool, METRICS, DELAY_TOPIC
+        )
 
     def index(self, most: int) -> None:
-        """Read on in the log."""
+        """Read on in the log; now and then memory is full, and a record is not kept."""
         records, end = self.around.log.read(self.ledger.indexed_to, most)
-        for record in records:
-            decision = self.rules_at(record.offset).decide(record.headers, record.timestamp_ms)
+        for produced in records:
+            record = record_of(produced)
+            decision = self.rules_at(produced.offset).decide(record.headers, record.timestamp_ms)
             if isinstance(decision, Rejection):
-                self.ledger.reject(record.offset, decision)
+                self.ledger.reject(produced.offset, Refused(decision, record))
             else:
-                self.ledger.add([(self.due_ms(decision), record.offset, decision)])
+                kept = record if self.around.faults.rng.random() < 0.95 else None
+                payload = scheduled(decision, RECORD_BYTES, kept)
+                added = self.ledger.add([(self.due_ms(decision), produced.offset, payload)])
+                self.budget.take(resident_bytes(added))
         if end is not None:
             self.ledger.advance(end)
         self.check()
         self.around.faults.point("index")
 
     def release(self, max_entries: int, max_bytes: int) -> None:
-        """Let the next batch leave, unless the replay is still going on."""
+        """Load, let the next batch leave, and keep house, unless the replay is still going on."""
         if self.ledger.replaying:
             return
         now_ms = self.around.clock.now_ms
-        batch = self.ledger.plan(now_ms, max_entries, max_bytes)
-        self.check()
+        self.load(now_ms)
+        chores = self.chores(now_ms)
+        batch = self.ledger.plan(now_ms, max_entries, max_bytes, chores.installs)
         self.around.faults.point("plan")
-        try:
-            self.write(batch, now_ms)
-        except AbortedError:
-            self.put_back()
+        refused = ""
+        while True:
+            try:
+                record_offsets = self.write(batch, chores, now_ms)
+            except AbortedError:
+                continue
+            except SegmentsRefusedError:
+                chores, refused = NOTHING, "too large"
+                continue
+            break
+        self.around.faults.point(f"commit of {kind_of(chores)}", rare=chores.installs is not None)
+        self.ledger.confirm()
+        if refused:
+            self.housekeeping.failed(refused)
         else:
-            self.around.faults.point("commit")
-            self.ledger.confirm()
+            self.done(chores, record_offsets)
+        self.budget.give_back(resident_bytes(batch.late) + resident_bytes(batch.due))
+        self.housekeeping.begin(memory_full=self.memory_full())
         self.check()
+        if self.around.faults.rng.random() < TRIM_CHANCE:
+            self.trim()
 
-    def write(self, batch: Leaving, now_ms: int) -> None:
-        """One transaction: everything that leaves, and the progress that says so."""
-        self.commit(Transaction(now_ms, self.leaving(batch), self.state_of(batch.progress)))
+    def load(self, now_ms: int) -> None:
+        """Take in segments that have arrived, and let go of what is sealed."""
+        self.pool.turn()
+        self.budget.take(self.loading.turn(now_ms, self.ledger.committed.watermark))
+        self.budget.give_back(resident_bytes(self.ledger.parts.drop_some(2)))
+        self.check()
+        self.around.faults.point("load")
 
-    def commit(self, transaction: Transaction) -> None:
+    def chores(self, now_ms: int) -> Chores:
+        """What housekeeping wants in this transaction."""
+        chores = self.housekeeping.chores(now_ms, memory_full=self.memory_full())
+        self.check()
+        return chores
+
+    def memory_full(self) -> bool:
+        """Whether everything in memory is to be sealed, however little it is."""
+        return self.around.faults.rng.random() < MEMORY_FULL_CHANCE
+
+    def done(self, chores: Chores, record_offsets: list[int]) -> None:
+        """The chores were committed."""
+        self.housekeeping.done(chores, record_offsets)
+
+    def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
+        """One transaction: everything that leaves, chores, and the progress that says so; offsets of segments."""
+        state = [*state_of_chores(chores), *self.state_of(batch.progress)]
+        snapshots = (*chores.segments, *((key, None) for key in chores.reclaimed))
+        record_offsets = self.commit(Transaction(now_ms, self.leaving(batch), state, snapshots))
+        return record_offsets[: len(chores.segments)]
+
+    def commit(self, transaction: Transaction) -> list[int]:
         """Commit as the owner this router believes to be."""
-        self.around.store.commit(self.epoch, transaction)
+        return self.around.store.commit(self.epoch, transaction)
 
-    def put_back(self) -> None:
-        """The transaction was aborted."""
-        self.ledger.restore()
+    def trim(self) -> None:
+        """Remove from the snapshots topic, and perhaps from the delay topic, what nothing refers to."""
+        committed, buckets = self.ledger.committed, self.needing()
+        live_from = snapshots_needed_from(committed.watermark, buckets, self.housekeeping.being_merged)
+        self.around.store.trim(snapshots_known_to(buckets) if live_from is None else live_from)
+        self.around.faults.point("trim of snapshots")
+        if self.around.trims:
+            log = self.around.log
+            log.start = max(log.start, delay_topic_needed_from(committed, buckets))
+            self.around.faults.point("trim of the delay topic")
+
+    def needing(self) -> list[Bucket]:
+        """The buckets whose needs are looked at before trimming."""
+        return list(self.ledger.parts.buckets.values())
 
     def rules_at(self, offset: int) -> Rules:
         """The rules that decide a record: of the epoch it lies in."""
@@ -126,7 +242,7 @@ class Router:
         released = [left for entry in batch.late + batch.due for left in self._released(entry)]
         return released + [Left(offset, REJECTED) for offset, _ in batch.rejected]
 
-    def state_of(self, progress: Progress) -> list[tuple[bytes, bytes]]:
+    def state_of(self, progress: Progress) -> list[tuple[bytes, bytes | None]]:
         """State records of a transaction."""
         return [(PROGRESS_KEY, encode_progress(progress, TOPIC_ID))]
 
@@ -135,8 +251,31 @@ class Router:
         if self.checks_itself:
             self.ledger.check()
 
-    def _released(self, entry: Entry[Schedule]) -> list[Left]:
-        _, offset, schedule = entry
+    def _released(self, entry: Entry[Scheduled]) -> list[Left]:
+        _, offset, (schedule, _, kept) = entry
+        record = kept or self.reader.read(DELAY_TOPIC, 0, [offset])[offset]
+        if record is None:
+            return []
+        # By what the record says of itself, so that one in the place of another is noticed.
+        named = int(record.value or b"")
         if all(self.rules.allowed(target) for target in schedule.targets):
-            return [Left(offset, target) for target in schedule.targets]
-        return [Left(offset, REJECTED)]
+            return [Left(named, target) for target in schedule.targets]
+        return [Left(named, REJECTED)]
+
+
+def state_of_chores(chores: Chores) -> list[tuple[bytes, bytes | None]]:
+    """State records of chores: a manifest, and tombstones."""
+    removed: list[tuple[bytes, bytes | None]] = [(key, None) for key in chores.removed]
+    if chores.installs is None:
+        return removed
+    manifest = chores.installs.manifest
+    return [(manifest_key(manifest.bucket_id), encode_manifest(manifest)), *removed]
+
+
+def kind_of(chores: Chores) -> str:
+    """What a transaction does beside releasing."""
+    if chores.segments:
+        return "segments"
+    if chores.installs is not None:
+        return "a merge" if chores.installs.merged_from else "a seal"
+    return "a removal" if chores else "a batch"

@@ -34,7 +34,7 @@ def append_some(rng: random.Random, clock: Clock, log: DelayLog) -> None:
 
 
 def _delay_us(rng: random.Random) -> int:
-    longest_ms = LONGEST_DELAY_MS if rng.random() < 0.1 else 150
+    longest_ms = LONGEST_DELAY_MS if rng.random() < 0.2 else 150
     return rng.randint(-50_000, longest_ms * 1_000)
 
 

@@ -8,6 +8,8 @@ from index.headers import Headers
 
 START_MS = 1_800_000_000_000
 FIRST_OFFSET = 500
+RARE_FACTOR = 6
+DELAY_TOPIC = "d"
 REJECTED = "d.rejected"
 
 
@@ -23,6 +25,10 @@ class AbortedError(Exception):
     """The transaction was aborted cleanly: nothing of it will ever be visible."""
 
 
+class SegmentsRefusedError(Exception):
+    """The transaction was aborted cleanly, because the broker refuses its segments."""
+
+
 class UnknownOutcomeError(Exception):
     """The answer to a commit was lost: it may or may not have happened, or happen yet."""
 
@@ -32,6 +38,11 @@ class Clock:
     """The clock of whichever router runs; nothing promises that it only goes forward."""
 
     now_ms: int = START_MS
+    running_s: float = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds that only go forward, for pauses."""
+        return self.running_s
 
 
 @dataclass(frozen=True)
@@ -51,14 +62,18 @@ class Produced:
 
 @dataclass
 class DelayLog:
-    """Records in offset order; offsets of control records and aborted transactions are gaps."""
+    """Records in offset order; offsets of control records and aborted transactions are gaps.
+
+    ``records`` has all that were ever written, for the checker; those below ``start`` cannot be read any more.
+    """
 
     records: list[Produced] = field(default_factory=list)
+    start: int = FIRST_OFFSET
     end: int = FIRST_OFFSET
 
     def read(self, from_offset: int, most: int) -> tuple[list[Produced], int | None]:
         """Records from an offset on, and the end of the log when it was reached."""
-        ahead = [record for record in self.records if record.offset >= from_offset]
+        ahead = [record for record in self.records if record.offset >= max(from_offset, self.start)]
         return ahead[:most], self.end if len(ahead) <= most else None
 
 
@@ -71,11 +86,12 @@ class Left(NamedTuple):
 
 @dataclass(frozen=True)
 class Transaction:
-    """Records and state that become visible together; ``begun_ms`` is what the router's clock showed."""
+    """Records, state and segments that become visible together; ``begun_ms`` is what the router's clock showed."""
 
     begun_ms: int
     left: list[Left]
-    state: list[tuple[bytes, bytes]]
+    state: list[tuple[bytes, bytes | None]]
+    snapshots: tuple[tuple[bytes, bytes | None], ...] = ()
 
 
 class Faults:
@@ -86,26 +102,33 @@ class Faults:
         self.crash_chance = rng.choice([0.0, 0.01, 0.05])
         self.abort_chance = rng.choice([0.0, 0.1])
         self.unknown_chance = rng.choice([0.0, 0.1])
+        self.refuse_chance = rng.choice([0.0, 0.1])
+        self.unread_chance = rng.choice([0.0, 0.2])
+        self.slow_chance = rng.choice([0.0, 0.5, 0.9])
 
     def stop(self) -> None:
         """From here on everything works."""
         self.crash_chance = self.abort_chance = self.unknown_chance = 0.0
+        self.refuse_chance = self.unread_chance = self.slow_chance = 0.0
 
-    def point(self, after: str) -> None:
-        """Perhaps die, after the effect that is named."""
-        if self.rng.random() < self.crash_chance:
+    def point(self, after: str, *, rare: bool = False) -> None:
+        """Perhaps die, after the effect that is named; more likely after one that is rare."""
+        if self.rng.random() < self.crash_chance * (RARE_FACTOR if rare else 1):
             raise CrashedError(after)
 
 
 class Store:
-    """Target, rejected and state topics of one partition, written by one fenced producer at a time."""
+    """Target, rejected, state and snapshots topics of one partition, written by one fenced producer at a time."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._in_doubt: Transaction | None = None
         self.epoch = 0
-        self.state: list[tuple[bytes, bytes]] = []
+        self.state: list[tuple[bytes, bytes | None]] = []
         self.committed: list[Transaction] = []
+        self.snapshots: dict[int, tuple[bytes, bytes | None]] = {}
+        self.snapshots_end = 0
+        self.was_damaged = False
 
     def fence(self) -> int:
         """Shut everybody else out; a commit whose answer was lost is settled now, one way or the other."""
@@ -115,10 +138,13 @@ class Store:
             self._apply(settled)
         return self.epoch
 
-    def commit(self, epoch: int, transaction: Transaction) -> None:
-        """Make a transaction visible as a whole, or say why not."""
+    def commit(self, epoch: int, transaction: Transaction) -> list[int]:
+        """Make a transaction visible as a whole, or say why not; returns the offsets of its segments."""
         if epoch != self.epoch:
             raise FencedError
+        has_segments = any(value is not None for _, value in transaction.snapshots)
+        if has_segments and self._faults.rng.random() < self._faults.refuse_chance:
+            raise SegmentsRefusedError
         # A producer with a transaction in doubt must be given up; whoever goes on with it finds it settled or not.
         luck = self._faults.rng.random()
         if luck < self._faults.abort_chance:
@@ -126,12 +152,35 @@ class Store:
         if luck < self._faults.abort_chance + self._faults.unknown_chance:
             self._in_doubt = transaction
             raise UnknownOutcomeError
-        self._apply(transaction)
+        return self._apply(transaction)
 
     def compact(self) -> None:
-        """Keep the last value of every key."""
-        self.state = list(dict(self.state).items())
+        """Keep the last value of every key, where it was written, and no tombstones."""
+        self.state = [(key, value) for key, value in dict(self.state).items() if value is not None]
+        last = {key: offset for offset, (key, _) in self.snapshots.items()}
+        self.snapshots = {offset: self.snapshots[offset] for offset in last.values() if self.snapshots[offset][1]}
 
-    def _apply(self, transaction: Transaction) -> None:
+    def damage(self) -> bool:
+        """Flip a bit of a segment, or lose it; whether there was one."""
+        offsets = [offset for offset, (_, value) in self.snapshots.items() if value is not None]
+        if not offsets:
+            return False
+        offset = self._faults.rng.choice(offsets)
+        key, value = self.snapshots.pop(offset)
+        if value is not None and self._faults.rng.random() < 0.5:
+            place = self._faults.rng.randrange(len(value))
+            self.snapshots[offset] = key, value[:place] + bytes([value[place] ^ 1]) + value[place + 1 :]
+        self.was_damaged = True
+        return True
+
+    def trim(self, from_offset: int) -> None:
+        """Remove the segments below an offset."""
+        self.snapshots = {offset: kept for offset, kept in self.snapshots.items() if offset >= from_offset}
+
+    def _apply(self, transaction: Transaction) -> list[int]:
         self.committed.append(transaction)
         self.state += transaction.state
+        offsets = list(range(self.snapshots_end, self.snapshots_end + len(transaction.snapshots)))
+        self.snapshots.update(zip(offsets, transaction.snapshots, strict=True))
+        self.snapshots_end += len(transaction.snapshots)
+        return offsets

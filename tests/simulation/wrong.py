@@ -1,32 +1,36 @@
-"""Routers with one thing wrong each; every one of them is a mistake that looks reasonable while it is made."""
+"""Routers with one thing wrong each; every one of them is a mistake that looks reasonable while it is made.
 
-from index.partition import Batch, PartitionIndex
+Here those about cursor, watermark and transactions; in :mod:`.wrong_buckets` those about buckets.
+"""
+
+from index.partition import Batch, Installation, PartitionIndex
 from index.pending import Entry
 from index.progress import Position, Progress
 from index.rules import Rules
-from index.schedule import Rejection, Schedule
-from tests.simulation.router import Leaving, Router
-from tests.simulation.world import Transaction, UnknownOutcomeError
+from index.schedule import Schedule
+from sidecar.chores import Chores
+from sidecar.records import Refused, Scheduled
+from sidecar.screening import Leaving
+from tests.simulation import wrong_buckets
+from tests.simulation.router import Router, state_of_chores
+from tests.simulation.world import AbortedError, Transaction, UnknownOutcomeError
+from tests.simulation.wrong_buckets import Wrong
 
 
-class _Wrong(Router):
-    checks_itself = False
-
-
-class _LateOneByOne(PartitionIndex[Schedule, Rejection]):
+class _LateOneByOne(PartitionIndex[Scheduled, Refused]):
     """Lets one late record leave in a batch, as if late ones were subject to a limit like the others."""
 
     holds_cursor = False
 
-    def plan(self, now_ms: int, max_entries: int, max_bytes: int) -> Leaving:
+    def plan(self, now_ms: int, max_entries: int, max_bytes: int, installs: Installation | None = None) -> Leaving:
         kept, self._late = self._late[1:], self._late[:1]
-        batch = super().plan(now_ms, max_entries, max_bytes)
+        batch = super().plan(now_ms, max_entries, max_bytes, installs)
         self._late += kept
         progress = batch.progress
         if kept:
             cursor = kept[0][1] if self.holds_cursor else progress.cursor
             progress = progress._replace(cursor=cursor, sealed_to=min(progress.sealed_to, cursor))
-        self._in_flight = Batch(batch.late, batch.due, batch.rejected, progress)
+        self._in_flight = Batch(batch.late, batch.due, batch.rejected, progress, installs)
         return self._in_flight
 
 
@@ -34,44 +38,49 @@ class _LateOneByOneHoldingCursor(_LateOneByOne):
     holds_cursor = True
 
 
-class CursorHeldBack(_Wrong):
+class CursorHeldBack(Wrong):
     """C waits in front of a late record while records beyond it are released."""
 
     ledger_type = _LateOneByOneHoldingCursor
 
 
-class CursorPastLate(_Wrong):
+class CursorPastLate(Wrong):
     """C passes a late record that has not been released."""
 
     ledger_type = _LateOneByOne
 
 
-class NewRulesOnReplay(_Wrong):
+class NewRulesOnReplay(Wrong):
     """Decides [S, C) again by the rules of today."""
 
     def rules_at(self, offset: int) -> Rules:
         return self.rules
 
 
-class ProgressFirst(_Wrong):
+class ProgressFirst(Wrong):
     """Moves W before the records it speaks of are committed."""
 
-    def write(self, batch: Leaving, now_ms: int) -> None:
-        self.commit(Transaction(now_ms, [], self.state_of(batch.progress)))
+    def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
+        record_offsets = self.commit(self._without_records(batch, chores, now_ms))
         self.around.faults.point("progress")
         self.commit(Transaction(now_ms, self.leaving(batch), []))
+        return record_offsets
+
+    def _without_records(self, batch: Leaving, chores: Chores, now_ms: int) -> Transaction:
+        state = [*state_of_chores(chores), *self.state_of(batch.progress)]
+        return Transaction(now_ms, [], state, chores.segments)
 
 
-class ProgressLast(_Wrong):
+class ProgressLast(ProgressFirst):
     """Moves W in a transaction after that of the records it speaks of."""
 
-    def write(self, batch: Leaving, now_ms: int) -> None:
+    def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
         self.commit(Transaction(now_ms, self.leaving(batch), []))
         self.around.faults.point("records")
-        self.commit(Transaction(now_ms, [], self.state_of(batch.progress)))
+        return self.commit(self._without_records(batch, chores, now_ms))
 
 
-class _NeverReplaying(PartitionIndex[Schedule, Rejection]):
+class _NeverReplaying(PartitionIndex[Scheduled, Refused]):
     @property
     def replaying(self) -> bool:
         return False
@@ -80,76 +89,80 @@ class _NeverReplaying(PartitionIndex[Schedule, Rejection]):
         return max(super()._cursor_at(now_ms), self._replay_below)
 
 
-class ReleasesDuringReplay(_Wrong):
+class ReleasesDuringReplay(Wrong):
     """Does not wait until [S, C) is indexed again."""
 
     ledger_type = _NeverReplaying
 
 
-class BatchReused(_Wrong):
+class BatchReused(Wrong):
     """Writes a batch again when the outcome of its transaction is unknown."""
 
-    def write(self, batch: Leaving, now_ms: int) -> None:
+    def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
         try:
-            super().write(batch, now_ms)
+            return super().write(batch, chores, now_ms)
         except UnknownOutcomeError:
             self.epoch = self.around.store.fence()
-            super().write(batch, now_ms)
+            return super().write(batch, chores, now_ms)
 
 
-class RoundedDown(_Wrong):
+class RoundedDown(Wrong):
     """Rounds due times down to a tick."""
 
     def due_ms(self, schedule: Schedule) -> int:
         return schedule.due_ms // 10 * 10
 
 
-class _TrustsClock(PartitionIndex[Schedule, Rejection]):
+class _TrustsClock(PartitionIndex[Scheduled, Refused]):
     def _cursor_at(self, now_ms: int) -> int:
         return self._indexed_to
 
 
-class ClockOnlyForward(_Wrong):
+class ClockOnlyForward(Wrong):
     """Takes every due time at or before W for past, though the clock may have been set back since."""
 
     ledger_type = _TrustsClock
 
 
-class _DueTimesOnly(PartitionIndex[Schedule, Rejection]):
-    def _progress_after(self, due: list[Entry[Schedule]], cursor: int) -> Progress:
-        progress = super()._progress_after(due, cursor)
+class _DueTimesOnly(PartitionIndex[Scheduled, Refused]):
+    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installation | None) -> Progress:
+        progress = super()._progress_after(due, cursor, installs)
         return progress._replace(watermark=Position(progress.watermark.due_ms, 2**62))
 
 
-class WatermarkWithoutOffset(_Wrong):
+class WatermarkWithoutOffset(Wrong):
     """Compares due times alone, though a batch may end between records of the same one."""
 
     ledger_type = _DueTimesOnly
 
 
-class _SealsPending(PartitionIndex[Schedule, Rejection]):
-    def _progress_after(self, due: list[Entry[Schedule]], cursor: int) -> Progress:
-        return super()._progress_after(due, cursor)._replace(sealed_to=cursor)
+class _SealsPending(PartitionIndex[Scheduled, Refused]):
+    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installation | None) -> Progress:
+        return super()._progress_after(due, cursor, installs)._replace(sealed_to=cursor)
 
 
-class SealedPastPending(_Wrong):
+class SealedPastPending(Wrong):
     """S passes records that are still pending and nowhere else."""
 
     ledger_type = _SealsPending
 
 
-class AbortTakenForCommit(_Wrong):
-    """Goes on after a clean abort as if the batch had left."""
+class AbortTakenForCommit(Wrong):
+    """Goes on after a clean abort as if the transaction had been committed."""
 
-    def put_back(self) -> None:
-        self.ledger.confirm()
+    def commit(self, transaction: Transaction) -> list[int]:
+        try:
+            return super().commit(transaction)
+        except AbortedError:
+            end = self.around.store.snapshots_end
+            return list(range(end, end + len(transaction.snapshots)))
 
 
-class NotFenced(_Wrong):
+class NotFenced(Wrong):
     """Commits whoever owns the partition."""
 
-    def commit(self, transaction: Transaction) -> None:
-        self.around.store.commit(self.around.store.epoch, transaction)
+    def commit(self, transaction: Transaction) -> list[int]:
+        return self.around.store.commit(self.around.store.epoch, transaction)
 
 
 ALL: tuple[type[Router], ...] = (
@@ -166,4 +179,5 @@ ALL: tuple[type[Router], ...] = (
     SealedPastPending,
     AbortTakenForCommit,
     NotFenced,
+    *wrong_buckets.ALL,
 )

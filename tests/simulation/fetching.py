@@ -1,0 +1,91 @@
+"""What a router reads again: records by offset, and segments in a pool whose threads take their time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from index.record import Record
+from sidecar.loading import LoaderPool
+from sidecar.reader import OffsetReader
+from tests.simulation.checker import Violation
+from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store
+
+T = TypeVar("T")
+
+
+def record_of(produced: Produced) -> Record:
+    """A record as it is read; its value says which one it is."""
+    return Record(None, b"%d" % produced.offset, produced.headers, produced.timestamp_ms)
+
+
+class Reader(OffsetReader):
+    """Reads the modelled delay and snapshots topics.
+
+    While a router owns the partition and nothing was damaged, every segment is what its manifest says: that one has to
+    be made good is a violation, though it may do no harm yet. From a zombie segments may be gone.
+    """
+
+    def __init__(self, log: DelayLog, store: Store, is_owner: Callable[[], bool]) -> None:
+        self._log = log
+        self._store = store
+        self._is_owner = is_owner
+
+    def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        if topic != DELAY_TOPIC:
+            return {offset: self._segment(offset) for offset in offsets}
+        held = {each.offset: record_of(each) for each in self._log.records if each.offset >= self._log.start}
+        return {offset: held.get(offset) for offset in offsets}
+
+    def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
+        if self._is_owner() and not self._store.was_damaged:
+            raise Violation(f"a segment of offsets {from_offset} to {to_offset} is not what its manifest says")
+        if from_offset >= self._log.start:
+            for each in self._log.records:
+                if from_offset <= each.offset < to_offset:
+                    yield each.offset, record_of(each)
+
+    def _segment(self, offset: int) -> Record | None:
+        if offset not in self._store.snapshots:
+            return None
+        return Record(*self._store.snapshots[offset], [], 0)
+
+
+class Pool(LoaderPool):
+    """Does what it is asked some rounds later, or fails to."""
+
+    def __init__(self, reader: Reader, faults: Faults) -> None:
+        self._offset_reader = reader
+        self._faults = faults
+        self._waiting: list[Callable[[], None]] = []
+
+    def load(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        return self._ask(work)
+
+    def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
+        return self._ask(work)
+
+    def turn(self) -> None:
+        """Get some of it done."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if self._faults.rng.random() < self._faults.slow_chance:
+                self._waiting.append(each)
+            else:
+                each()
+
+    def _ask(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        future: Future[T] = Future()
+
+        def do() -> None:
+            if self._faults.rng.random() < self._faults.unread_chance:
+                future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+                return
+            try:
+                future.set_result(work(self._offset_reader))
+            except Exception as exception:  # noqa: BLE001 - as a pool does
+                future.set_exception(exception)
+
+        self._waiting.append(do)
+        return future
