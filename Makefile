@@ -10,10 +10,10 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo test lint format bench lock proto clean
+.PHONY: help venv demo test lint format bench bench-large lock proto clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Create .venv with the locked dependencies and this project
 
@@ -43,6 +43,9 @@ format: venv ## Format the code and mend what ruff can mend
 
 bench: venv ## Throughput and lateness, as ratios to a bare transactional loop
 	@$(BIN)/python -m tests.bench
+
+bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
+	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))
 
 # uv is itself locked, so that the same tool writes the files everywhere.
 LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \

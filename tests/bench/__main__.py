@@ -1,11 +1,13 @@
-"""Command line of the benchmarks: ``python -m tests.bench [NAMES] [--quick] [--json FILE] [--seed N]``."""
+"""Command line of the benchmarks: ``python -m tests.bench [NAMES] [--quick] [--records N] [--json FILE]``."""
 
 import random
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +23,13 @@ from tests.bench.burst import burst
 from tests.bench.ceiling import ceiling, raw_consume
 from tests.bench.context import FULL, QUICK, Context
 from tests.bench.idle import idle
+from tests.bench.large import large
+from tests.bench.overdue import catch_up, never_seen
 from tests.bench.partitions import partitions
 from tests.bench.results import FAILED, BenchmarkFailed, Row, failed
+from tests.bench.scattered import dense, sparse, sustained
+from tests.bench.sealed import index_and_seal, snapshot_bytes
+from tests.bench.stall import stall
 from tests.bench.steady import steady
 
 BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
@@ -30,12 +37,27 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "consume": raw_consume,
     "burst": burst,
     "steady": steady,
+    "catch-up": catch_up,
+    "overdue": never_seen,
+    "dense": dense,
+    "scattered": sustained,
+    "sparse": sparse,
+    "index": index_and_seal,
+    "stall": stall,
+    "snapshots": snapshot_bytes,
     "idle": idle,
     "partitions": partitions,
+    "large": large,
 }
 
-RATIO_TO_CEILING: Final = frozenset({"consume", "burst", "steady"})
-"""Benchmarks that say nothing without the ceiling of the same run."""
+NEEDS: Final = {
+    "ceiling": frozenset({"consume", "burst", "steady", "catch-up", "overdue", "scattered"}),
+    "consume": frozenset({"index"}),
+}
+"""Which benchmarks say nothing without another one's figure of the same run."""
+
+ONLY_BY_NAME: Final = frozenset({"large"})
+"""Too long to be part of all of them."""
 
 EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSError, psutil.Error)
 """What may go wrong with a router or a broker; anything else is a defect of the benchmark itself, and ends it."""
@@ -44,10 +66,11 @@ EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSE
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
 @click.option("--quick", is_flag=True, help="Small sizes, to see that everything runs; the figures mean little.")
+@click.option("--records", type=click.IntRange(min=100_000), help="How many are pending in 'large', 10 M by default.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the JSON goes.")
 @click.option("--seed", type=int, default=None, help="Seed of the random delays; a new one by default.")
-def main(names: tuple[str, ...], quick: bool, json_file: Path | None, seed: int | None) -> None:
-    """Measure all benchmarks, or those NAMED, and say which goals of the design were reached.
+def main(names: tuple[str, ...], quick: bool, records: int | None, json_file: Path | None, seed: int | None) -> None:
+    """Measure all benchmarks but 'large', or those NAMED, and say which goals of the design were reached.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """
@@ -56,30 +79,41 @@ def main(names: tuple[str, ...], quick: bool, json_file: Path | None, seed: int 
     # Without a terminal rich assumes 80 columns, which breaks the table into pieces.
     console = Console() if sys.stdout.isatty() else Console(width=120)
     seed = random.randrange(1 << 32) if seed is None else seed
-    chosen = _with_ceiling(names or tuple(BENCHMARKS))
+    chosen = _with_needed(names or tuple(name for name in BENCHMARKS if name not in ONLY_BY_NAME))
+    sizes = QUICK if quick else FULL
+    if records is not None:
+        sizes = replace(sizes, large_records=records)
     machine.confine()
     try:
         with cluster(jvm=BENCH_JVM) as kafka:
             facts = machine.describe(kafka.origin)
-            context = Context(kafka.bootstrap, QUICK if quick else FULL, random.Random(seed))
+            context = Context(kafka.bootstrap, sizes, random.Random(seed), partial(_say, console))
             rows = [row for name in chosen for row in _measured(console, name, context)]
     except KafkaUnavailable as error:
         raise click.ClickException(str(error)) from error
     table.show(console, facts, rows)
     path = json_file or _default_path()
-    table.write_json(path, facts, {"quick": quick, "seed": seed, "benchmarks": chosen}, rows)
+    table.write_json(path, facts, {"quick": quick, "seed": seed, "benchmarks": chosen, "records": records}, rows)
     console.print(f"seed {seed}; JSON in {path}", soft_wrap=True, highlight=False)
     sys.exit(any(row.verdict == FAILED for row in rows))
 
 
-def _with_ceiling(names: tuple[str, ...]) -> list[str]:
-    needed = {*names, "ceiling"} if RATIO_TO_CEILING.intersection(names) else set(names)
+def _with_needed(names: tuple[str, ...]) -> list[str]:
+    needed = set(names)
+    # In the order of declaration, where what is needed comes after what needs it.
+    for name in ("consume", "ceiling"):
+        if NEEDS[name].intersection(needed):
+            needed.add(name)
     return [name for name in BENCHMARKS if name in needed]
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(f"{datetime.now(UTC):%H:%M:%S} {line}", highlight=False)
 
 
 def _measured(console: Console, name: str, context: Context) -> list[Row]:
     """Run one benchmark; what goes wrong in it is a row of its own, and the others still run."""
-    console.print(f"{datetime.now(UTC):%H:%M:%S} measuring {name} ...", highlight=False)
+    _say(console, f"measuring {name} ...")
     rows: list[Row] = []
     try:
         rows.extend(BENCHMARKS[name](context))

@@ -1,6 +1,7 @@
 """What every benchmark gets: the broker, the sizes, and the ceiling once it is known."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,20 @@ class Sizes:
     idle_rates: tuple[int, ...]
     partitions: tuple[int, ...]
     partitions_s: int
+    overdue_records: int
+    overdue_spread_s: int
+    dense_per_s: int
+    dense_s: int
+    sustained_s: int
+    sparse_records: int
+    sparse_per_s: int
+    sparse_s: int
+    sealed_records: int
+    stall_records: int
+    snapshot_records: int
+    large_records: int
+    large_per_s: int
+    large_s: int
 
 
 FULL: Final = Sizes(
@@ -30,6 +45,20 @@ FULL: Final = Sizes(
     idle_rates=(5, 100),
     partitions=(1, 10, 100),
     partitions_s=20,
+    overdue_records=1_000_000,
+    overdue_spread_s=60,
+    dense_per_s=20_000,
+    dense_s=20,
+    sustained_s=10,
+    sparse_records=1_000_000,
+    sparse_per_s=1_000,
+    sparse_s=30,
+    sealed_records=1_000_000,
+    stall_records=200_000,
+    snapshot_records=400_000,
+    large_records=10_000_000,
+    large_per_s=2_800,
+    large_s=60,
 )
 
 QUICK: Final = Sizes(
@@ -41,20 +70,42 @@ QUICK: Final = Sizes(
     idle_rates=(5, 100),
     partitions=(1, 10),
     partitions_s=5,
+    overdue_records=250_000,
+    overdue_spread_s=5,
+    dense_per_s=5_000,
+    dense_s=10,
+    sustained_s=4,
+    sparse_records=250_000,
+    sparse_per_s=1_000,
+    sparse_s=10,
+    sealed_records=250_000,
+    stall_records=30_000,
+    snapshot_records=250_000,
+    large_records=250_000,
+    large_per_s=2_800,
+    large_s=10,
 )
 
 
 @dataclass(slots=True)
 class Context:
-    """One run; ``ceiling_per_s`` is 0 until the ceiling was measured."""
+    """One run; the rates are 0 until they were measured, ``say`` takes a line about how far a long one is."""
 
     bootstrap: str
     sizes: Sizes
     random: random.Random
+    say: Callable[[str], None]
     ceiling_per_s: float = 0.0
+    consume_per_s: float = 0.0
 
     def of_ceiling(self, rate_per_s: float) -> float:
         """Return a rate as a ratio to the ceiling."""
         if not self.ceiling_per_s:
             raise BenchmarkFailed("the ceiling is not known: it could not be measured in this run")
         return rate_per_s / self.ceiling_per_s
+
+    def of_consume(self, rate_per_s: float) -> float:
+        """Return a rate as a ratio to the raw consume loop."""
+        if not self.consume_per_s:
+            raise BenchmarkFailed("the raw consume rate is not known: it could not be measured in this run")
+        return rate_per_s / self.consume_per_s

@@ -29,6 +29,10 @@ CONSUMER: Final = {
 }
 
 
+NEVER: Final = 1 << 62
+NOT_YET: Final = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Lateness:
     """Lateness of released records in ms, ascending, and when the last one was appended (epoch ms)."""
@@ -50,6 +54,22 @@ class Lateness:
         )
 
 
+def lateness_between(due_ms: Sequence[int], appended_ms: Sequence[int], from_ms: int, to_ms: int) -> Lateness:
+    """Lateness of the released records that were due in [from_ms, to_ms]; BenchmarkFailed when there are none."""
+    chosen = [
+        (due, appended)
+        for due, appended in zip(due_ms, appended_ms, strict=True)
+        if appended != NOT_YET and from_ms <= due <= to_ms
+    ]
+    if not chosen:
+        raise BenchmarkFailed("no record was due in the time that was to be measured")
+    return Lateness(
+        sorted(appended - due for due, appended in chosen),
+        max(appended for _, appended in chosen),
+        max(due for due, _ in chosen),
+    )
+
+
 class TargetReader:
     """Reads a target topic on from where it stopped, so that several runs can share one router."""
 
@@ -59,31 +79,39 @@ class TargetReader:
         self._target = target
         self._next_offset = 0
 
-    def lateness(self, due_ms_by_offset: Sequence[int], first_offset: int = 0) -> Lateness:
-        """Read as many records as were sent; BenchmarkFailed when one is lost, doubled, altered or early.
+    def lateness(self, due_ms_by_offset: Sequence[int], first_offset: int = 0, until_ms: int = NEVER) -> Lateness:
+        """Read what was due by ``until_ms``, of all that was sent; for the rest see ``append_times``."""
+        appended_ms = self.append_times(due_ms_by_offset, first_offset, until_ms)
+        return lateness_between(due_ms_by_offset, appended_ms, 0, until_ms)
 
-        ``due_ms_by_offset`` are the due times of the records sent, from ``first_offset`` of the delay topic on.
+    def append_times(
+        self, due_ms_by_offset: Sequence[int], first_offset: int = 0, until_ms: int = NEVER
+    ) -> Sequence[int]:
+        """When each record was released, NOT_YET for those that were not; BenchmarkFailed when something is wrong.
+
+        ``due_ms_by_offset`` are the due times of the records sent, from ``first_offset`` of the delay topic on. Those
+        due by ``until_ms`` must be there, later ones may; none may be doubled, altered or early.
         """
-        expected = len(due_ms_by_offset)
-        unseen = bytearray(b"\1") * expected
-        late_ms = array("q")
-        last_append_ms = 0
+        sent = len(due_ms_by_offset)
+        expected = sent if until_ms == NEVER else sum(due_ms <= until_ms for due_ms in due_ms_by_offset)
+        appended_ms = array("q", [NOT_YET]) * sent
         for message in self._read(expected):
             place = self._source_of(message) - first_offset
-            if not 0 <= place < expected or not unseen[place]:
+            if not 0 <= place < sent or appended_ms[place]:
                 raise BenchmarkFailed(f"released twice or never sent: offset {place + first_offset} of the delay topic")
-            unseen[place] = 0
             if message.value() != workload.VALUE or message.key() != workload.KEY:
                 raise BenchmarkFailed(f"altered: the record of offset {place + first_offset}")
             append_ms = message.timestamp()[1]
-            late_ms.append(append_ms - due_ms_by_offset[place])
-            last_append_ms = max(last_append_ms, append_ms)
-        if any(unseen):
-            raise BenchmarkFailed(f"lost: {sum(unseen)} of {expected} records")
-        ordered = sorted(late_ms)
-        if ordered[0] < 0:
-            raise BenchmarkFailed(f"released {-ordered[0]} ms before it was due")
-        return Lateness(ordered, last_append_ms, max(due_ms_by_offset))
+            if append_ms < due_ms_by_offset[place]:
+                raise BenchmarkFailed(f"released {due_ms_by_offset[place] - append_ms} ms before it was due")
+            appended_ms[place] = append_ms
+        lost = sum(
+            not append_ms and due_ms <= until_ms
+            for due_ms, append_ms in zip(due_ms_by_offset, appended_ms, strict=True)
+        )
+        if lost:
+            raise BenchmarkFailed(f"lost: {lost} of {expected} records")
+        return appended_ms
 
     def _read(self, expected: int) -> Iterator[Message]:
         """Read until the count is reached and then to the end of the topic, where doubles would be."""

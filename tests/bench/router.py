@@ -1,15 +1,18 @@
 """A router under test: topics of its own, the process, and what its metrics say."""
 
+import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+import psutil
 
 from index.errors import DelayRouterError
 from sidecar.demo.router import RouterProcess, config_text, free_port
@@ -19,18 +22,40 @@ from tests.bench.child import ROOT
 from tests.bench.results import BenchmarkFailed
 
 POLL_S: Final = 0.1
+TELL_EVERY_S: Final = 10.0
 
 TOPIC_SUFFIXES: Final = ("", ".delay-state", ".delay-snapshots", ".rejected")
 """Of the topics that ``delay-router init`` creates for a delay topic."""
 
+Settings = Mapping[str, object]
+
+
+class Standing(NamedTuple):
+    """How far a partition is, as ``/readyz`` says: committed C, S, and what is pending."""
+
+    cursor: int
+    sealed_to: int
+    pending: int
+
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """A running router with one delay topic and one target topic."""
+    """A router with one delay topic and one target topic."""
 
     process: RouterProcess
     delay_topic: str
     target: str
+
+    def start(self) -> int:
+        """Start it and wait until it is ready; returns when it was started, in epoch ms."""
+        started_ms = workload.now_ms()
+        self.process.start()
+        self.process.wait_ready()
+        return started_ms
+
+    def resident_bytes(self) -> int:
+        """Return the memory of the process."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def pending(self) -> int:
         """Return how many records are indexed and not released yet, as ``/metrics`` says."""
@@ -38,13 +63,19 @@ class Router:
 
     def metric(self, name: str) -> float:
         """Return the sum of all samples of a metric; 0 while there is none."""
-        if not self.process.running:
-            raise BenchmarkFailed("the router ended by itself")
-        status, text = self.process.http("/metrics")
+        status, text = self._get("/metrics")
         if status != HTTPStatus.OK:
             raise BenchmarkFailed(f"/metrics answers {status}: {text}")
         samples = (line for line in text.splitlines() if line.startswith((name + "{", name + " ")))
         return sum(float(line.rpartition(" ")[2]) for line in samples)
+
+    def standing(self) -> Standing:
+        """Return how far partition 0 is."""
+        status, text = self._get("/readyz")
+        if status != HTTPStatus.OK:
+            raise BenchmarkFailed(f"/readyz answers {status}: {text}")
+        partition = json.loads(text)["partitions"][f"{self.delay_topic}/0"]
+        return Standing(partition["cursor"], partition["sealed_to"], partition["pending"])
 
     def wait_pending(self, reached: Callable[[int], bool], until_ms: int) -> None:
         """Wait until the number of pending records is right; BenchmarkFailed at ``until_ms``."""
@@ -53,12 +84,34 @@ class Router:
                 raise BenchmarkFailed(f"the router still has {pending} records pending")
             time.sleep(POLL_S)
 
+    def wait_standing(
+        self, what: str, reached: Callable[[Standing], bool], until_ms: int, say: Callable[[str], None] | None = None
+    ) -> Standing:
+        """Wait until it is as far as that; BenchmarkFailed at ``until_ms``. ``say`` is told now and then how far."""
+        told_s = time.monotonic()
+        while not reached(standing := self.standing()):
+            if workload.now_ms() > until_ms:
+                raise BenchmarkFailed(f"not {what} in time: {standing}")
+            if say is not None and time.monotonic() - told_s > TELL_EVERY_S:
+                told_s = time.monotonic()
+                say(f"indexed to {standing.cursor:,}, sealed to {standing.sealed_to:,}")
+            time.sleep(POLL_S)
+        return standing
+
+    def _get(self, path: str) -> tuple[int, str]:
+        if not self.process.running:
+            raise BenchmarkFailed("the router ended by itself")
+        return self.process.http(path)
+
 
 @contextmanager
-def running(bootstrap: str, partitions: int = 1) -> Iterator[Router]:
-    """Create topics, start a router over them, wait until it is ready; remove everything in the end.
+def prepared(
+    bootstrap: str, partitions: int = 1, *, topic: Settings | None = None, router: Settings | None = None
+) -> Iterator[Router]:
+    """Create topics and a router over them that is still to be started; remove everything in the end.
 
-    What the router wrote to its log is shown when something goes wrong.
+    ``topic`` and ``router`` are settings of the configuration file beyond what each benchmark needs. What the router
+    wrote to its log is shown when something goes wrong.
     """
     delay_topic, target = workload.name("delay"), workload.name("target")
     workload.create(bootstrap, target, workload.APPEND_TIME)
@@ -66,23 +119,35 @@ def running(bootstrap: str, partitions: int = 1) -> Iterator[Router]:
     try:
         with tempfile.TemporaryDirectory(prefix="delay-router-bench-") as directory:
             reaper.watch(Path(directory))
-            with _process(bootstrap, Path(directory), delay_topic, target) as process:
+            settings = {
+                "kafka": {"bootstrap.servers": bootstrap},
+                "router": {"group_id": workload.name("router"), **(router or {})},
+                "delay_topics": [{"name": delay_topic, "default_target": target, **(topic or {})}],
+            }
+            with _process(Path(directory), settings) as process:
                 _init(process.config, partitions)
-                process.start()
-                reaper.watch(process.pid)
                 try:
-                    process.wait_ready()
                     yield Router(process, delay_topic, target)
-                    process.stop()
                 except (BenchmarkFailed, DelayRouterError) as error:
                     told = "\n".join(process.last_lines())
                     raise BenchmarkFailed(f"{error}; the last the router wrote:\n{told}") from error
                 finally:
                     process.kill()
-                    reaper.forget(process.pid)
     finally:
         reaper.close()
         workload.delete(bootstrap, [target, *(delay_topic + suffix for suffix in TOPIC_SUFFIXES)])
+
+
+@contextmanager
+def running(
+    bootstrap: str, partitions: int = 1, *, topic: Settings | None = None, router: Settings | None = None
+) -> Iterator[Router]:
+    """As ``prepared``, started and ready; in the end it must stop in order."""
+    with prepared(bootstrap, partitions, topic=topic, router=router) as made:
+        made.start()
+        yield made
+        if made.process.running:
+            made.process.stop()
 
 
 def _init(config: Path, partitions: int) -> None:
@@ -92,17 +157,8 @@ def _init(config: Path, partitions: int) -> None:
         raise BenchmarkFailed(f"delay-router init ended with {done.returncode}: {done.stdout}{done.stderr}")
 
 
-def _process(bootstrap: str, directory: Path, delay_topic: str, target: str) -> RouterProcess:
+def _process(directory: Path, settings: dict[str, Any]) -> RouterProcess:
     port = free_port()
     config = directory / "delay-router.toml"
-    config.write_text(
-        config_text(
-            {
-                "kafka": {"bootstrap.servers": bootstrap},
-                "router": {"group_id": workload.name("router")},
-                "http": {"listen": f"127.0.0.1:{port}"},
-                "delay_topics": [{"name": delay_topic, "default_target": target}],
-            }
-        )
-    )
+    config.write_text(config_text({**settings, "http": {"listen": f"127.0.0.1:{port}"}}))
     return RouterProcess(config, port, directory / "router.log")

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.bench.results import BenchmarkFailed
@@ -53,11 +53,16 @@ def create(bootstrap: str, topic: str, settings: dict[str, str] | None = None) -
 
 
 def delete(bootstrap: str, topics: Iterable[str]) -> None:
-    """Delete topics, so that one benchmark's log is not another one's page cache."""
+    """Delete topics, so that one benchmark's log is not another one's page cache; missing ones are left alone."""
     # Held by name: a client that is collected cancels what it was asked.
     admin = _admin(bootstrap)
     for future in admin.delete_topics(list(topics)).values():
-        future.result(REQUEST_TIMEOUT_S)
+        try:
+            future.result(REQUEST_TIMEOUT_S)
+        except KafkaException as exception:
+            # It would hide why the topic was never created.
+            if exception.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
 
 
 def _admin(bootstrap: str) -> AdminClient:

@@ -1,0 +1,115 @@
+"""Scattered due times while all is well: how late records are, and up to which rate."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from tests.bench import router, scatter, workload
+from tests.bench.context import Context
+from tests.bench.released import Lateness, TargetReader
+from tests.bench.results import BenchmarkFailed, Row, at_least, at_most
+
+FIRST_SHARE: Final = 0.5
+HIGHER_SHARES: Final = (0.65,)
+LOWER_SHARES: Final = (0.35, 0.25, 0.15)
+
+# Sustained: lateness stayed bounded, and nothing was left behind in the end.
+BOUND_MS: Final = 1_000
+DRAIN_TIMEOUT_MS: Final = 120_000
+
+
+class Load(NamedTuple):
+    """One run at one rate."""
+
+    share: float
+    rate_per_s: float
+    lateness: Lateness
+
+    @property
+    def drained_ms(self) -> int:
+        """From the last due time to the last append."""
+        return self.lateness.last_append_ms - self.lateness.last_due_ms
+
+    @property
+    def sustained(self) -> bool:
+        """Whether the router kept up."""
+        return self.lateness.percentile(99) <= BOUND_MS and self.drained_ms <= BOUND_MS
+
+    def text(self) -> str:
+        """Return the run in words."""
+        kept = "sustained" if self.sustained else "not sustained"
+        return f"{self.share:g} x ({self.rate_per_s / 1000:.0f} k/s) {kept}: {self.lateness.text()}"
+
+
+def dense(context: Context) -> Iterator[Row]:
+    """Measure lateness while all that is pending is due within seconds."""
+    rate_per_s, seconds = context.sizes.dense_per_s, context.sizes.dense_s
+    count = rate_per_s * seconds
+    lateness = _all(context, count, seconds * 1_000)
+    what = f"{count // 1000} k pending, {rate_per_s // 1000} k/s due"
+    yield Row("dense", f"{what}: p50", lateness.percentile(50), "ms", goal=at_most(20), detail=lateness.text())
+    yield Row("dense", f"{what}: p99", lateness.percentile(99), "ms", goal=at_most(150))
+
+
+def sustained(context: Context) -> Iterator[Row]:
+    """Measure the highest share of the ceiling at which lateness does not grow."""
+    loads = [_load(context, FIRST_SHARE)]
+    going_up = loads[0].sustained
+    for share in HIGHER_SHARES if going_up else LOWER_SHARES:
+        loads.append(_load(context, share))
+        if loads[-1].sustained != going_up:
+            break
+    best = max((load.rate_per_s for load in loads if load.sustained), default=0.0)
+    yield Row(
+        "scattered",
+        f"scattered due times, sustained for {context.sizes.sustained_s} s",
+        best,
+        "records/s",
+        context.of_ceiling(best),
+        "ceiling",
+        at_least(FIRST_SHARE),
+        "; ".join(load.text() for load in loads),
+    )
+
+
+def sparse(context: Context) -> Iterator[Row]:
+    """Measure lateness while few of many pending records are due."""
+    count, rate_per_s, seconds = context.sizes.sparse_records, context.sizes.sparse_per_s, context.sizes.sparse_s
+    with router.running(context.bootstrap) as running:
+        due_times_ms, first_ms = scatter.write_ahead(context, running, count, count * 1_000 // rate_per_s)
+        sealed_to = running.standing().sealed_to
+        until_ms = first_ms + seconds * 1_000
+        lateness = stopped_after(context, running, due_times_ms, until_ms)
+    what = f"{count // 1000} k pending, {rate_per_s / 1000:g} k/s due"
+    detail = f"{lateness.text()}; S at {sealed_to:,} when the first was due"
+    yield Row("sparse", f"{what}: p50", lateness.percentile(50), "ms", goal=at_most(10), detail=detail)
+    yield Row("sparse", f"{what}: p99", lateness.percentile(99), "ms", goal=at_most(50))
+
+
+def stopped_after(context: Context, running: router.Router, due_times_ms: Sequence[int], until_ms: int) -> Lateness:
+    """Let a router run until an instant and a moment longer, stop it, and return how late what was due by then was."""
+    workload.sleep_until(until_ms + BOUND_MS)
+    running.process.stop()
+    reader = TargetReader(context.bootstrap, running.delay_topic, running.target)
+    return reader.lateness(due_times_ms, until_ms=until_ms)
+
+
+def _load(context: Context, share: float) -> Load:
+    rate_per_s = share * context.ceiling_per_s
+    if not rate_per_s:
+        raise BenchmarkFailed("the ceiling is not known: it could not be measured in this run")
+    seconds = context.sizes.sustained_s
+    return Load(share, rate_per_s, _all(context, int(rate_per_s * seconds), seconds * 1_000))
+
+
+def _all(context: Context, count: int, spread_ms: int) -> Lateness:
+    with router.running(context.bootstrap) as running:
+        due_times_ms, _ = scatter.write_ahead(context, running, count, spread_ms)
+        last_ms = max(due_times_ms)
+        # Nothing looks on while it happens: the two cores are the router's and the broker's.
+        workload.sleep_until(last_ms + BOUND_MS)
+        while running.pending():
+            if workload.now_ms() > last_ms + DRAIN_TIMEOUT_MS:
+                raise BenchmarkFailed(f"{running.pending()} records are still pending, {DRAIN_TIMEOUT_MS} ms late")
+            time.sleep(1)
+        return TargetReader(context.bootstrap, running.delay_topic, running.target).lateness(due_times_ms)
