@@ -9,6 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+import structlog
 from confluent_kafka.admin import AdminClient
 
 from sidecar import local_kafka
@@ -59,6 +60,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Say where the logs of brokers are that took part in a failure."""
     for place in config.stash[_kept_logs]:
         terminalreporter.write_line(f"logs of the local Kafka kept in {place}")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Undo what a command that ran within the test process has set, the level above all."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
