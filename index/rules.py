@@ -97,6 +97,7 @@ class Rules:
     * ``max_delay_ms``: 0 = no limit.
     * ``aliases``: other names for control headers; see index.headers.
     * ``forbidden_targets``: every topic that belongs to a router; the delay topic itself is always added.
+    * ``enabled``: while it is False, every record is rejected with DELAY_DISABLED, whatever else is wrong with it.
     * ``version``: of the code that decides.
 
     Raises ValueError, naming the field, when one cannot be accepted.
@@ -108,6 +109,7 @@ class Rules:
     max_delay_ms: int = 0
     aliases: tuple[Alias, ...] = ()
     forbidden_targets: frozenset[str] = frozenset()
+    enabled: bool = True
     version: int = RULES_VERSION
     stripped: StrippedNames = field(init=False, repr=False, compare=False)
     _controls: dict[str, _Control] = field(init=False, repr=False, compare=False)
@@ -143,6 +145,8 @@ class Rules:
 
         This runs for every record that enters: one pass, and one lookup for each header that is not ours.
         """
+        if not self.enabled:
+            return Rejection(Reason.DELAY_DISABLED, f"Delivery from delay topic {self.topic} is switched off")
         found = _ABSENT.copy()
         seen = 0
         to: list[bytes | None] = []
@@ -189,7 +193,7 @@ class Rules:
             "max_delay_ms": self.max_delay_ms,
             "topic": self.topic,
             "version": self.version,
-        }
+        } | ({} if self.enabled else {"enabled": False})
         return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
@@ -208,6 +212,7 @@ class Rules:
         if plain["version"] != RULES_VERSION:
             raise ValueError(f"they have version {plain['version']!r}, and this program knows only {RULES_VERSION}")
         return cls(
+            enabled=_typed(plain.get("enabled", True), bool),
             version=_typed(plain["version"], int),
             topic=_typed(plain["topic"], str),
             default_target=_typed(plain["default_target"], str),

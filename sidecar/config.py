@@ -129,6 +129,7 @@ class Config(Section):
             max_delay_ms=topic.max_delay_ms,
             aliases=tuple(alias for configured in topic.aliases for alias in configured.expanded()),
             forbidden_targets=self.forbidden_targets(),
+            enabled=topic.enabled,
         )
 
     def forbidden_targets(self) -> frozenset[str]:

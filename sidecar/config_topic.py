@@ -60,6 +60,10 @@ class DelayTopicConfig(Section):
     """``[[delay_topics]]``: one delay topic and what may be delivered from it."""
 
     name: TopicName = Field(description="The delay topic: what producers write to.")
+    enabled: bool = Field(
+        True,
+        description="While false, records that come in are rejected with DELAY_DISABLED; pending ones are released.",
+    )
     default_target: OptionalTopicName = Field("", description="Target topic of records without deliver-to.")
     allowed_targets: tuple[TargetPattern, ...] = Field(
         (),

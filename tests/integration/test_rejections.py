@@ -155,6 +155,17 @@ def test_without_a_target_and_a_default(stage: Stage) -> None:
     assert strict in expect(stage, source, headers, "TARGET_MISSING")
 
 
+def test_a_delay_topic_that_is_switched_off(stage: Stage) -> None:
+    target = stage.target("unused")
+    delay = stage.delay("off", default_target=target, enabled=False)
+    headers: list[Header] = [("deliver-after", b"100"), *OWN]
+    with stage.router("disabled") as running:
+        running.start_and_wait()
+        source = stage.send(delay, *headers, key=b"key", value=b"value")
+        assert "switched off" in expect(stage, source, headers, "DELAY_DISABLED")
+        assert running.stop() == 0
+
+
 def test_a_restart_with_other_rules_judges_only_what_comes_after_it(stage: Stage, router: RouterProcess) -> None:
     a, b = stage.target("a"), stage.target("b")
     to_a: Header = ("deliver-to", a.encode())

@@ -280,3 +280,14 @@ def test_the_allow_list_is_asked_again_at_release() -> None:
     shrunk = replace(RULES, allowed_targets=())
     assert not shrunk.allowed("billing")
     assert shrunk.allowed("orders")
+
+
+def test_a_disabled_delay_topic_rejects_every_record_and_stays_disabled_when_stored() -> None:
+    rules = Rules(topic="orders.delay", default_target="orders", enabled=False)
+    for headers in ([], [("deliver-at", b"1767225600000")], [("deliver-at", b"nonsense")]):
+        decision = rules.decide(headers, 1_767_225_000_000)
+        assert isinstance(decision, Rejection)
+        assert decision.reason is Reason.DELAY_DISABLED
+        assert decision.message == "Delivery from delay topic orders.delay is switched off"
+    assert Rules.from_json(rules.to_json()) == rules
+    assert rules != Rules(topic="orders.delay", default_target="orders")
