@@ -17,6 +17,12 @@ next. Two numbers tell everything about the past: the *cursor* C (every record b
 C and W are written in the same transaction as the records that leave, so they are true whatever crashes. There is no
 record per completed message and nothing to deduplicate: whatever is loaded again and lies at or before W is dropped.
 
+What is pending does not stay in memory: :mod:`index.pending_set` holds the newest entries and those due soon, the rest
+lies in immutable *buckets* (:mod:`index.bucket`, after PIP-195), sealed and cut into segments (:mod:`index.sealing`),
+merged when they are many (:mod:`index.merging`). S, at most C, is the offset below which everything is in a bucket or
+done; W never passes an entry that is not in memory. Whatever is loaded twice is known by its offset, or lies at or
+before W, and is dropped.
+
 Nothing here does I/O, reads a clock, starts a thread or logs: time is an argument, and the functions return what is to
 be done. The import rule is enforced by ``tests/unit/test_layering.py``.
 """

@@ -17,6 +17,10 @@ Take-over fences the old owner, reads where it stood from the state topic, and r
 due. One transaction holds the released and rejected records and the progress that says so, so there is no moment at
 which one is true without the other.
 
+Between releases the worker keeps house (:mod:`sidecar.housekeeping`): it seals what is pending into segments, loads
+segments shortly before they are due (:mod:`sidecar.loading`), merges and removes buckets, and trims topics
+(:mod:`sidecar.upkeep`). Segments, manifests and tombstones travel in the same fenced transactions as releases.
+
 After any error but a broker's clean verdict about a record (:mod:`sidecar.kafka_errors`) the outcome may be unknown.
 The worker then throws producer, index and batch away and takes over again: the log decides what happened.
 
