@@ -102,9 +102,13 @@ class Housekeeping:
         for key in chores.reclaimed:
             if self._orphaned and self._orphaned[0] == key:
                 self._orphaned.popleft()
+        if chores.removed:
+            self._forget_removed(chores.removed)
+
+    def _forget_removed(self, removed: Sequence[bytes]) -> None:
         watermark = self._ledger.committed.watermark
         for bucket_id, bucket in list(self._ledger.parts.buckets.items()):
-            if manifest_key(bucket_id) in chores.removed and bucket.is_done(watermark):
+            if manifest_key(bucket_id) in removed and bucket.is_done(watermark):
                 del self._ledger.parts.buckets[bucket_id]
                 self._reclaimed.pop(bucket_id, None)
 

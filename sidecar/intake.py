@@ -27,7 +27,6 @@ class Indexed:
     accepted: int = 0
     both_times: int = 0
     resident_bytes: int = 0
-    reached_end: bool = False
 
 
 class Intake:
@@ -79,7 +78,7 @@ class Intake:
             if error is not None:
                 self._add(run, done)
                 run = []
-                self._at_end(error, offset, done)
+                self._at_end(error, offset)
                 continue
             if offset >= self._rules_end:
                 self._enter_epoch_of(offset)
@@ -102,10 +101,9 @@ class Intake:
         done.accepted += len(added)
         done.resident_bytes += resident_bytes(added)
 
-    def _at_end(self, error: KafkaError, end: int, done: Indexed) -> None:
+    def _at_end(self, error: KafkaError, end: int) -> None:
         if error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-        done.reached_end = True
         # The end event also steps over control records and removed ones, which yield no message.
         self._ledger.advance(max(end, self._ledger.indexed_to))
 
