@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo test lint format bench bench-large lock proto clean
+.PHONY: help venv demo test simulate mutants lint format bench bench-large lock proto clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,12 @@ demo: venv ## Records through a real Kafka: held, released on time, rejected; su
 
 test: venv ## Run all tests
 	@$(BIN)/python -m pytest --quiet
+
+simulate: venv ## Play fresh seeds of the simulation (SEEDS=2000; FIRST=0 to begin at a seed)
+	@$(BIN)/python -m tests.simulation.campaign seeds $(or $(SEEDS),2000) $(if $(FIRST),--first $(FIRST))
+
+mutants: venv ## Play each wrong router until a seed catches it, and print the table
+	@$(BIN)/python -m tests.simulation.campaign mutants
 
 lint: venv ## Check style with ruff and types with mypy --strict
 	@$(BIN)/ruff check --quiet .

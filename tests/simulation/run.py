@@ -10,6 +10,7 @@ from tests.simulation.checker import Checker, Violation
 from tests.simulation.router import Router, Surroundings, small_and_soon
 from tests.simulation.workload import LONGEST_DELAY_MS, append_some, some_rules
 from tests.simulation.world import (
+    START_MS,
     AbortedError,
     Clock,
     CrashedError,
@@ -57,6 +58,11 @@ class Run:
         self._zombies: list[Router] = []
         self._latest_ms = self._around.clock.now_ms
         self.trace: list[str] = []
+
+    @property
+    def simulated_ms(self) -> int:
+        """How far the clock has gone on."""
+        return self._around.clock.now_ms - START_MS
 
     def play(self) -> None:
         """Violation when a guarantee was broken."""
