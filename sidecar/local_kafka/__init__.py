@@ -25,15 +25,17 @@ from sidecar.local_kafka.choose import SERVERS_VARIABLE, check_available, cluste
 from sidecar.local_kafka.errors import KafkaUnavailable
 from sidecar.local_kafka.node import Node
 from sidecar.local_kafka.own import Cluster
-from sidecar.local_kafka.settings import BENCH_JVM, TEST_JVM
+from sidecar.local_kafka.settings import BENCH_JVM, TEST_JVM, Address, PerNode
 
 __all__ = [
     "BENCH_JVM",
     "SERVERS_VARIABLE",
     "TEST_JVM",
+    "Address",
     "Cluster",
     "KafkaUnavailable",
     "Node",
+    "PerNode",
     "check_available",
     "cluster",
 ]

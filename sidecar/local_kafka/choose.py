@@ -11,7 +11,7 @@ from sidecar.local_kafka.errors import KafkaUnavailable, nothing_to_run
 from sidecar.local_kafka.launch import launcher
 from sidecar.local_kafka.own import Cluster, LocalCluster
 from sidecar.local_kafka.probe import answers
-from sidecar.local_kafka.settings import TEST_JVM
+from sidecar.local_kafka.settings import TEST_JVM, Address, PerNode
 
 SERVERS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 _GIVEN_TIMEOUT_S: Final = 15.0
@@ -48,16 +48,17 @@ def cluster(
     nodes: int = 1,
     *,
     properties: Mapping[str, str] | None = None,
+    per_node: PerNode | None = None,
     jvm: Sequence[str] = TEST_JVM,
     own_nodes: bool = False,
     say: Callable[[str], None] = _to_stderr,
 ) -> Iterator[Cluster]:
     """Give a cluster of 1 or 3 nodes for the length of the ``with`` block.
 
-    ``properties`` are broker settings that win over ours (a given cluster keeps its own); ``jvm`` are options
-    of each broker's Java; ``own_nodes`` demands processes of ours, which can be killed and paused through
-    ``.nodes``; ``say`` gets a line before something slow. An exception that leaves the block keeps the logs
-    of our own nodes.
+    ``properties`` are broker settings that win over ours (a given cluster keeps its own), ``per_node`` gives
+    more of them for each node of our own, from its id and ports; ``jvm`` are options of each broker's Java;
+    ``own_nodes`` demands processes of ours, which can be killed and paused through ``.nodes``; ``say`` gets a
+    line before something slow. An exception that leaves the block keeps the logs of our own nodes.
 
     Raises :class:`KafkaUnavailable` when no cluster can be had.
     """
@@ -80,7 +81,11 @@ def cluster(
             else:
                 yield running
                 return
-        yield stack.enter_context(_own(nodes, overrides, jvm, say))
+        yield stack.enter_context(_own(nodes, lambda address: overrides | _more(per_node, address), jvm, say))
+
+
+def _more(per_node: PerNode | None, address: Address) -> dict[str, str]:
+    return {} if per_node is None else dict(per_node(address))
 
 
 def _given_servers() -> str:
@@ -102,9 +107,7 @@ def _given(servers: str, nodes: int) -> Cluster:
 
 
 @contextmanager
-def _own(
-    nodes: int, properties: Mapping[str, str], jvm: Sequence[str], say: Callable[[str], None]
-) -> Iterator[Cluster]:
+def _own(nodes: int, properties: PerNode, jvm: Sequence[str], say: Callable[[str], None]) -> Iterator[Cluster]:
     owner = LocalCluster(nodes, [*launcher(say), *jvm], properties)
     running: Cluster | None = None
     failed = False

@@ -40,7 +40,7 @@ def _make(archive: Path, plain: list[str]) -> None:
     """Run one broker from its start to an orderly stop, which writes the classes it has loaded."""
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent) as scratch:
         made = Path(scratch) / archive.name
-        owner = LocalCluster(1, [*plain, *TEST_JVM], {})
+        owner = LocalCluster(1, [*plain, *TEST_JVM], lambda _: {})
         try:
             node = owner.start().nodes[0]
             node.stop()

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from sidecar.local_kafka.errors import KafkaUnavailable
 from sidecar.local_kafka.node import START_TIMEOUT_S, Node, PortTaken
 from sidecar.local_kafka.probe import answers
 from sidecar.local_kafka.reaper import Reaper
-from sidecar.local_kafka.settings import free_addresses, node_properties
+from sidecar.local_kafka.settings import PerNode, free_addresses, node_properties
 
 # Ports are found free, then used a second later; nobody else is faster three times in a row.
 _ATTEMPTS: Final = 3
@@ -51,7 +51,7 @@ class Cluster:
 class LocalCluster:
     """Owner of the processes and the directory of a cluster run from jars, from ``start`` to ``remove``."""
 
-    def __init__(self, nodes: int, launcher: Sequence[str], properties: Mapping[str, str]) -> None:
+    def __init__(self, nodes: int, launcher: Sequence[str], properties: PerNode) -> None:
         self._nodes = nodes
         self._launcher = launcher
         self._properties = properties
@@ -107,7 +107,7 @@ class LocalCluster:
         cluster_id = _cluster_id()
         for node, address in zip(self._running, addresses, strict=True):
             data = directory / f"node-{address.node_id}" / "data"
-            node.configure(node_properties(address, addresses, data, self._properties))
+            node.configure(node_properties(address, addresses, data, self._properties(address)))
             node.format(cluster_id)
         for node in self._running:
             node.finish_format()

@@ -2,7 +2,7 @@
 
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -64,6 +64,10 @@ class Address(NamedTuple):
     controller_port: int
 
 
+PerNode = Callable[[Address], Mapping[str, str]]
+"""Gives the settings of one node, where they depend on its id and ports."""
+
+
 def base_properties(nodes: int) -> dict[str, str]:
     """Return the broker settings that do not depend on the node, for a cluster of 1 or 3 nodes."""
     return _COMMON | (_SINGLE if nodes == 1 else _REPLICATED)
@@ -88,13 +92,14 @@ def node_properties(
 
 def free_addresses(nodes: int) -> tuple[Address, ...]:
     """Return addresses for ``nodes`` nodes on ports that nobody listens on at this moment."""
-    ports = [_free_port() for _ in range(2 * nodes)]
+    ports = [free_port() for _ in range(2 * nodes)]
     if len(set(ports)) < len(ports):
         return free_addresses(nodes)
     return tuple(Address(i + 1, ports[2 * i], ports[2 * i + 1]) for i in range(nodes))
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on at this moment."""
     # SystemRandom: a test that seeds the module's generator must not make two runs choose the same ports.
     choose = random.SystemRandom().choice
     while True:
