@@ -1,0 +1,209 @@
+"""Build the headers of a delayed record, with any Kafka client: one file, nothing but the standard library.
+
+    from sidecar.producing import deliver
+
+    headers = deliver(after=timedelta(minutes=15), to="orders", max_delay=timedelta(days=7))
+    producer.produce("orders.delay", value, key, headers=headers)
+
+Import it where the router is installed, or copy this file into your project: it needs Python 3.10 and nothing else.
+The result is a list of (name, bytes), which confluent-kafka, kafka-python and aiokafka take as ``headers``; your own
+headers may stand before or behind.
+
+Kafka cannot refuse a record after it was appended, so a delay over the limit would only show as a record in the
+rejected topic. With ``max_delay``, that of the delay topic, :class:`MaxDelayExceeded` is raised here, before anything
+is sent (PIP-315's check in the client). Everything else that the router would reject because of its headers is an
+error here too: a time without an offset, seconds where milliseconds belong, the same target twice, an id that is too
+long. Which targets are allowed only the router knows.
+"""
+
+import re
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from typing import Final, TypeAlias
+
+__all__ = ["KEEP_KEY", "Headers", "KeepKey", "MaxDelayExceeded", "deliver"]
+
+Headers: TypeAlias = list[tuple[str, bytes | None]]
+"""Headers in order; only ``deliver-key`` can be null."""
+
+
+class KeepKey:
+    """The type of :data:`KEEP_KEY`."""
+
+    def __repr__(self) -> str:
+        return "KEEP_KEY"
+
+
+KEEP_KEY: Final = KeepKey()
+"""The released record keeps the record's own key; None is another key, the null one."""
+
+
+class MaxDelayExceeded(ValueError):
+    """The delay is over the maximum; the router would reject the record with this very message."""
+
+
+_INT64_MAX: Final = 2**63 - 1
+_MAX_PARTITION: Final = 2**31 - 1
+_MAX_ID_BYTES: Final = 256
+_TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)(?!__)[A-Za-z0-9._-]{1,249}\Z")
+
+_FIRST_SECONDS: Final = 10**9  # 2001 in seconds; in milliseconds it would be January 1970
+_FIRST_MILLIS: Final = 10**11  # 1973 in milliseconds; in seconds it would be the year 5138
+_FIRST_MICROS: Final = 10**14  # 1973 in microseconds; in milliseconds it would be the year 5138
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - UTC is new in Python 3.11
+_MS: Final = timedelta(milliseconds=1)
+_INSTANT: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]((?:[01][0-9]|2[0-3]):[0-5][0-9]):([0-5][0-9]|60)(?:\.([0-9]{1,9}))?"
+    r"([Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])\Z"
+)
+_LEAP_SECOND: Final = 60
+
+
+def deliver(
+    *,
+    at: datetime | str | int | None = None,
+    after: timedelta | int | None = None,
+    to: str | Iterable[str] = (),
+    key: bytes | str | KeepKey | None = KEEP_KEY,
+    partition: int | None = None,
+    deliver_id: bytes | str | None = None,
+    max_delay: timedelta | int | None = None,
+    now_ms: int | None = None,
+) -> Headers:
+    """Return the control headers; ValueError or TypeError, naming the argument, for what a router would reject.
+
+    * ``at``: not before this instant: a datetime with a time zone, RFC 3339 text with an offset, or epoch ms.
+    * ``after``: this long after the record's timestamp: a timedelta, or ms. Neither: at once.
+    * ``to``: one target topic or several (all of them, in one transaction); none: the delay topic's default target.
+    * ``key``, ``partition``: of the released record; by default the record's own key, and the partition by key.
+    * ``deliver_id``: your name for this schedule, up to 256 bytes; comes out as ``delay-id``.
+    * ``max_delay``: that of the delay topic, a timedelta or ms; 0 or None is not checked.
+    * ``now_ms``: the record's timestamp, where you set one; default: the clock, as clients and brokers do.
+
+    Times are rounded up to the millisecond, so that rounding never delivers early.
+    """
+    if at is not None and after is not None:
+        raise ValueError("at and after: give one of them")
+    headers: Headers = []
+    limit_ms = 0 if max_delay is None else _duration_ms("max_delay", max_delay)
+    sent_ms = time.time_ns() // 1_000_000 if now_ms is None else _whole("now_ms", now_ms, _INT64_MAX)
+    if at is not None:
+        due_ms, text = _instant(at)
+        _check_delay(due_ms - sent_ms, limit_ms)
+        headers.append(("deliver-at", text.encode("ascii")))
+    if after is not None:
+        after_ms = _duration_ms("after", after)
+        _check_delay(after_ms, limit_ms)
+        if sent_ms + after_ms > _INT64_MAX:
+            raise ValueError(f"after: the due time is over {_INT64_MAX} ms")
+        headers.append(("deliver-after", b"%d" % after_ms))
+    headers += [("deliver-to", target.encode("ascii")) for target in _targets(to)]
+    if not isinstance(key, KeepKey):
+        headers.append(("deliver-key", None if key is None else _as_bytes("key", key)))
+    if partition is not None:
+        headers.append(("deliver-partition", b"%d" % _whole("partition", partition, _MAX_PARTITION)))
+    if deliver_id is not None:
+        headers.append(("deliver-id", _id(deliver_id)))
+    return headers
+
+
+def _check_delay(delay_ms: int, limit_ms: int) -> None:
+    if limit_ms and delay_ms > limit_ms:
+        raise MaxDelayExceeded(f"Exceeds max allowed delivery delay of {limit_ms} milliseconds")
+
+
+def _instant(at: datetime | str | int) -> tuple[int, str]:
+    """Return epoch ms and the header's text: the number, unless it could be taken for another unit."""
+    if isinstance(at, datetime):
+        if at.utcoffset() is None:
+            raise ValueError(f"at: {at!r} has no time zone; give it one, as in datetime.now(timezone.utc)")
+        due_ms = max(-((_EPOCH - at) // _MS), 0)
+        return due_ms, _written(due_ms, "")
+    if isinstance(at, str):
+        due_ms = max(_rfc3339_ms(at), 0)
+        return due_ms, _written(due_ms, at)
+    due_ms = _whole("at", at, _INT64_MAX)
+    if _FIRST_SECONDS <= due_ms < _FIRST_MILLIS:
+        raise ValueError(f"at: {at} looks like seconds, but the unit is milliseconds since 1970")
+    if due_ms >= _FIRST_MICROS:
+        raise ValueError(f"at: {at} looks like microseconds or nanoseconds, but the unit is milliseconds since 1970")
+    return due_ms, str(due_ms)
+
+
+def _written(due_ms: int, otherwise: str) -> str:
+    """Write an instant that is certain: as a number where it looks like ms, else in RFC 3339."""
+    if due_ms < _FIRST_SECONDS or _FIRST_MILLIS <= due_ms < _FIRST_MICROS:
+        return str(due_ms)
+    if otherwise:
+        return otherwise
+    try:
+        return (_EPOCH + due_ms * _MS).isoformat(timespec="milliseconds")
+    except OverflowError:
+        raise ValueError("at: the last instant that can be written is 9999-12-31T23:59:59.999Z") from None
+
+
+def _rfc3339_ms(text: str) -> int:
+    found = _INSTANT.match(text)
+    if found is None:
+        raise ValueError(f"at: {text!r} is not RFC 3339 with an offset, such as 2030-01-31T08:00:00Z")
+    day, minute, second, decimals, offset = found.groups()
+    try:
+        # Without the offset first: an instant of the year 1 or 9999 may lie outside in UTC.
+        local = datetime.fromisoformat(f"{day}T{minute}:00+00:00")
+    except ValueError as error:
+        raise ValueError(f"at: {text!r}: {error}") from None
+    ahead_minutes = 0
+    if offset not in "Zz":
+        ahead_minutes = int(offset[1:3]) * 60 + int(offset[4:6])
+        ahead_minutes = -ahead_minutes if offset[0] == "-" else ahead_minutes
+    whole_ms = (local - _EPOCH) // _MS - ahead_minutes * 60_000 + int(second) * 1_000
+    if int(second) == _LEAP_SECOND:
+        # It has no number of its own: any part of it is the start of the next minute.
+        return whole_ms
+    return whole_ms + -(-int((decimals or "0").ljust(9, "0")) // 1_000_000)
+
+
+def _duration_ms(name: str, duration: timedelta | int) -> int:
+    if not isinstance(duration, timedelta):
+        return _whole(name, duration, _INT64_MAX)
+    if duration < timedelta(0):
+        raise ValueError(f"{name}: {duration!r} is negative")
+    return -(-duration // _MS)
+
+
+def _targets(to: str | Iterable[str]) -> list[str]:
+    targets = [to] if isinstance(to, str) else list(to)
+    for target in targets:
+        if not isinstance(target, str):
+            raise TypeError(f"to: {target!r} is not text")
+        if not _TOPIC.match(target):
+            raise ValueError(f"to: {target!r} is no topic name, or one that records are never delivered to")
+    if len(set(targets)) < len(targets):
+        raise ValueError(f"to: {targets!r} names the same target twice, which would deliver the record twice")
+    return targets
+
+
+def _id(deliver_id: bytes | str) -> bytes:
+    raw = _as_bytes("deliver_id", deliver_id)
+    if len(raw) > _MAX_ID_BYTES:
+        raise ValueError(f"deliver_id: {len(raw)} bytes; an id has up to {_MAX_ID_BYTES}")
+    return raw
+
+
+def _as_bytes(name: str, value: bytes | str) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    raise TypeError(f"{name}: expected bytes or text, not {type(value).__name__}")
+
+
+def _whole(name: str, value: int, most: int) -> int:
+    # True is 1 to Python, and a float is most often a number of seconds.
+    if type(value) is not int:
+        raise TypeError(f"{name}: expected a whole number, not {value!r}")
+    if not 0 <= value <= most:
+        raise ValueError(f"{name}: {value} is not within 0 to {most}")
+    return value

@@ -1,0 +1,135 @@
+"""Every example of PRODUCERS.md, run as it is printed: a running router releases its record on time."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from sidecar import local_kafka
+from sidecar.local_kafka import maven
+from tests import kafka_tools
+from tests.integration.scenario import Stage, header, now_ms
+
+HERE = Path(__file__).parent
+DOCUMENT = HERE.parents[1] / "PRODUCERS.md"
+PRINTED = {"delayed.py": "python", "Delayed.java": "java", "delayed.go": "go", "kcat.sh": "sh", "console.sh": "sh"}
+DELAY_MS = 2_000
+START_TIMEOUT_S = 120
+
+
+class ClientMissing(Exception):
+    """What is not installed."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A command that sends one record; servers and delay topic are added to it."""
+
+    call: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, servers: str, delay_topic: str) -> None:
+        done = subprocess.run(
+            [*self.call, servers, delay_topic],
+            env={**os.environ, **self.environment},
+            cwd=HERE,
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def python(_: Path) -> Example:
+    return Example([sys.executable, str(HERE / "delayed.py")], {"PYTHONPATH": str(HERE.parents[1])})
+
+
+def java(_: Path) -> Example:
+    found = maven.java().path
+    modules = subprocess.run([found, "--list-modules"], capture_output=True, text=True, check=True).stdout
+    if "jdk.compiler" not in modules:
+        raise ClientMissing(f"{found} has no compiler: it is a JRE")
+    clients = ":".join(str(jar) for jar in maven.jars(print).glob("*.jar"))
+    return Example([found, "-XX:TieredStopAtLevel=1", "-cp", clients, str(HERE / "Delayed.java")])
+
+
+def golang(folder: Path) -> Example:
+    go = shutil.which("go")
+    if go is None:
+        raise ClientMissing("Go is missing")
+    fetched = subprocess.run([go, "mod", "download"], cwd=HERE, capture_output=True, text=True, check=False)
+    if fetched.returncode != 0:
+        raise ClientMissing(f"the modules cannot be fetched: {fetched.stderr.strip()}")
+    program = folder / "delayed"
+    call = [go, "build", "-o", str(program), "."]
+    built = subprocess.run(call, cwd=HERE, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return Example([str(program)])
+
+
+def kcat(_: Path) -> Example:
+    if shutil.which("kcat") is None:
+        raise ClientMissing("kcat is missing")
+    return Example(["sh", str(HERE / "kcat.sh")])
+
+
+def console(folder: Path) -> Example:
+    """The script calls what a Kafka installation has in its ``bin``: here a wrapper that starts the same class."""
+    script = folder / "kafka-console-producer.sh"
+    call = kafka_tools.command("org.apache.kafka.tools.ConsoleProducer")
+    quoted = " ".join(f"'{word}'" for word in call)
+    script.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
+    script.chmod(0o755)
+    return Example(["sh", str(HERE / "console.sh")], {"PATH": f"{folder}:{os.environ['PATH']}"})
+
+
+@pytest.fixture(scope="module")
+def delivery(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, str, str]]:
+    """A running router: its stage, delay topic and target topic. What the auditor finds at the end is clean."""
+    stage = Stage(kafka.bootstrap, tmp_path_factory.mktemp("examples"))
+    target = stage.target()
+    delay = stage.delay(default_target=target)
+    with stage.router() as router:
+        router.start_and_wait()
+        yield stage, delay, target
+        stage.settle()
+    stage.print_logs()
+
+
+@pytest.mark.parametrize("client", [python, java, golang, kcat, console], ids=lambda client: client.__name__)
+def test_an_example_is_released_on_time(
+    client: Callable[[Path], Example], delivery: tuple[Stage, str, str], tmp_path: Path
+) -> None:
+    stage, delay, target = delivery
+    try:
+        example = client(tmp_path)
+    except (ClientMissing, local_kafka.KafkaUnavailable) as missing:
+        pytest.skip(f"the client of this example cannot be had: {missing}")
+    before = len(stage.records(target))
+    began_ms = now_ms()
+    example.run(stage.bootstrap, delay)
+    *_, record = stage.wait_records(target, before + 1)
+    assert (record.key, record.value) == (b"42", b'{"order": 42}')
+    assert header(record, "delay-id") == b"order-42"
+    due_ms = int(header(record, "delay-due") or b"")
+    assert began_ms + DELAY_MS <= due_ms <= now_ms()
+    assert record.timestamp_ms >= due_ms
+    assert [name for name, _ in record.headers if name.startswith("deliver-")] == []
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_document_shows_what_is_tested(name: str) -> None:
+    text = (HERE / name).read_text(encoding="utf-8")
+    shown = f"```{PRINTED[name]}\n{text}```\n"
+    assert shown in DOCUMENT.read_text(encoding="utf-8"), f"PRODUCERS.md does not show {name} as it is"
+
+
+def test_every_example_is_in_the_document() -> None:
+    programs = {each.name for each in HERE.iterdir() if each.suffix in {".py", ".java", ".go", ".sh", ".rs", ".js"}}
+    assert programs - {Path(__file__).name, "__init__.py"} == set(PRINTED)

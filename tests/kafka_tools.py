@@ -1,0 +1,47 @@
+"""Kafka's own command line tools, which are not among the broker's jars: fetched once by Maven, run in a JVM."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from sidecar.local_kafka import maven
+from sidecar.local_kafka.errors import KafkaUnavailable
+
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+_SILENT = Path(maven.__file__).with_name("log4j2.yaml")
+
+
+def class_path() -> str:
+    """The class path of broker, clients and tools; KafkaUnavailable when it cannot be had."""
+    libs = maven.jars(print)
+    tools = libs.with_name(f"kafka-tools-{maven.KAFKA_VERSION}")
+    with maven.locked(maven.lock_file(tools)):
+        if not any(tools.glob("*.jar")):
+            _fetch(tools)
+    return f"{tools}/*:{libs}/*"
+
+
+def command(main_class: str, *arguments: str, classes: str | None = None) -> list[str]:
+    """A command that runs one of Kafka's classes, as the scripts of a Kafka installation do."""
+    java = [maven.java().path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_SILENT}"]
+    return [*java, "-cp", class_path() if classes is None else classes, main_class, *arguments]
+
+
+def run(main_class: str, arguments: Sequence[str], stdin: str = "") -> str:
+    """Run a tool to its end and return what it printed; AssertionError with that when it failed."""
+    call = command(main_class, *arguments)
+    done = subprocess.run(call, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, f"{main_class} {arguments}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def _fetch(tools: Path) -> None:
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise KafkaUnavailable("Maven is missing")
+    artifact = f"-Dartifact=org.apache.kafka:kafka-tools:{maven.KAFKA_VERSION}"
+    call = [mvn, "--batch-mode", "--quiet", _COPY, artifact, f"-DoutputDirectory={tools}"]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        raise KafkaUnavailable(f"Maven could not fetch kafka-tools: {done.stdout.strip()[:300]}")
