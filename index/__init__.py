@@ -23,6 +23,9 @@ merged when they are many (:mod:`index.merging`). S, at most C, is the offset be
 done; W never passes an entry that is not in memory. Whatever is loaded twice is known by its offset, or lies at or
 before W, and is dropped.
 
+A bucket may also be built by others and be *adopted* (:mod:`index.adopting`): until it has caught up with W it has a
+watermark of its own.
+
 Nothing here does I/O, reads a clock, starts a thread or logs: time is an argument, and the functions return what is to
 be done. The import rule is enforced by ``tests/unit/test_layering.py``.
 """

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from index.progress import Position
+from index.schedule import AT_ONCE
 
 
 class Placement(IntEnum):
@@ -47,6 +48,8 @@ class Manifest:
     """A bucket as it is stored: which offsets it covers, [from_offset, to_offset), and its segments in due order.
 
     ``needs_from`` is the lowest offset of the delay topic that its segments point into, None when they hold everything.
+    ``built_from`` is set where the bucket was adopted (:mod:`index.adopting`): its segments were made for offsets from
+    there on, and what they hold below ``from_offset`` is not of this bucket.
     """
 
     bucket_id: int
@@ -54,6 +57,12 @@ class Manifest:
     to_offset: int
     needs_from: int | None
     segments: tuple[SegmentRef, ...]
+    built_from: int | None = None
+
+    @property
+    def segments_from(self) -> int:
+        """The lowest offset that its segments may hold."""
+        return self.from_offset if self.built_from is None else self.built_from
 
     @property
     def entries(self) -> int:
@@ -69,11 +78,13 @@ class Manifest:
 class Bucket:
     """How far a bucket has been loaded; the entries themselves lie in the index."""
 
-    __slots__ = ("_next", "_passed", "loaded_to", "manifest", "stored")
+    __slots__ = ("_next", "_passed", "behind", "loaded_to", "manifest", "stored")
 
     def __init__(self, manifest: Manifest, loaded_to: Position) -> None:
         self.manifest = manifest
         self.loaded_to = loaded_to
+        # The committed watermark of its own while an adopted bucket is catching up, in the place of the partition's.
+        self.behind: Position | None = None
         # Entries of segments that are not in memory; the whole of a segment counts, also where a part has left.
         self.stored = manifest.entries
         self._next = 0
@@ -103,11 +114,17 @@ class Bucket:
 
     def is_done(self, watermark: Position) -> bool:
         """Whether everything in the bucket has left."""
-        return self.manifest.last <= watermark
+        return self.behind is None and self.manifest.last <= watermark
+
+    def is_mergeable(self, watermark: Position) -> bool:
+        """Whether it may be merged: not while it is catching up, or may hold a record that is still to be rejected."""
+        settled = self.manifest.built_from is None or max(watermark, self.manifest.segments[0].first).due_ms > AT_ONCE
+        return self.behind is None and settled
 
     def passed(self, watermark: Position) -> int:
         """How many segments, from the first on, have left entirely; amortised O(1), since W never moves back."""
         segments = self.manifest.segments
+        watermark = watermark if self.behind is None else self.behind
         while self._passed < len(segments) and segments[self._passed].last <= watermark:
             self._passed += 1
         return self._passed

@@ -10,12 +10,32 @@
 Neither ever moves back, not even across owners: a segment written later lies behind all that were known before, and
 what an older owner still believes in is at or before what a newer one needs. So an owner that was fenced without
 noticing may trim by what it knows and does no harm.
+
+Beside that, others need something while they build buckets that are to be adopted (:class:`Kept`): what they have
+staged, and what they are about to write, from where on they say beforehand. Who trims decides first up to where, and
+asks then: what a job writes that nobody had heard of by then lies behind.
 """
 
 from collections.abc import Container, Iterable
+from typing import NamedTuple
 
-from index.bucket import Bucket
+from index.bucket import Bucket, Manifest
 from index.progress import Position, Progress
+
+
+class Kept(NamedTuple):
+    """From where on a backfill needs the two topics; None: nowhere."""
+
+    delay_topic_from: int | None = None
+    snapshots_from: int | None = None
+
+
+def kept_for_backfills(staged: Iterable[Manifest], written_from: Iterable[int]) -> Kept:
+    """What staged buckets need, and jobs that are writing segments from these record offsets on."""
+    manifests = list(staged)
+    ranges = [manifest.segments_from for manifest in manifests]
+    records = [segment.record_offset for manifest in manifests for segment in manifest.segments]
+    return Kept(min(ranges, default=None), min([*records, *written_from], default=None))
 
 
 def delay_topic_needed_from(committed: Progress, buckets: Iterable[Bucket]) -> int:

@@ -23,44 +23,19 @@ due after W, and so after every late record.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from index.bucket import Bucket, Manifest
+from index.adopting import SHARE, Adoption
+from index.batch import Batch, Installation, Installs
+from index.bucket import Manifest
 from index.pending import Entry
 from index.pending_set import PendingSet
-from index.progress import BEFORE_ALL, Position, Progress
+from index.progress import Position, Progress
 from index.schedule import AT_ONCE
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """A manifest that is committed with a batch: of the frozen bucket, or in place of the buckets it was merged from.
-
-    ``keep_to`` is up to where the entries of a sealed bucket stay in memory, since they are due soon.
-    """
-
-    manifest: Manifest
-    merged_from: tuple[int, ...] = ()
-    keep_to: Position = BEFORE_ALL
-
-
-@dataclass(frozen=True, slots=True)
-class Batch(Generic[P, R]):
-    """What leaves in one transaction, and the progress that must be committed with it."""
-
-    late: list[Entry[P]]
-    due: list[Entry[P]]
-    rejected: list[tuple[int, R]]
-    progress: Progress
-    installs: Installation | None = None
-
-    def __len__(self) -> int:
-        return len(self.late) + len(self.due) + len(self.rejected)
 
 
 class PartitionIndex(Generic[P, R]):
@@ -76,8 +51,9 @@ class PartitionIndex(Generic[P, R]):
         self._replay_below = progress.cursor
         self._indexed_to = progress.sealed_to
         self._pending: PendingSet[P] = PendingSet(progress.sealed_to)
+        behind = dict(progress.catching_up)
         for manifest in buckets:
-            self._pending.buckets[manifest.bucket_id] = Bucket(manifest, progress.watermark)
+            self._pending.add_bucket(manifest, progress.watermark, behind.get(manifest.bucket_id))
         self._late: list[Entry[P]] = []
         self._rejected: list[tuple[int, R]] = []
         self._in_flight: Batch[P, R] | None = None
@@ -150,11 +126,12 @@ class PartitionIndex(Generic[P, R]):
 
     def next_due_ms(self) -> int | None:
         """Due time of the first pending record, or None."""
-        return self._pending.next_due_ms()
+        return _earlier(self._pending.next_due_ms(), self._pending.catching_up.next_due_ms())
 
     def next_releasable_ms(self) -> int | None:
         """Due time of the first pending record when it could be released, or None."""
-        return self._pending.next_releasable_ms()
+        of_adopted_ms = self._pending.catching_up.next_releasable_ms(self._committed.watermark)
+        return _earlier(self._pending.next_releasable_ms(), of_adopted_ms)
 
     def next_owed_ms(self) -> int | None:
         """When the first owed record may leave, AT_ONCE unless the clock was set back; None when nothing is owed."""
@@ -167,22 +144,30 @@ class PartitionIndex(Generic[P, R]):
         """Due time of the last pending record, or None."""
         return self._pending.furthest_due_ms()
 
-    def plan(self, now_ms: int, max_entries: int, max_bytes: int, installs: Installation | None = None) -> Batch[P, R]:
+    def plan(self, now_ms: int, max_entries: int, max_bytes: int, installs: Installs | None = None) -> Batch[P, R]:
         """Take everything owed and the first due records, at most ``max_entries`` and ``max_bytes`` of the latter.
 
         Of what is owed, the records from the first late one on that is not due at ``now_ms`` stay. A manifest that
-        ``installs`` is part of the batch: with that of a sealed bucket, S moves past it.
+        ``installs`` is part of the batch: with that of a sealed bucket, S moves past it, and C with an adopted one.
         """
         if self.replaying:
             raise ValueError(f"planned at {self._indexed_to}, before the replay reached {self._replay_below}")
         if self._in_flight is not None:
             raise ValueError("planned while a batch is in flight")
-        due = self._within(max_bytes, self._pending.take_due(now_ms, max_entries))
+        catching_up = self._catch_up(now_ms, max_entries, max_bytes)
+        due = self._pending.take_due(now_ms, max_entries)
+        fitting = self._fitting(max_bytes, due)
+        self._pending.untake(due[fitting:])
+        del due[fitting:]
         self._pending.leave(due)
-        cursor = self._cursor_at(now_ms)
+        cursor = self._cursor_after(installs) if isinstance(installs, Adoption) else self._cursor_at(now_ms)
         late, self._late = _split(self._late, bisect_left(self._late, cursor, key=_offset_of_entry))
         rejected, self._rejected = _split(self._rejected, bisect_left(self._rejected, cursor, key=_offset_of_rejected))
-        self._in_flight = Batch(late, due, rejected, self._progress_after(due, cursor, installs), installs)
+        progress = self._progress_after(due, cursor, installs)
+        if isinstance(installs, Adoption):
+            behind = (*progress.catching_up, *installs.behind(progress.watermark))
+            progress = progress._replace(catching_up=behind)
+        self._in_flight = Batch(late + catching_up, due, rejected, progress, installs)
         return self._in_flight
 
     @property
@@ -190,16 +175,27 @@ class PartitionIndex(Generic[P, R]):
         """Whether everything indexed is below the committed C, so that a bucket of it ends below every later S."""
         return self._in_flight is None and not self.replaying and self._committed.cursor == self._indexed_to
 
+    @property
+    def may_adopt(self) -> bool:
+        """Whether everything indexed is in buckets or done, so that S can go where C goes."""
+        return self._in_flight is None and not self.replaying and not self.owed and self._pending.is_sealed
+
     def confirm(self) -> None:
         """The batch in flight was committed."""
         assert self._in_flight is not None
         self._committed = self._in_flight.progress
         installed = self._in_flight.installs
         self._in_flight = None
+        if self._pending.catching_up:
+            self._pending.catching_up.confirm()
         if installed is None:
             return
         watermark = self._committed.watermark
-        if installed.merged_from:
+        if isinstance(installed, Adoption):
+            behind = dict(self._committed.catching_up).get(installed.manifest.bucket_id)
+            self._pending.install_adopted(installed.manifest, watermark, behind)
+            self._indexed_to = installed.manifest.to_offset
+        elif installed.merged_from:
             self._pending.install_merged(installed.manifest, installed.merged_from, watermark)
         else:
             self._pending.install_sealed(installed.manifest, watermark, installed.keep_to)
@@ -211,7 +207,7 @@ class PartitionIndex(Generic[P, R]):
         assert committed.sealed_to <= committed.cursor
         if not self.replaying:
             assert self._indexed_to >= committed.cursor
-        first = self.next_due_ms()
+        first = self._pending.next_due_ms()
         assert first is None or first >= committed.watermark.due_ms
         assert all((due_ms, offset) <= committed.watermark for due_ms, offset, _ in self._late)
         assert [offset for _, offset, _ in self._late] == sorted({offset for _, offset, _ in self._late})
@@ -226,15 +222,32 @@ class PartitionIndex(Generic[P, R]):
             raise ValueError("records indexed while a batch is in flight")
         self._indexed_to = offset + 1
 
-    def _within(self, max_bytes: int, due: list[Entry[P]]) -> list[Entry[P]]:
+    def _catch_up(self, now_ms: int, max_entries: int, max_bytes: int) -> list[Entry[P]]:
+        catching_up, watermark = self._pending.catching_up, self._committed.watermark
+        if not catching_up:
+            return []
+        share, share_bytes = -(-max_entries // SHARE), max_bytes // SHARE
+        taken = catching_up.take(now_ms, share, watermark, lambda run: self._fitting(share_bytes, run))
+        self._pending.close_caught_up(watermark)
+        return taken
+
+    def _fitting(self, max_bytes: int, due: list[Entry[P]]) -> int:
+        """How many of the first entries go into a batch."""
         total = 0
         for count, (_, _, payload) in enumerate(due):
             total += self._size_of(payload)
             # One record always goes, however big: a batch that can never be planned would block the partition.
             if total > max_bytes and count:
-                self._pending.untake(due[count:])
-                return due[:count]
-        return due
+                return count
+        return len(due)
+
+    def _cursor_after(self, adoption: Adoption) -> int:
+        manifest = adoption.manifest
+        if not self.may_adopt or not manifest.from_offset == self._indexed_to < manifest.to_offset:
+            raise ValueError(
+                f"[{manifest.from_offset}, {manifest.to_offset}) adopted at {self._indexed_to}, or too soon"
+            )
+        return manifest.to_offset
 
     def _cursor_at(self, now_ms: int) -> int:
         # A tuple compares by due time first, and the usual answer, that all are due, must cost little.
@@ -242,15 +255,20 @@ class PartitionIndex(Generic[P, R]):
             return self._indexed_to
         return next(offset for due_ms, offset, _ in self._late if due_ms > now_ms)
 
-    def _progress_after(self, due: list[Entry[P]], cursor: int, installs: Installation | None) -> Progress:
+    def _progress_after(self, due: list[Entry[P]], cursor: int, installs: Installs | None) -> Progress:
         last = self._committed
         watermark = Position(due[-1][0], due[-1][1]) if due else last.watermark
-        sealed = installs is not None and not installs.merged_from
+        sealed = isinstance(installs, Installation) and not installs.merged_from
         lowest = self._pending.lowest_unsealed(without_frozen=sealed)
         # A bucket that was being merged may be installed after one with a higher id.
         next_bucket = max(last.next_bucket, -1 if installs is None else installs.manifest.bucket_id + 1)
         sealed_to = cursor if lowest is None else min(cursor, lowest)
-        return Progress(cursor, watermark, sealed_to, last.number + 1, next_bucket)
+        behind = self._pending.catching_up.watermarks()
+        return Progress(cursor, watermark, sealed_to, last.number + 1, next_bucket, behind)
+
+
+def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:
+    return min((each for each in (one_ms, other_ms) if each is not None), default=None)
 
 
 def _split(items: list[T], at: int) -> tuple[list[T], list[T]]:

@@ -11,6 +11,8 @@ entries are written out, and only when the manifest is committed do they belong 
 shortly before they are due. Release takes from all three in one order, and never passes the first entry that is not in
 memory (the *barrier*).
 
+What an adopted bucket owes up to the watermark is kept apart until it has caught up (:mod:`index.adopting`).
+
 An entry may be offered twice: by a replay, or by the segments of a merged bucket whose sources were loaded already.
 What is at or before the watermark, or held already, is dropped; so every such race ends in one release.
 """
@@ -22,6 +24,7 @@ from typing import Generic, TypeVar
 
 from pyroaring import BitMap64
 
+from index.adopting import CatchingUp, everything
 from index.bucket import Bucket, Manifest
 from index.pending import NO_LIMIT, Entry, PendingIndex
 from index.progress import Position
@@ -59,6 +62,7 @@ class PendingSet(Generic[P]):
         self.mutable: Unsealed[P] = Unsealed(from_offset)
         self.frozen: Unsealed[P] | None = None
         self.buckets: dict[int, Bucket] = {}
+        self.catching_up: CatchingUp[P] = CatchingUp()
         self._loaded: PendingIndex[P] = PendingIndex()
         self._held = BitMap64()
         self._dropped: PendingIndex[P] = PendingIndex()
@@ -66,24 +70,30 @@ class PendingSet(Generic[P]):
     @property
     def in_memory(self) -> int:
         """Entries held in memory, those that only wait to be dropped excluded."""
-        return len(self.mutable.entries) + len(self._loaded) + (len(self.frozen.entries) if self.frozen else 0)
+        return sum(map(len, self.in_memory_indexes()))
 
     @property
     def stored(self) -> int:
-        """Entries that are only in segments; counts the whole of a segment that is partly passed."""
+        """Entries that are only in segments; counts the whole of a segment that is partly passed, or partly masked."""
         return sum(bucket.stored for bucket in self.buckets.values())
 
     def in_memory_indexes(self) -> list[PendingIndex[P]]:
         """Where the entries in memory lie, those of the frozen and the mutable bucket last; to look at only."""
-        return list(self._indexes())
+        return [*self.catching_up.indexes(), *self._indexes()]
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether nothing waits outside of buckets."""
+        return self.frozen is None and not len(self.mutable.entries)
 
     def barrier(self) -> Position | None:
         """The first position that may hold an entry which is not in memory."""
-        barriers = [barrier for bucket in self.buckets.values() if (barrier := bucket.barrier) is not None]
+        buckets = self.buckets.values()
+        barriers = [at for bucket in buckets if bucket.behind is None and (at := bucket.barrier) is not None]
         return min(barriers, default=None)
 
     def next_due_ms(self) -> int | None:
-        """Due time of the first entry, in memory or not."""
+        """Due time of the first entry, in memory or not, but for those that are catching up."""
         barrier = self.barrier()
         due = [due_ms for index in self._indexes() if (due_ms := index.next_due_ms()) is not None]
         return min([*due, barrier.due_ms] if barrier else due, default=None)
@@ -97,7 +107,7 @@ class PendingSet(Generic[P]):
 
     def furthest_due_ms(self) -> int | None:
         """Due time of the last entry, in memory or not."""
-        due = [due_ms for index in self._indexes() if (due_ms := index.furthest_due_ms()) is not None]
+        due = [due_ms for index in self.in_memory_indexes() if (due_ms := index.furthest_due_ms()) is not None]
         due += [bucket.manifest.last.due_ms for bucket in self.buckets.values() if bucket.next_segment is not None]
         return max(due, default=None)
 
@@ -179,18 +189,48 @@ class PendingSet(Generic[P]):
                 loaded_to = min(loaded_to, bucket.loaded_to)
         self.buckets[manifest.bucket_id] = Bucket(manifest, max(loaded_to, watermark))
 
+    def install_adopted(self, manifest: Manifest, watermark: Position, behind: Position | None) -> None:
+        """A bucket that others have built; ``behind`` is its own watermark, if it has to catch up."""
+        assert self.is_sealed
+        if manifest.segments:
+            self.add_bucket(manifest, watermark, behind)
+        self.mutable = Unsealed(manifest.to_offset)
+
+    def add_bucket(self, manifest: Manifest, watermark: Position, behind: Position | None) -> None:
+        """A committed bucket of which nothing is in memory."""
+        bucket = self.buckets[manifest.bucket_id] = Bucket(manifest, watermark if behind is None else behind)
+        if behind is not None:
+            self.catching_up.begin(bucket, behind)
+
+    def close_caught_up(self, watermark: Position) -> None:
+        """Adopted buckets that owe nothing up to ``watermark`` are like others from here on."""
+        for entries in self.catching_up.close(watermark):
+            self._held.update(self._loaded.put_chunks(everything(entries)))
+
+    def has_plenty(self, bucket: Bucket) -> bool:
+        """Whether no more of a bucket should be loaded for now."""
+        return bucket.behind is not None and self.catching_up.has_plenty(bucket.manifest.bucket_id)
+
     def load(self, bucket_id: int, number: int, entries: Sequence[Entry[P]], watermark: Position) -> list[Entry[P]]:
         """Take in the next segment of a bucket; returns the entries that were dropped because they are known."""
-        offsets = BitMap64([offset for _, offset, _ in entries])
-        held = offsets & self._held
-        fresh = [entry for entry in entries if entry[:2] > watermark and entry[1] not in held]
-        self._loaded.put_back(fresh)
-        self._held.update([offset for _, offset, _ in fresh])
-        self.buckets[bucket_id].loaded(number)
+        bucket = self.buckets[bucket_id]
+        fresh = self._fresh(bucket, entries, watermark)
+        bucket.loaded(number)
         if len(fresh) == len(entries):
             return []
         taken = BitMap64([offset for _, offset, _ in fresh])
         return [entry for entry in entries if entry[1] not in taken]
+
+    def _fresh(self, bucket: Bucket, entries: Sequence[Entry[P]], watermark: Position) -> list[Entry[P]]:
+        if bucket.manifest.built_from is not None:
+            entries = [entry for entry in entries if entry[1] >= bucket.manifest.from_offset]
+        if bucket.behind is not None:
+            return self.catching_up.load(bucket.manifest.bucket_id, entries)
+        held = BitMap64([offset for _, offset, _ in entries]) & self._held
+        fresh = [entry for entry in entries if entry[:2] > watermark and entry[1] not in held]
+        self._loaded.put_back(fresh)
+        self._held.update([offset for _, offset, _ in fresh])
+        return fresh
 
     def discard_frozen(self) -> None:
         """Everything that was being sealed has been released meanwhile: there is no bucket to make."""
@@ -206,6 +246,7 @@ class PendingSet(Generic[P]):
         """Assert every invariant; O(n log n)."""
         for index in self._indexes():
             index.check()
+        self.catching_up.check()
         for part in (self.mutable, self.frozen):
             if part is not None:
                 assert len(part.settle()) == len(part.entries)

@@ -14,6 +14,13 @@ BEFORE_ALL = Position(-1, -1)
 """The watermark of a partition that has released nothing yet; no due time is negative."""
 
 
+class Behind(NamedTuple):
+    """The watermark of an adopted bucket that is behind the partition's, see :mod:`index.adopting`."""
+
+    bucket_id: int
+    watermark: Position
+
+
 class Progress(NamedTuple):
     """How far a delay partition is indexed and released; written in every transaction.
 
@@ -22,6 +29,8 @@ class Progress(NamedTuple):
     * ``sealed_to`` (S, at most C): no entry below this offset needs the delay topic read again.
     * ``next_bucket``: id of the next bucket; ids are never used twice, so no segment of one overwrites another's.
     * ``number``: counts the transactions of the partition, so that a reader sees a lost or repeated one.
+    * ``catching_up``: adopted buckets of which not everything up to W has left, by id; for their entries each has a
+      watermark of its own in the place of W.
     """
 
     cursor: int
@@ -29,6 +38,7 @@ class Progress(NamedTuple):
     sealed_to: int
     number: int = 0
     next_bucket: int = 0
+    catching_up: tuple[Behind, ...] = ()
 
     def is_done(self, due_ms: int, offset: int) -> bool:
         """Whether the record at ``offset`` has left: indexed before C and at or before W.

@@ -24,6 +24,7 @@ from sidecar.loading import LoaderPool
 from sidecar.metrics import Metrics
 from sidecar.owned import Shared
 from sidecar.partition_status import PartitionCollector
+from sidecar.staging import Staging
 from sidecar.targets import TargetDirectory
 from sidecar.usable import UsableTopics
 from sidecar.workers import Assignment, Workers
@@ -40,7 +41,7 @@ def run(config: Config) -> int:
     metrics, budget, workers = Metrics(), PayloadBudget(config.router.payload_memory_bytes), Workers()
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
-    pool = LoaderPool(lambda: clients.reader(config))
+    pool, staging = LoaderPool(lambda: clients.reader(config)), Staging(lambda: clients.staging_reader(config))
     server = http.serve(config.http.listen, health)
     try:
         usable = UsableTopics(config, admin, health)
@@ -56,6 +57,7 @@ def run(config: Config) -> int:
             budget=budget,
             metrics=metrics,
             pool=pool,
+            staging=staging,
             # The member is made last, since it starts the workers that ask it.
             still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
             now_ns=time.time_ns,
@@ -73,6 +75,7 @@ def run(config: Config) -> int:
     finally:
         finished = workers.stop_all()
         pool.stop()
+        staging.stop()
         server.stop()
         structlog.get_logger().info("stopped", every_worker_finished=finished)
         if not finished or not pool.is_idle:

@@ -4,6 +4,7 @@ Nothing is changed and nothing is written. What cannot be known from outside is 
 cannot be described, they show when the producer starts.
 """
 
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient, ConsumerGroupDescription
 
-from sidecar import topics
+from sidecar import kafka_keys, topics
 from sidecar.admin import REQUEST_TIMEOUT_S, Answer, Denied, TopicFacts, operations_of, topic_facts
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
@@ -32,8 +33,6 @@ _COORDINATOR_STARTS: Final = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
-
-_SASL_UNENCRYPTED: Final = "SASL_PLAINTEXT"
 
 
 def findings(config: Config, admin: AdminClient) -> list[Finding]:
@@ -87,7 +86,7 @@ def literal_targets(topic: DelayTopicConfig) -> Iterator[str]:
 
 def _names(config: Config) -> Iterator[str]:
     for topic in config.delay_topics:
-        yield from (topic.name, topic.state, topic.snapshots, topic.rejected, *literal_targets(topic))
+        yield from (topic.name, topic.state, topic.snapshots, topic.rejected, topic.backfill, *literal_targets(topic))
 
 
 def _configuration(config: Config) -> Iterator[Finding]:
@@ -96,12 +95,10 @@ def _configuration(config: Config) -> Iterator[Finding]:
         yield error("configuration", "no delay topic is configured", "add a [[delay_topics]] table with a name")
     else:
         yield ok("configuration", f"valid; {count} delay topic{'s' if count > 1 else ''}")
-    if config.kafka.get("security.protocol", "").upper() == _SASL_UNENCRYPTED:
-        yield warn(
-            "configuration",
-            "security.protocol=SASL_PLAINTEXT: credentials travel unencrypted",
-            'use "security.protocol" = "SASL_SSL"',
-        )
+    for key, problem in kafka_keys.in_the_clear(config.kafka):
+        yield warn("configuration", f"{key}: {problem}", "router.allow_sasl_plaintext = true lets it pass")
+    for message, remedy in kafka_keys.doubts(config.kafka):
+        yield warn("configuration", message, remedy)
     for topic in config.delay_topics:
         if not topic.default_target and not topic.allowed_targets:
             yield warn(
@@ -118,14 +115,15 @@ def _topic(config: Config, topic: DelayTopicConfig, answers: dict[str, Answer]) 
         yield error(thing, "does not exist", "delay-router init")
         return
     if isinstance(delay, Denied):
-        yield _denied(config, thing, topic.name, ("Read", "Describe", "DescribeConfigs"))
+        yield _denied(config, thing, topic.name, ("Read", "DescribeConfigs"))
         return
     yield from topics.examine_delay_topic(topic, delay, bootstrap(config))
     yield from _rights(config, thing, delay, {AclOperation.READ: "Read"})
     if topic.trim:
         yield from _right_to_trim(config, thing, delay)
     for wanted in topics.wanted_beside(topic, delay):
-        yield from _beside(config, wanted, answers[wanted.name])
+        problems = _beside(config, wanted, answers[wanted.name])
+        yield from map(_only_told, problems) if wanted.role == topics.BACKFILL else problems
     for target in literal_targets(topic):
         yield from _target(config, topic, delay, target, answers[target])
 
@@ -138,12 +136,17 @@ def _beside(config: Config, wanted: topics.WantedTopic, answer: Answer) -> Itera
     if answer is None:
         yield error(thing, "does not exist", "delay-router init")
     elif isinstance(answer, Denied):
-        yield _denied(config, thing, wanted.name, (*needed.values(), "Describe", "DescribeConfigs"))
+        yield _denied(config, thing, wanted.name, (*needed.values(), "DescribeConfigs"))
     else:
         yield from topics.examine_beside(wanted, answer, bootstrap(config))
         yield from _rights(config, thing, answer, needed)
         if wanted.role == topics.SNAPSHOTS:
             yield from _right_to_trim(config, thing, answer)
+
+
+def _only_told(problem: Finding) -> Finding:
+    """The router works without a backfill topic; what jobs make is not adopted then."""
+    return replace(problem, level=Level.WARN) if problem.is_error else problem
 
 
 def _right_to_trim(config: Config, thing: str, facts: TopicFacts) -> Iterator[Finding]:
@@ -163,7 +166,7 @@ def _target(config: Config, topic: DelayTopicConfig, delay: TopicFacts, name: st
             yield warn(thing, f"does not exist; records for it will be rejected by {topic.name}", remedy)
     else:
         if isinstance(answer, Denied):
-            problems = [_denied(config, thing, name, ("Write", "Describe"))]
+            problems = [_denied(config, thing, name, ("Write",))]
         else:
             needed = {AclOperation.WRITE: "Write"}
             problems = [*_size_problem(config, delay, answer), *_rights(config, thing, answer, needed)]
@@ -175,6 +178,8 @@ def _target(config: Config, topic: DelayTopicConfig, delay: TopicFacts, name: st
 
 def _size_problem(config: Config, delay: TopicFacts, target: TopicFacts) -> Iterator[Finding]:
     key = "max.message.bytes"
+    if target.settings is None:
+        return  # the router needs no right to describe them; without it they cannot be compared
     takes = target.number(key, DEFAULT_MAX_MESSAGE_BYTES)
     sends = delay.number(key, DEFAULT_MAX_MESSAGE_BYTES)
     if takes < sends:
@@ -226,7 +231,7 @@ def _describe_group(admin: AdminClient, group_id: str) -> ConsumerGroupDescripti
 def _group(config: Config, admin: AdminClient) -> Iterator[Finding]:
     group_id = config.router.group_id
     thing = f"group {group_id}"
-    command = _acl_command(config, ["Read"], f"--group {group_id}")
+    command = _acl_command(config, ["Read"], f"--group {shlex.quote(group_id)}")
     try:
         description = _describe_group(admin, group_id)
     except KafkaException as exception:
@@ -243,8 +248,5 @@ def _group(config: Config, admin: AdminClient) -> Iterator[Finding]:
         yield ok(thing, f"{len(description.members)} members")
     yield ok(
         "transactional ids",
-        f"{group_id}.*: Kafka cannot be asked for rights on them; where ACLs are on, grant: "
-        + _acl_command(
-            config, ["Write", "Describe"], f"--transactional-id {group_id}. --resource-pattern-type prefixed"
-        ),
+        f"{group_id}.*: Kafka cannot be asked for rights on them; where ACLs are on, see delay-router check --acls",
     )

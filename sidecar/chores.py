@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from index.partition import Installation
+from index.batch import Installs
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,16 +10,18 @@ class Chores:
     """Segments to write, or a manifest to install, and keys to remove.
 
     A manifest is never in the transaction of a segment it names, since the offset of a segment is only known once it is
-    committed. ``removed`` are keys of the state topic, ``reclaimed`` of the snapshots topic.
+    committed. ``removed`` are keys of the state topic, ``reclaimed`` of the snapshots topic,
+    ``withdrawn`` of the backfill topic.
     """
 
     segments: tuple[tuple[bytes, bytes], ...] = ()
-    installs: Installation | None = None
+    installs: Installs | None = None
     removed: tuple[bytes, ...] = ()
     reclaimed: tuple[bytes, ...] = ()
+    withdrawn: tuple[bytes, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.segments or self.installs or self.removed or self.reclaimed)
+        return bool(self.segments or self.installs or self.removed or self.reclaimed or self.withdrawn)
 
 
 NOTHING = Chores()

@@ -108,6 +108,20 @@ def state_reader(config: Config) -> Consumer:
     return Consumer(settings, logger=logs.librdkafka_logger())
 
 
+def staging_reader(config: Config) -> Consumer:
+    """Assign-only consumer that follows the backfill topics of all partitions of a process, where little happens."""
+    return Consumer(
+        {
+            **_reading(config, "staging"),
+            "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
+            "queued.min.messages": 100,
+            "queued.max.messages.kbytes": 4_096,
+            "topic.metadata.refresh.interval.ms": 30_000,
+        },
+        logger=logs.librdkafka_logger(),
+    )
+
+
 def group_member(config: Config, topics: Iterable[str], on_commit: OnCommit) -> Consumer:
     """The process's member of the consumer group; it is assigned partitions and reads none of them."""
     session_ms = config.router.session_timeout_ms

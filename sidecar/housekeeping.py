@@ -7,7 +7,8 @@
         │          more than max_buckets                                      ▲
         └───────────────────────────────► MERGING ────────────────────────────┘
 
-Removal goes on beside it: segments that the watermark has passed, and at last the manifest, get tombstones.
+Removal goes on beside it: segments that the watermark has passed, and at last the manifest, get tombstones. Those of an
+adopted bucket have keys of the job that wrote them; they go when the topic is trimmed.
 """
 
 import time
@@ -17,6 +18,7 @@ from concurrent.futures import Future
 
 import structlog
 
+from index.batch import Installation
 from index.bucket import Bucket
 from index.merging import to_merge
 from index.progress import Position
@@ -95,7 +97,7 @@ class Housekeeping:
         """The chores were committed; offsets are those of their segments."""
         if chores.segments:
             self._written(record_offsets)
-        if chores.installs is not None:
+        if isinstance(chores.installs, Installation):
             self._installed(merged=bool(chores.installs.merged_from))
         elif chores.removed or chores.reclaimed:
             failpoints.passing("removal.after")
@@ -145,7 +147,7 @@ class Housekeeping:
         if self._must_seal(memory_full=memory_full) and self._ledger.may_freeze:
             to_offset = self._ledger.indexed_to
             frozen = self._ledger.parts.freeze(to_offset)
-            self._sealing = Sealing(frozen, to_offset, self._free_id(), self._rules)
+            self._sealing = Sealing(frozen, to_offset, self.free_id(), self._rules)
             self._mutable_since_s = self._seal_began_s = time.monotonic()
         elif self._merging is None and time.monotonic() >= self._merge_not_before_s:
             buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark
@@ -153,11 +155,12 @@ class Housekeeping:
             # into nothing, and a source is not removed.
             if any(bucket.is_done(watermark) for bucket in buckets):
                 return
-            sources = to_merge(buckets, self._max_buckets)
+            sources = to_merge(buckets, self._max_buckets, watermark)
             if sources:
                 self._begin_merge(sources)
 
-    def _free_id(self) -> int:
+    def free_id(self) -> int:
+        """An id that no bucket has, had, or is being made with."""
         taken = -1 if self._merging is None else self._merging.bucket_id
         return max(self._ledger.committed.next_bucket, taken + 1)
 
@@ -181,7 +184,7 @@ class Housekeeping:
         def work(reader: OffsetReader) -> None:
             merging.run(lambda manifest, number: source.stored(manifest, number, reader))
 
-        merging = Merging(sources, committed.watermark, self._free_id(), self._rules)
+        merging = Merging(sources, committed.watermark, self.free_id(), self._rules)
         self._merge_began_s = time.monotonic()
         self._merging = merging
         self._merge_work = self._pool.merge(work)
@@ -248,7 +251,8 @@ class Housekeeping:
                 continue
             passed, reclaimed_to = bucket.passed(watermark), self._reclaimed.get(bucket_id, 0)
             upto = min(passed, reclaimed_to + TOMBSTONES_AT_ONCE)
-            reclaimed += [segment_key(bucket_id, number) for number in range(reclaimed_to, upto)]
+            if bucket.manifest.built_from is None:
+                reclaimed += [segment_key(bucket_id, number) for number in range(reclaimed_to, upto)]
             self._reclaimed[bucket_id] = upto
             if upto == len(bucket.manifest.segments):
                 removed.append(manifest_key(bucket_id))

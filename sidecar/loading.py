@@ -139,7 +139,7 @@ class Loading:
 
     def _ask(self, bucket: Bucket, until_ms: int) -> None:
         number, bucket_id = bucket.next_segment, bucket.manifest.bucket_id
-        if number is None:
+        if number is None or self._parts.has_plenty(bucket):
             return
         loads = self._loads.setdefault(bucket_id, deque())
         if loads and loads[0].future is None and time.monotonic() >= loads[0].retry_s:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from index.batch import Installation
 from index.bucket import Bucket, Manifest, Placement
-from index.partition import Installation
 from index.progress import Position
 from index.sealing import SealRules, cut
-from sidecar.sealing import Encoded, SegmentWriter, record_size
 from snapshots.segment import StoredEntry
+from snapshots.writing import Encoded, SegmentWriter, record_size
 
 ReadSegment = Callable[[Manifest, int], list[StoredEntry]]
 """Reads segment ``number`` of a bucket."""
@@ -34,7 +34,8 @@ class Merging:
     def __init__(self, sources: Sequence[Bucket], watermark: Position, bucket_id: int, rules: SealRules) -> None:
         manifests = [source.manifest for source in sources]
         self.sources = tuple(manifest.bucket_id for manifest in manifests)
-        self.source_segments = [(each.bucket_id, number) for each in manifests for number in range(len(each.segments))]
+        own = [each for each in manifests if each.built_from is None]
+        self.source_segments = [(each.bucket_id, number) for each in own for number in range(len(each.segments))]
         self.bucket_id = bucket_id
         self._watermark = watermark
         self._manifests = manifests

@@ -77,6 +77,7 @@ class Metrics:
         self.seal_failures = counter("seal_failures", "Seals and merges given up, to be tried again", "topic")
         self.trim_failures = counter("trim_failures", "DeleteRecords that failed, to be tried again", "topic")
         self.load_failures = counter("load_failures", "Loads of a segment that failed, to be tried again", "topic")
+        self.backfills = counter("backfills", "Staged buckets: adopted, discarded or refused", "topic", "outcome")
         self.recovery = histogram("recovery_seconds", "From assignment to active", "topic")
         self.transactions = counter("transactions", "Transactions by outcome", "topic", "outcome")
         self.transaction_seconds = histogram("transaction_seconds", "From begin to the end of commit", "topic")

@@ -1,31 +1,39 @@
 """Everything a worker owns of its partition between two take-overs; made and thrown away as a whole."""
 
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from index.adopting import Adoption
+from index.needed import Kept
 from index.partition import PartitionIndex
 from index.record import Record
 from index.rules import Rules
 from sidecar import admin as cluster
 from sidecar import check, clients, failpoints
 from sidecar.admin import topic_settings
+from sidecar.adopting import Adopting
 from sidecar.budget import PayloadBudget
 from sidecar.chores import Chores
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.housekeeping import Housekeeping
 from sidecar.intake import Indexed, Intake, PartitionLedger
+from sidecar.kafka_errors import Verdict, classify, error_of
 from sidecar.loading import LoaderPool, Loading
 from sidecar.metrics import Metrics
 from sidecar.reader import OffsetReader
 from sidecar.records import resident_bytes, scheduled_size
 from sidecar.release import Released, Releaser, commit
+from sidecar.restoring import has_records, kept_by_backfills, read_backfills
 from sidecar.retention import placement_under, retention_of
 from sidecar.screening import Leaving
 from sidecar.segments import SegmentSource
+from sidecar.staging import Place, Staging
 from sidecar.takeover import Origin, fence, read_origin
 from sidecar.targets import TargetDirectory
 from sidecar.transaction import PartitionWriter
@@ -37,6 +45,9 @@ MAX_BATCH_BYTES = 64 * 1_048_576
 
 DROPPED_AT_ONCE = 2_000
 """Entries let go of in one round once a bucket holds them: freeing all at once would stall the release loop."""
+
+LOOK_WITHIN_S = 10.0
+"""Longest wait at a take-over for what is staged, if there is anything, before the delay topic is read on."""
 
 MAX_MESSAGE_BYTES = 16 * 1_048_576
 """Limit of the client; the broker's own limit, which is usually lower, decides what is refused."""
@@ -55,6 +66,7 @@ class Shared:
     budget: PayloadBudget
     metrics: Metrics
     pool: LoaderPool
+    staging: Staging
     still_ours: Callable[[str, int], bool]
     now_ns: Callable[[], int]
 
@@ -70,6 +82,7 @@ class Owned:
         self._rules = rules
         self._resident_bytes = 0
         self._reader = OffsetReader(lambda: clients.reader(shared.config))
+        self._staged_at = Place(topic.backfill, topic.snapshots, partition)
 
     def fence(self, stopping: Callable[[], bool]) -> None:
         """Become the only writer of the partition."""
@@ -82,20 +95,25 @@ class Owned:
         # A client of its own: one that has lived through a restart of the brokers goes on asking with the leader epochs
         # of before, and is refused until it happens to refresh its metadata.
         admin = cluster.connect(shared.config)
+        shared.staging.watch(self._staged_at)
         origin = read_origin(shared.config, topic, partition, admin, self._rules)
         failpoints.passing("recovery.state_read")
         writer = PartitionWriter(self._producer, topic, partition, self._rules, origin.delay_topic_id)
         if not origin.is_stored:
             self._producer.begin_transaction()
             writer.write_epochs(origin.epochs)
+            if origin.restored:
+                for manifest in origin.buckets:
+                    writer.write_manifest(manifest)
+                writer.write_chores(Chores(withdrawn=tuple(key for key, _ in origin.restored)))
             writer.write_progress(origin.progress)
             commit(self._producer)
         self.ledger: PartitionLedger = PartitionIndex(origin.progress, scheduled_size, origin.buckets)
         compresses = clients.compresses(shared.config)
-        self._releaser = Releaser(writer, self._rules, shared.directory, self._read, compresses)
-        at = TopicPartition(topic.name, partition, self.ledger.indexed_to)
-        self._intake = Intake(clients.tail(shared.config), at, self.ledger, origin.epochs, shared.budget)
         source = SegmentSource(topic, partition, origin.epochs)
+        self._releaser = Releaser(writer, self._rules, shared.directory, self._read, compresses, source.decide)
+        self._epochs = origin.epochs
+        self._intake = self._read_on()
         parts = self.ledger.parts
         self._loading = Loading(parts, source, shared.pool, shared.budget, shared.metrics, topic.name)
         retention = retention_of(topic_settings(admin, [topic.name])[topic.name])
@@ -103,9 +121,37 @@ class Owned:
         self._housekeeping = Housekeeping(
             self.ledger, rules, topic.max_buckets, source, shared.pool, shared.metrics, topic.name
         )
-        trimming = Trimming(shared.admin, check.bootstrap(shared.config), topic, partition, shared.metrics)
+        bootstrap = check.bootstrap(shared.config)
+        trimming = Trimming(shared.admin, bootstrap, topic, partition, shared.metrics, self._look_at_backfills)
         self.upkeep = Upkeep(self.ledger, trimming, shared.pool, (topic.name, partition), retention)
+        staged = has_records(admin, topic.backfill, partition)
+        self._look_until_s = time.monotonic() + LOOK_WITHIN_S if staged else 0.0
+        self._adopting = Adopting(
+            self.ledger,
+            self._rules,
+            origin.delay_topic_id,
+            lambda: shared.staging.waiting(self._staged_at),
+            shared.metrics,
+            (topic.name, partition),
+            handled=origin.restored,
+            not_before_s=shared.staging.not_before_s(self._staged_at),
+        )
         return origin
+
+    def _read_on(self) -> Intake:
+        """Read the delay topic from where the index is."""
+        shared, topic = self._shared, self._topic
+        at = TopicPartition(topic.name, self.partition, self.ledger.indexed_to)
+        return Intake(clients.tail(shared.config), at, self.ledger, self._epochs, shared.budget)
+
+    def _look_at_backfills(self) -> Future[Kept]:
+        shared, topic, partition = self._shared, self._topic, self.partition
+
+        def look(_: OffsetReader) -> Kept:
+            records = read_backfills(shared.config, topic, partition, shared.admin)
+            return kept_by_backfills(records, shared.now_ns() // 1_000_000)
+
+        return shared.pool.look(look)
 
     def _read(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         return self._reader.read(self._topic.name, self.partition, offsets)
@@ -123,7 +169,26 @@ class Owned:
     @property
     def wants_commit(self) -> bool:
         """Whether housekeeping waits for a transaction, even one with progress alone."""
-        return self._housekeeping.wants_commit(memory_full=self.memory_full)
+        return self._housekeeping.wants_commit(memory_full=self._seal_all)
+
+    @property
+    def intake_pauses(self) -> bool:
+        """Whether nothing may come in for now: memory is used up, or a bucket is about to be adopted."""
+        return self.memory_full or self._is_looking or self._adopting.pauses
+
+    @property
+    def _is_looking(self) -> bool:
+        """Whether it is not known yet what was staged before: to read on now might pass it."""
+        if self._look_until_s and (
+            self._shared.staging.has_looked(self._staged_at) or time.monotonic() > self._look_until_s
+        ):
+            self._look_until_s = 0.0
+            self._adopting.turn()
+        return self._look_until_s > 0
+
+    @property
+    def _seal_all(self) -> bool:
+        return self.memory_full or self._adopting.pauses
 
     @property
     def memory_full(self) -> bool:
@@ -140,8 +205,10 @@ class Owned:
             self._give_back(resident_bytes(dropped))
 
     def chores(self, now_ms: int) -> Chores:
-        """What housekeeping wants in the next transaction."""
-        return self._housekeeping.chores(now_ms, memory_full=self.memory_full)
+        """What housekeeping wants in the next transaction, or adopting."""
+        self._adopting.turn()
+        adopting = self._adopting.chores(self._housekeeping.free_id())
+        return adopting or self._housekeeping.chores(now_ms, memory_full=self._seal_all)
 
     def index(self, wait_s: float) -> Indexed:
         """Index what has arrived, waiting at most ``wait_s`` for the first record."""
@@ -151,15 +218,34 @@ class Owned:
 
     def release(self, batch: Leaving, chores: Chores) -> Released:
         """Commit a batch that the index has planned, and the chores that go with it."""
-        released = self._releaser.release(batch, chores)
+        try:
+            released = self._releaser.release(batch, chores)
+        except KafkaException as exception:
+            if chores.withdrawn and classify(error_of(exception)) is Verdict.REFUSED:
+                self._shared.staging.hold_off(self._staged_at)
+            raise
         self.ledger.confirm()
-        if released.refused_segments:
+        if chores.withdrawn:
+            self._withdrawn(chores, released.refused_segments)
+        elif released.refused_segments:
             self._housekeeping.failed(released.refused_segments)
         elif len(released.record_offsets) == len(chores.segments):
             self._housekeeping.done(chores, released.record_offsets)
+        if self.ledger.committed.catching_up and batch.late:
+            failpoints.passing("adopt.catching_up")
         self._give_back(resident_bytes(batch.late) + resident_bytes(batch.due))
-        self._housekeeping.begin(memory_full=self.memory_full)
+        self._housekeeping.begin(memory_full=self._seal_all)
         return released
+
+    def _withdrawn(self, chores: Chores, refused: str) -> None:
+        if refused:
+            self._adopting.failed(refused)
+            return
+        self._adopting.done()
+        if isinstance(chores.installs, Adoption):
+            # A new client begins behind the bucket at once; one that is told to seek may still hand over older records.
+            self._intake.close()
+            self._intake = self._read_on()
 
     def _give_back(self, freed_bytes: int) -> None:
         self._resident_bytes -= freed_bytes
@@ -183,6 +269,7 @@ class Owned:
         self._shared.budget.give_back(self._resident_bytes)
         self._resident_bytes = 0
         self._reader.close()
+        self._shared.staging.unwatch(self._staged_at)
         if hasattr(self, "_housekeeping"):
             self._housekeeping.stop()
         if hasattr(self, "_intake"):

@@ -12,6 +12,7 @@ from functools import partial
 
 from confluent_kafka import KafkaException, Producer
 
+from index.adopting import Adoption
 from index.errors import RefusedError
 from index.progress import Progress
 from index.rules import Rules
@@ -20,7 +21,7 @@ from sidecar.chores import NOTHING, Chores
 from sidecar.kafka_errors import Verdict, classify, error_of, reason_of
 from sidecar.records import Refused
 from sidecar.refusals import Suspect, find_refused, send_in_small_batches
-from sidecar.screening import Leaving, ReadRecords, Screened, refused_by_target, screen
+from sidecar.screening import Decide, Leaving, ReadRecords, Screened, refused_by_target, screen
 from sidecar.shortening import shortened
 from sidecar.targets import TargetDirectory
 from sidecar.transaction import PartitionWriter
@@ -63,14 +64,16 @@ class Releaser:
     directory: TargetDirectory
     read: ReadRecords
     compresses: bool
+    decide: Decide
     crowded: dict[str, int] = field(default_factory=dict)
 
     def release(self, batch: Leaving, chores: Chores = NOTHING) -> Released:
         """Commit a batch with its progress; KafkaException when that was not possible or its outcome is unknown.
 
-        Segments are left out when the broker refuses something: what is due must not suffer from housekeeping.
+        Segments and what is withdrawn are left out when the broker refuses something: what is due must not suffer from
+        housekeeping.
         """
-        screened = screen(batch, self.rules, self.directory, self.read)
+        screened = screen(batch, self.rules, self.directory, self.read, self.decide)
         truncated: set[int] = set()
         refused_segments = ""
         for aborted in range(MAX_REFUSAL_ROUNDS):
@@ -84,7 +87,10 @@ class Releaser:
                 if verdict not in (Verdict.REFUSED, Verdict.AGAIN):
                     raise
                 self.writer.producer.abort_transaction()
-                if verdict is Verdict.REFUSED and chores.segments:
+                if verdict is Verdict.REFUSED and isinstance(chores.installs, Adoption):
+                    # Progress speaks of it, so it cannot be left out: whoever takes over goes on without.
+                    raise
+                if verdict is Verdict.REFUSED and (chores.segments or chores.withdrawn):
                     chores, refused_segments = NOTHING, error_of(exception).str()
                 elif verdict is Verdict.REFUSED:
                     # It was a record, so nothing is said against the segments: they are written the next time.

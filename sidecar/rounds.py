@@ -81,7 +81,7 @@ class Rounds:
         if FINE_WAIT_S >= wait_s > 0:
             time.sleep(wait_s)
             wait_s = 0
-        if self._owned.memory_full and not self._owned.ledger.replaying:
+        if self._owned.intake_pauses and not self._owned.ledger.replaying:
             # Only what comes in pauses; what is due goes on, and makes room.
             time.sleep(min(wait_s, FULL_WAIT_S))
             return

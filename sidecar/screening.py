@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from index.partition import Batch
+from index.batch import Batch
 from index.pending import Entry
 from index.record import Record
 from index.rules import Rules
-from index.schedule import Reason, Rejection
+from index.schedule import AT_ONCE, Reason, Rejection, Schedule
 from sidecar.records import Refused, Scheduled
 from sidecar.targets import Target, TargetDirectory
 
@@ -43,17 +43,38 @@ ReadRecords = Callable[[Sequence[int]], dict[int, Record | None]]
 """Reads records of the delay partition at ascending offsets; None for one that is gone."""
 
 
-def screen(batch: Leaving, rules: Rules, directory: TargetDirectory, read: ReadRecords) -> Screened:
+Decide = Callable[[int, Record], Schedule | Rejection]
+"""Decides the record at an offset again, by the rules that held when it was indexed."""
+
+
+def screen(batch: Leaving, rules: Rules, directory: TargetDirectory, read: ReadRecords, decide: Decide) -> Screened:
     """Complete and check a batch; KafkaException when the cluster does not answer, and then nothing is concluded."""
     entries = [*batch.late, *batch.due]
+    entries, rejected = _rejected_at_last(entries, decide)
     lost: list[int] = []
     # Without targets it was gone when its segment was loaded, and is not asked for again.
     absent = {offset: bool(payload.schedule.targets) for _, offset, payload in entries if payload.record is None}
     if absent:
         entries, lost = _completed(entries, read(sorted(offset for offset in absent if absent[offset])))
-    screened = Screened(entries, batch.rejected, lost)
+    screened = Screened(entries, batch.rejected + rejected, lost)
     refusals = refused_by_target(entries, rules, directory)
     return screened.without(refusals) if refusals else screened
+
+
+def _rejected_at_last(
+    entries: list[Entry[Scheduled]], decide: Decide
+) -> tuple[list[Entry[Scheduled]], list[tuple[int, Refused]]]:
+    """Take out what a backfill indexed though it is to be rejected: due at once, with a record and without a target."""
+    rejected: list[tuple[int, Refused]] = []
+    for due_ms, offset, (schedule, _, record) in entries:
+        if due_ms == AT_ONCE and record is not None and not schedule.targets:
+            decision = decide(offset, record)
+            assert isinstance(decision, Rejection), f"offset {offset} has no target and is not rejected"
+            rejected.append((offset, Refused(decision, record)))
+    if not rejected:
+        return entries, rejected
+    gone = {offset for offset, _ in rejected}
+    return [entry for entry in entries if entry[1] not in gone], rejected
 
 
 def refused_by_target(

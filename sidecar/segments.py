@@ -14,7 +14,7 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError, RefusedError
 from index.pending import Entry
 from index.record import Record
-from index.schedule import BY_KEY, KEEP_KEY, Rejection, Schedule
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Rejection, Schedule
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.reader import OffsetReader
 from sidecar.records import Scheduled, scheduled, size_of
@@ -56,7 +56,10 @@ class SegmentSource:
             if len(stored) != ref.entries or stored[0][:2] != ref.first or stored[-1][:2] != ref.last:
                 raise FormatError("it is not the segment that the manifest names")  # noqa: TRY301 -- as the others
         except FormatError as error:
-            return self._from_delay_topic(manifest, number, reader, error)
+            stored = self._from_delay_topic(manifest, number, reader, error)
+        if manifest.built_from is not None:
+            # Of a backfill that began below C: those are in other buckets.
+            stored = [entry for entry in stored if entry[1] >= manifest.from_offset]
         return stored
 
     def _scheduled(self, stored: Sequence[StoredEntry], reader: OffsetReader) -> list[Entry[Scheduled]]:
@@ -73,6 +76,9 @@ class SegmentSource:
             # Gone from the delay topic. It is counted as lost when it is due, and not before.
             return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), 0, None)
         decision = self.decide(offset, record)
+        if isinstance(decision, Rejection) and due_ms == AT_ONCE:
+            # A backfill leaves it to the owner to reject; see sidecar.screening.
+            return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), size_of(record), record)
         if isinstance(decision, Rejection) or decision.due_ms != due_ms:
             raise RefusedError(
                 f"{self._topic.name}/{self._partition}: the record at offset {offset} is not the one that was indexed"
@@ -93,11 +99,19 @@ class SegmentSource:
         what = f"segment {number} of bucket {manifest.bucket_id} of {self._topic.name}/{self._partition}"
         self._log.error("segment_damaged", segment=number, bucket=manifest.bucket_id, why=str(cause))
         found: list[StoredEntry] = []
+        rejected: list[StoredEntry] = []
+        span = manifest.segments_from, manifest.to_offset
         # Nothing when the range is not wholly there any more, so that what is found is all there ever was.
-        for offset, record in reader.scan(self._topic.name, self._partition, manifest.from_offset, manifest.to_offset):
-            decision = self.decide(offset, record)
-            if isinstance(decision, Schedule) and ref.first <= (decision.due_ms, offset) <= ref.last:
-                found.append((decision.due_ms, offset, record if ref.placement is Placement.INLINE else None))
+        for offset, record in reader.scan(self._topic.name, self._partition, *span):
+            # An adopted bucket was decided as a whole by the rules in force where it was adopted.
+            decision = self.decide(max(offset, manifest.from_offset), record)
+            due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
+            if ref.first <= (due_ms, offset) <= ref.last:
+                kept = rejected if isinstance(decision, Rejection) else found
+                kept.append((due_ms, offset, record if ref.placement is Placement.INLINE else None))
+        if len(found) < ref.entries:
+            # Only a backfill leaves records that are to be rejected in a bucket.
+            found += rejected
         # More is usual: what had been released when its neighbours in due time were written is not in the segment.
         # It is at or before the watermark, and dropped.
         if len(found) < ref.entries:

@@ -3,7 +3,8 @@
 1. ``init_transactions`` fences the old owner and settles its open transaction.
 2. The state partition is read to its end: progress, and the rules that decided [S, C).
 3. The delay topic is checked to be the one the state speaks of, and to still hold what is needed.
-4. The first transaction writes the state where it is new or the rules have changed.
+4. The first transaction writes the state where it is new or the rules have changed. State that was lost may have been
+   made anew by a job (:mod:`sidecar.restoring`).
 
 Replaying [S, C) and releasing are the worker's; nothing is released before the replay has reached C.
 """
@@ -11,30 +12,22 @@ Replaying [S, C) and releasing are the worker's; nothing is released before the 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest
-from index.errors import FormatError, NotYetError, RefusedError
+from index.errors import FormatError, RefusedError
 from index.progress import Progress, start_of
 from index.rules import Rules
 from sidecar import clients
-from sidecar.admin import MISSING, REQUEST_TIMEOUT_S, log_range, uncommitted_end
+from sidecar.admin import MISSING, REQUEST_TIMEOUT_S, log_range
+from sidecar.compacted import Stored, read_compacted
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_errors import Verdict, classify, error_of
+from sidecar.restoring import read_backfills, restored_from
 from snapshots.state import PartitionState as StoredState
 from snapshots.state import RuleEpoch, fold_state, next_epochs
-
-STATE_POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +35,8 @@ class Origin:
     """Where an owner begins: progress, which rules decide from where, and the delay topic all that is about.
 
     ``lost`` counts the offsets at or beyond S that retention has already removed: not each of them was pending, but the
-    first one was. ``is_stored`` tells whether the state topic says all this already.
+    first one was. ``is_stored`` tells whether the state topic says all this already. ``restored`` are keys and offsets
+    of what a job has staged, where the state was made of that.
     """
 
     progress: Progress
@@ -51,6 +45,7 @@ class Origin:
     lost: int
     is_stored: bool
     buckets: tuple[Manifest, ...] = ()
+    restored: tuple[tuple[bytes, int], ...] = ()
 
 
 def fence(producer: Producer, stopping: Callable[[], bool]) -> None:
@@ -72,7 +67,20 @@ def read_origin(config: Config, topic: DelayTopicConfig, partition: int, admin: 
     log_start, log_end = log_range(admin, topic.name, partition)
     stored = _read_state(config, topic, partition, admin)
     if stored is None:
-        _refuse_if_state_was_lost(config, topic, partition)
+        log, snapshots = (log_start, log_end), log_range(admin, topic.snapshots, partition)
+        staged = _staged(config, topic, partition, admin)
+        restored, why_not = restored_from(staged, delay_topic_id, log, snapshots, rules)
+        if restored is not None:
+            return Origin(
+                restored.progress,
+                restored.epochs,
+                delay_topic_id,
+                lost=0,
+                is_stored=False,
+                buckets=restored.buckets,
+                restored=restored.withdrawn,
+            )
+        _refuse_if_state_was_lost(config, topic, partition, why_not)
         progress = start_of(log_start)
         return Origin(progress, next_epochs((), progress, rules), delay_topic_id, lost=0, is_stored=False)
     _refuse_if_other_log(config, topic, partition, stored, delay_topic_id, log_end)
@@ -105,9 +113,9 @@ def topic_id(admin: AdminClient, topic: str) -> str:
 
 
 def _read_state(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> StoredState | None:
-    at = TopicPartition(topic.state, partition, OFFSET_BEGINNING)
     try:
-        _, settled = log_range(admin, topic.state, partition)
+        records = read_compacted(config, topic.state, partition, admin)
+        return fold_state((record.key, record.value) for record in records)
     except KafkaException as exception:
         if error_of(exception).code() not in MISSING:
             raise
@@ -115,40 +123,24 @@ def _read_state(config: Config, topic: DelayTopicConfig, partition: int, admin: 
             f"state topic {topic.state} has no partition {partition}, and {topic.name} has; to see how to mend it:"
             " delay-router init"
         ) from exception
-    if settled != uncommitted_end(admin, topic.state, partition):
-        # We have fenced everybody else, so an open transaction here is a stranger's: wait for it to end.
-        raise NotYetError(f"an open transaction of another producer hides the end of {topic.state}/{partition}")
-    consumer = clients.state_reader(config)
-    try:
-        consumer.assign([at])
-        return fold_state(_records_to_end(consumer, settled))
     except FormatError as error:
         raise RefusedError(
             f"state topic {topic.state}/{partition} cannot be trusted: {error}. Nothing is released until it is"
             f" restored, or given up: delay-router init --start-over {topic.name}/{partition}"
         ) from error
-    finally:
-        consumer.close()
 
 
-def _records_to_end(consumer: Consumer, end: int) -> list[tuple[bytes | None, bytes | None]]:
-    records: list[tuple[bytes | None, bytes | None]] = []
-    while end > 0:
-        first = consumer.poll(STATE_POLL_S)
-        # consume(n, t) returns early only when it has n, so it must not wait here.
-        for message in [first, *consumer.consume(10_000, 0)] if first is not None else ():
-            error = message.error()
-            if error is None:
-                records.append((message.key(), message.value()))
-            elif error.code() == KafkaError._PARTITION_EOF:
-                # The event, not the last record: compaction and markers leave gaps before the end.
-                return records
-            else:
-                raise KafkaException(error)
-    return records
+def _staged(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> list[Stored]:
+    try:
+        return read_backfills(config, topic, partition, admin)
+    except KafkaException as exception:
+        if error_of(exception).code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        # Who may not read it has not been given anything there; ``check`` tells.
+        return []
 
 
-def _refuse_if_state_was_lost(config: Config, topic: DelayTopicConfig, partition: int) -> None:
+def _refuse_if_state_was_lost(config: Config, topic: DelayTopicConfig, partition: int, not_restored: str) -> None:
     consumer = clients.state_reader(config)
     try:
         # Not by the admin client: see GroupMember._ask_group.
@@ -162,8 +154,10 @@ def _refuse_if_state_was_lost(config: Config, topic: DelayTopicConfig, partition
         raise RefusedError(
             f"state topic {topic.state}/{partition} is empty, but group {config.router.group_id} has offset"
             f" {found.offset} for {topic.name}/{partition}: the state was lost, and starting over would release"
-            " again what has been released. Restore the state topic, or accept that:"
+            " again what has been released. Restore the state topic, or have a job tell from the target topics what is"
+            " still to be released: python -m spark_backfill rebuild; or accept that:"
             f" delay-router init --start-over {topic.name}/{partition}"
+            + (f" (There is something to restore the state from, but {not_restored}.)" if not_restored else "")
         )
 
 

@@ -10,11 +10,13 @@ state                   compact, small segments     a restore reads the whole pa
 snapshots               compact and delete, but     the same; and a topic that is only compacted refuses DeleteRecords,
                         never by age or size        with which the router removes what has been released
 rejected                delete, 7 days              records a little larger than the delay topic's: error headers
+backfill                compact, small segments     as the state topic; empty but while a job's buckets wait
 ======================  ==========================  ==================================================================
 
 An existing topic is never altered: it may have been set up so on purpose. What differs is told, with the command.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -29,7 +31,11 @@ REJECTED_RETENTION_MS: Final = 7 * DAY_MS
 ERROR_HEADER_BYTES: Final = 65_536
 """What the rejected topic must take beyond the delay topic: delay-error, -message and -source, and batch overhead."""
 
+ANY_ROUTER: Final = "User:<router>"
+"""Stands for the principal where it was not named."""
+
 SNAPSHOTS: Final = "snapshots topic"
+BACKFILL: Final = "backfill topic"
 _HOUR_MS: Final = 3_600_000
 _FOREVER: Final = -1
 
@@ -90,7 +96,7 @@ def wanted_delay_topic(topic: DelayTopicConfig, partitions: int, replication_fac
 
 
 def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTopic, ...]:
-    """State, snapshots and rejected topic for a delay topic that exists; replicated as it is."""
+    """State, snapshots, rejected and backfill topic for a delay topic that exists; replicated as it is."""
     replicas = delay.replication_factor
     # One replica may be away without stopping the router, as far as there are enough of them.
     insync = {"min.insync.replicas": str(2 if replicas > 2 else 1)}  # noqa: PLR2004 - majority of three
@@ -109,6 +115,7 @@ def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTop
         WantedTopic("state topic", topic.state, count, replicas, {**_COMPACTED, **insync}, True),
         WantedTopic(SNAPSHOTS, topic.snapshots, count, replicas, snapshots, True),
         WantedTopic("rejected topic", topic.rejected, count, replicas, {**rejected, **insync}),
+        WantedTopic(BACKFILL, topic.backfill, count, replicas, {**_COMPACTED, **insync}, True),
     )
 
 
@@ -150,10 +157,13 @@ def alter_command(bootstrap: str, name: str, settings: dict[str, str]) -> str:
     )
 
 
-def acl_command(bootstrap: str, operations: Iterable[str], resource: str) -> str:
-    """The shell command that grants the router these operations."""
+def acl_command(bootstrap: str, operations: Iterable[str], resource: str, principal: str = ANY_ROUTER) -> str:
+    """The shell command that grants these operations on a resource, given as ``kafka-acls.sh`` takes it."""
     rights = " ".join(f"--operation {operation}" for operation in operations)
-    return f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal User:<router> {rights} {resource}"
+    return (
+        f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal {shlex.quote(principal)}"
+        f" {rights} {resource}"
+    )
 
 
 def describe_hint(name: str) -> str:

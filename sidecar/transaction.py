@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from index.bucket import Manifest
 from index.pending import Entry
 from index.progress import Progress
 from index.released import rejected_headers, released_headers
@@ -71,14 +72,20 @@ class PartitionWriter:
         record_offsets: dict[int, int] = {}
         for number, (key, value) in enumerate(chores.segments):
             self._produce_snapshot(key, value, partial(_note_offset, record_offsets, number))
-        if chores.installs is not None:
-            manifest = chores.installs.manifest
-            self._write_state(manifest_key(manifest.bucket_id), encode_manifest(manifest))
+        # Of an adopted range nothing may be pending.
+        if chores.installs is not None and chores.installs.manifest.segments:
+            self.write_manifest(chores.installs.manifest)
         for key in chores.removed:
             self._write_state(key, None)
         for key in chores.reclaimed:
             self._produce_snapshot(key, None, None)
+        for key in chores.withdrawn:
+            self._produce(self._topic.backfill, None, key, self._partition, [], TIMESTAMP_NOW, None)
         return record_offsets
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Produce the manifest of a bucket."""
+        self._write_state(manifest_key(manifest.bucket_id), encode_manifest(manifest))
 
     def _produce_snapshot(self, key: bytes, value: bytes | None, on_delivery: OnDelivery | None) -> None:
         self._produce(self._topic.snapshots, value, key, self._partition, [], TIMESTAMP_NOW, on_delivery)

@@ -1,4 +1,4 @@
-"""``python -m snapshots inspect FILE``: show the value of one record of a state or snapshots topic.
+"""``python -m snapshots inspect FILE``: show the value of one record of a state, snapshots or backfill topic.
 
 It reads a file or standard input and knows nothing of Kafka. Exit code 1: the value is damaged or of a newer router.
 """
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     inspect = commands.add_parser(
         "inspect",
-        help="show progress, rules, a manifest or a segment",
+        help="show progress, rules, a manifest, a segment, or what is staged",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

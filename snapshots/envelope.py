@@ -38,6 +38,8 @@ class Kind(IntEnum):
     RULES = 2
     MANIFEST = 3
     SEGMENT = 4
+    STAGED = 5
+    INTENT = 6
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

@@ -2,14 +2,14 @@
 
 ::
 
-    bucket_id │ from_offset │ to_offset │ needs_from (absent: no pointers)
-    ──────────┴─────────────┴───────────┴─────────────────────────────────
+    bucket_id │ from_offset │ to_offset │ needs_from (absent: no pointers) │ built_from (of an adopted bucket)
+    ──────────┴─────────────┴───────────┴──────────────────────────────────┴──────────────────────────────────
     segment              0         1         2       ...
                     ┌─────────┬─────────┬─────────┐
     first due       │ +1.8e12 │   +3    │   +0    │   ms since the last entry of the segment before
-    first offset    │   17    │   0     │  4099   │   less from_offset
+    first offset    │   17    │   0     │  4099   │   less built_from, or from_offset
     last due        │ +299998 │ +300000 │   +0    │   ms since the first entry of the same segment
-    last offset     │   5210  │   63    │  4099   │   less from_offset
+    last offset     │   5210  │   63    │  4099   │   likewise
     entries         │   2048  │   1977  │    1    │
     size            │  640 kB │  610 kB │  300 B  │   bytes of the value of the record
     record offset   │  +9000  │   +1    │   +1    │   in the snapshots topic, since the segment before
@@ -64,27 +64,33 @@ def segment_key(bucket_id: int, number: int) -> bytes:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Value of the ``bucket/...`` record; FormatError when the manifest contradicts itself or is over a cap."""
+    _refuse_empty(manifest)
+    return wrap(Kind.MANIFEST, manifest_message(manifest).SerializeToString())
+
+
+def manifest_message(manifest: Manifest) -> state_pb2.Manifest:
+    """The message of a manifest that may be empty; FormatError as of ``encode_manifest``."""
     _check(manifest)
-    segments = manifest.segments
+    segments, base = manifest.segments, manifest.segments_from
     firsts = [segment.first for segment in segments]
     lasts = [segment.last for segment in segments]
     starts_ms = [0, *(last.due_ms for last in lasts)]
     record_offsets = [segment.record_offset for segment in segments]
-    message = state_pb2.Manifest(
+    return state_pb2.Manifest(
         bucket_id=manifest.bucket_id,
         from_offset=manifest.from_offset,
         to_offset=manifest.to_offset,
         needs_from=manifest.needs_from,
         first_due_deltas=[first.due_ms - start_ms for first, start_ms in zip(firsts, starts_ms, strict=False)],
-        first_offsets=[first.offset - manifest.from_offset for first in firsts],
+        first_offsets=[first.offset - base for first in firsts],
         last_due_deltas=[last.due_ms - first.due_ms for first, last in zip(firsts, lasts, strict=True)],
-        last_offsets=[last.offset - manifest.from_offset for last in lasts],
+        last_offsets=[last.offset - base for last in lasts],
         entries=[segment.entries for segment in segments],
         sizes=[segment.size_bytes for segment in segments],
         record_offset_deltas=map(sub, record_offsets, [0, *record_offsets]),
         placements=[segment.placement for segment in segments],
+        built_from=manifest.built_from,
     )
-    return wrap(Kind.MANIFEST, message.SerializeToString())
 
 
 def decode_manifest(key: bytes, value: bytes) -> Manifest:
@@ -105,12 +111,20 @@ def parse_manifest(value: bytes) -> Manifest:
         message.ParseFromString(unwrap(Kind.MANIFEST, value))
     except DecodeError as error:
         raise FormatError(f"manifest: {error}") from error
+    manifest = manifest_of(message)
+    _refuse_empty(manifest)
+    return manifest
+
+
+def manifest_of(message: state_pb2.Manifest) -> Manifest:
+    """The checked manifest of a message, empty or not; FormatError when it cannot be trusted."""
     manifest = Manifest(
         message.bucket_id,
         message.from_offset,
         message.to_offset,
         message.needs_from if message.HasField("needs_from") else None,
         tuple(_segments(message)),
+        message.built_from if message.HasField("built_from") else None,
     )
     _check(manifest)
     return manifest
@@ -120,7 +134,7 @@ def _segments(message: state_pb2.Manifest) -> Iterable[SegmentRef]:
     lengths = {name: len(getattr(message, name)) for name in _COLUMNS}
     if len(set(lengths.values())) != 1 or lengths["entries"] > MAX_SEGMENTS:
         raise FormatError(f"columns of lengths {lengths}; they must be equal and not over {MAX_SEGMENTS}")
-    from_offset = message.from_offset
+    base = message.built_from if message.HasField("built_from") else message.from_offset
     due_ms = 0
     columns = zip(
         message.first_due_deltas,
@@ -134,12 +148,17 @@ def _segments(message: state_pb2.Manifest) -> Iterable[SegmentRef]:
         strict=True,
     )
     for first_delta, first_offset, last_delta, last_offset, entries, size, record_offset, placement in columns:
-        first = Position(due_ms + first_delta, from_offset + first_offset)
+        first = Position(due_ms + first_delta, base + first_offset)
         due_ms = first.due_ms + last_delta
-        last = Position(due_ms, from_offset + last_offset)
+        last = Position(due_ms, base + last_offset)
         if placement not in _PLACEMENTS:
             raise FormatError(f"placement {placement} of a segment is not known here; upgrade the router")
         yield SegmentRef(first, last, entries, size, record_offset, _PLACEMENTS[placement])
+
+
+def _refuse_empty(manifest: Manifest) -> None:
+    if not manifest.segments:
+        raise FormatError(f"bucket of 0 segments; 1 to {MAX_SEGMENTS} are possible")
 
 
 def _check(manifest: Manifest) -> None:
@@ -148,7 +167,9 @@ def _check(manifest: Manifest) -> None:
         raise FormatError(f"bucket {manifest.bucket_id}: the number of a bucket is 0 to {_MAX_NUMBER}")
     if not 0 <= manifest.from_offset < manifest.to_offset <= _MAX_NUMBER:
         raise FormatError(f"bucket of offsets [{manifest.from_offset}, {manifest.to_offset}), which is no range")
-    if not 0 < len(segments) <= MAX_SEGMENTS:
+    if not 0 <= manifest.segments_from <= manifest.from_offset:
+        raise FormatError(f"bucket from offset {manifest.from_offset} was built from {manifest.built_from} on")
+    if len(segments) > MAX_SEGMENTS:
         raise FormatError(f"bucket of {len(segments)} segments; 1 to {MAX_SEGMENTS} are possible")
     for number, segment in enumerate(segments):
         _check_segment(number, segment, manifest)
@@ -163,9 +184,9 @@ def _check_segment(number: int, segment: SegmentRef, manifest: Manifest) -> None
     if first > last or first.due_ms < 0 or last.due_ms > _MAX_NUMBER:
         raise FormatError(f"segment {number} goes from {first} to {last}")
     for offset in (first.offset, last.offset):
-        if not manifest.from_offset <= offset < manifest.to_offset:
+        if not manifest.segments_from <= offset < manifest.to_offset:
             raise FormatError(
-                f"segment {number} has offset {offset}, outside of [{manifest.from_offset}, {manifest.to_offset})"
+                f"segment {number} has offset {offset}, outside of [{manifest.segments_from}, {manifest.to_offset})"
             )
     if not 0 < segment.entries <= MAX_ENTRIES:
         raise FormatError(f"segment {number} of {segment.entries} entries; 1 to {MAX_ENTRIES} are possible")
@@ -176,12 +197,14 @@ def _check_segment(number: int, segment: SegmentRef, manifest: Manifest) -> None
 
 def _check_needs(manifest: Manifest) -> None:
     needs_from = manifest.needs_from
-    if needs_from is not None and not manifest.from_offset <= needs_from < manifest.to_offset:
+    if needs_from is not None and not manifest.segments_from <= needs_from < manifest.to_offset:
         raise FormatError(f"needs the delay topic from {needs_from}, outside of its own range")
+    # What an adopted bucket has below its range is not read.
     pointed = [
-        min(segment.first.offset, segment.last.offset)
+        offset
         for segment in manifest.segments
-        if segment.placement is Placement.POINTER
+        for offset in (segment.first.offset, segment.last.offset)
+        if segment.placement is Placement.POINTER and offset >= manifest.from_offset
     ]
     if pointed and (needs_from is None or needs_from > min(pointed)):
         raise FormatError(f"points to offset {min(pointed)} and says the delay topic is needed from {needs_from}")

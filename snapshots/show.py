@@ -9,12 +9,13 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from index.bucket import Manifest
+from index.bucket import Manifest, SegmentRef
 from index.errors import FormatError
 from snapshots import state_pb2
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
 from snapshots.manifest import manifest_key, parse_manifest, segment_key
 from snapshots.segment import StoredEntry, decode_segment, parse_segment
+from snapshots.staged import Intent, Staged, intent_key, parse_intent, parse_staged, staged_key
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_BYTES = 40
@@ -24,7 +25,7 @@ _M = TypeVar("_M", bound=Message)
 def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
     """Yield the lines that tell what a stored value of any kind holds; FormatError when it cannot be trusted.
 
-    ``entries`` adds a line for each entry of a segment, and for each segment of a manifest.
+    ``entries`` adds a line for each entry of a segment, and for each segment of a manifest, staged or not.
     """
     kind = kind_of(stored)
     body = unwrap(kind, stored)
@@ -35,6 +36,10 @@ def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
         yield from _show_rules(_parsed(state_pb2.RuleHistory(), body))
     elif kind is Kind.MANIFEST:
         yield from _show_manifest(parse_manifest(stored), segments=entries)
+    elif kind is Kind.STAGED:
+        yield from _show_staged(parse_staged(stored), segments=entries)
+    elif kind is Kind.INTENT:
+        yield from _show_intent(parse_intent(stored))
     else:
         yield from _show_segment(stored, entries=entries)
 
@@ -55,6 +60,10 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
     yield _line("sealed to", f"S = {message.sealed_to}: a restart reads [S, C) again, {again}")
     yield _line("number", f"transaction {message.number} of the partition")
     yield _line("delay topic", f"id {message.delay_topic_id!a}")
+    for behind in message.catching_up:
+        at = f"{_instant(behind.watermark_due_ms)}, offset {behind.watermark_offset}"
+        released = at if behind.watermark_due_ms >= 0 else "nothing of it released yet"
+        yield _line("catching up", f"adopted bucket {behind.bucket_id}: {released}")
 
 
 def _show_rules(message: state_pb2.RuleHistory) -> Iterator[str]:
@@ -63,22 +72,52 @@ def _show_rules(message: state_pb2.RuleHistory) -> Iterator[str]:
 
 
 def _show_manifest(manifest: Manifest, *, segments: bool) -> Iterator[str]:
-    bytes_in_all = sum(segment.size_bytes for segment in manifest.segments)
     yield _line("bucket", f"{manifest.bucket_id}, key {manifest_key(manifest.bucket_id).decode()}")
+    yield from _show_bucket(manifest)
+    for number, segment in enumerate(manifest.segments if segments else ()):
+        yield f"  {segment_key(manifest.bucket_id, number).decode()}  {_segment(segment)}"
+
+
+def _show_staged(staged: Staged, *, segments: bool) -> Iterator[str]:
+    manifest = staged.manifest
+    yield _line("waits", f"to be adopted, key {staged_key(staged.job, manifest.from_offset).decode()}")
+    yield _line("restores", "only for a partition whose state is gone" if staged.restores else "no")
+    yield _line("delay topic", f"id {staged.delay_topic_id!a}")
+    yield _line("rules", ascii(staged.rules.to_json().decode())[1:-1])
+    yield from _show_bucket(manifest)
+    for number, segment in enumerate(manifest.segments if segments else ()):
+        yield f"  {number:06}  {_segment(segment)}"
+
+
+def _show_intent(intent: Intent) -> Iterator[str]:
+    yield _line("job", f"{intent.job} writes segments, key {intent_key(intent.job).decode()}")
+    yield _line("keeps", f"the snapshots topic from offset {intent.snapshots_from} on")
+    yield _line("expires", _instant(intent.expires_ms))
+
+
+def _show_bucket(manifest: Manifest) -> Iterator[str]:
     yield _line("offsets", f"[{manifest.from_offset}, {manifest.to_offset}) of the delay topic")
+    if manifest.built_from is not None:
+        yield _line("adopted", f"built from offset {manifest.built_from} on; what lies before is not of this bucket")
+    if not manifest.segments:
+        yield _line("entries", "none: nothing of these offsets is pending")
+        return
+    bytes_in_all = sum(segment.size_bytes for segment in manifest.segments)
     needs = "none: every record is here" if manifest.needs_from is None else f"from offset {manifest.needs_from} on"
     yield _line("pointers", needs)
     yield _line("due", _span(manifest.segments[0].first.due_ms, manifest.last.due_ms))
     yield _line("entries", f"{manifest.entries:,} in {_count(len(manifest.segments), 'segment')}")
     yield _line("size", f"{_count(bytes_in_all, 'byte')}, {bytes_in_all / manifest.entries:.1f} per entry")
-    for number, segment in enumerate(manifest.segments if segments else ()):
-        yield (
-            f"  {segment_key(manifest.bucket_id, number).decode()}  record offset {segment.record_offset}"
-            f"  {segment.placement.name.lower():7}  {_count(segment.entries, 'entry')}"
-            f"  {_count(segment.size_bytes, 'byte')}"
-            f"  {_instant(segment.first.due_ms)} {segment.first.offset} to"
-            f" {_instant(segment.last.due_ms)} {segment.last.offset}"
-        )
+
+
+def _segment(segment: SegmentRef) -> str:
+    return (
+        f"record offset {segment.record_offset}"
+        f"  {segment.placement.name.lower():7}  {_count(segment.entries, 'entry')}"
+        f"  {_count(segment.size_bytes, 'byte')}"
+        f"  {_instant(segment.first.due_ms)} {segment.first.offset} to"
+        f" {_instant(segment.last.due_ms)} {segment.last.offset}"
+    )
 
 
 def _show_segment(stored: bytes, *, entries: bool) -> Iterator[str]:

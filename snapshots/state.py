@@ -5,7 +5,7 @@ The state topic is compacted and has the partitions of its delay topic. In parti
 ======================  ===============================================================
 key                     value
 ======================  ===============================================================
-``progress``            C, W and S, and the id of the delay topic they belong to
+``progress``            C, W and S, watermarks of adopted buckets, and the id of the delay topic it is all about
 ``rules``               the rules that decided [S, C) and the buckets, and from which offset each applied
 ``bucket/<id>``         one manifest per bucket, see :mod:`snapshots.manifest`
 ======================  ===============================================================
@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 
 from index.bucket import Manifest
 from index.errors import FormatError
-from index.progress import Position, Progress
+from index.progress import Behind, Position, Progress
 from index.rules import Rules
 from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap, wrap
@@ -81,6 +81,10 @@ def encode_progress(progress: Progress, delay_topic_id: str) -> bytes:
         number=progress.number,
         next_bucket=progress.next_bucket,
         delay_topic_id=delay_topic_id,
+        catching_up=[
+            state_pb2.Behind(bucket_id=bucket_id, watermark_due_ms=due_ms, watermark_offset=offset)
+            for bucket_id, (due_ms, offset) in progress.catching_up
+        ],
     )
     return wrap(Kind.PROGRESS, message.SerializeToString())
 
@@ -130,8 +134,12 @@ def _decode_buckets(stored: dict[bytes, bytes], progress: Progress) -> tuple[Man
             raise FormatError(f"buckets {one.bucket_id} and {two.bucket_id} overlap at offset {two.from_offset}")
     if buckets and buckets[-1].to_offset > progress.sealed_to:
         raise FormatError(f"bucket {buckets[-1].bucket_id} ends beyond S={progress.sealed_to}")
-    if any(manifest.bucket_id >= progress.next_bucket for manifest in buckets):
+    ids = {manifest.bucket_id for manifest in buckets}
+    if any(bucket_id >= progress.next_bucket for bucket_id in ids):
         raise FormatError(f"a bucket has an id at or beyond the next one, {progress.next_bucket}")
+    for bucket_id, _ in progress.catching_up:
+        if bucket_id not in ids:
+            raise FormatError(f"bucket {bucket_id} is catching up by the progress, and is not there")
     return tuple(buckets)
 
 
@@ -139,7 +147,12 @@ def _decode_progress(value: bytes) -> tuple[Progress, str]:
     message = state_pb2.Progress()
     _parse(message, PROGRESS_KEY, Kind.PROGRESS, value)
     watermark = Position(message.watermark_due_ms, message.watermark_offset)
-    progress = Progress(message.cursor, watermark, message.sealed_to, message.number, message.next_bucket)
+    behind = tuple(
+        Behind(each.bucket_id, Position(each.watermark_due_ms, each.watermark_offset)) for each in message.catching_up
+    )
+    progress = Progress(message.cursor, watermark, message.sealed_to, message.number, message.next_bucket, behind)
+    if any(each.watermark > watermark for each in behind) or list(dict(behind)) != sorted(dict(behind)):
+        raise FormatError(f"progress says W={watermark} and that buckets are behind it: {behind}")
     if not 0 <= progress.sealed_to <= progress.cursor:
         raise FormatError(f"progress says S={progress.sealed_to} and C={progress.cursor}; S must be in 0..C")
     return progress, message.delay_topic_id

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15snapshots/state.proto\x12\x16\x64\x65lay_router.snapshots\"\x9e\x01\n\x08Progress\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\x03\x12\x18\n\x10watermark_due_ms\x18\x02 \x01(\x12\x12\x18\n\x10watermark_offset\x18\x03 \x01(\x12\x12\x11\n\tsealed_to\x18\x04 \x01(\x03\x12\x0e\n\x06number\x18\x05 \x01(\x03\x12\x13\n\x0bnext_bucket\x18\x07 \x01(\x03\x12\x16\n\x0e\x64\x65lay_topic_id\x18\x06 \x01(\t\"@\n\x0bRuleHistory\x12\x31\n\x06\x65pochs\x18\x01 \x03(\x0b\x32!.delay_router.snapshots.RuleEpoch\"/\n\tRuleEpoch\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x03\x12\r\n\x05rules\x18\x02 \x01(\x0c\"\x9f\x02\n\x08Manifest\x12\x11\n\tbucket_id\x18\x01 \x01(\x03\x12\x13\n\x0b\x66rom_offset\x18\x02 \x01(\x03\x12\x11\n\tto_offset\x18\x03 \x01(\x03\x12\x17\n\nneeds_from\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x10\x66irst_due_deltas\x18\x05 \x03(\x04\x12\x15\n\rfirst_offsets\x18\x06 \x03(\x04\x12\x17\n\x0flast_due_deltas\x18\x07 \x03(\x04\x12\x14\n\x0clast_offsets\x18\x08 \x03(\x04\x12\x0f\n\x07\x65ntries\x18\t \x03(\x04\x12\r\n\x05sizes\x18\n \x03(\x04\x12\x1c\n\x14record_offset_deltas\x18\x0b \x03(\x12\x12\x12\n\nplacements\x18\x0c \x03(\rB\r\n\x0b_needs_fromb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15snapshots/state.proto\x12\x16\x64\x65lay_router.snapshots\"\xd3\x01\n\x08Progress\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\x03\x12\x18\n\x10watermark_due_ms\x18\x02 \x01(\x12\x12\x18\n\x10watermark_offset\x18\x03 \x01(\x12\x12\x11\n\tsealed_to\x18\x04 \x01(\x03\x12\x0e\n\x06number\x18\x05 \x01(\x03\x12\x13\n\x0bnext_bucket\x18\x07 \x01(\x03\x12\x16\n\x0e\x64\x65lay_topic_id\x18\x06 \x01(\t\x12\x33\n\x0b\x63\x61tching_up\x18\x08 \x03(\x0b\x32\x1e.delay_router.snapshots.Behind\"O\n\x06\x42\x65hind\x12\x11\n\tbucket_id\x18\x01 \x01(\x03\x12\x18\n\x10watermark_due_ms\x18\x02 \x01(\x12\x12\x18\n\x10watermark_offset\x18\x03 \x01(\x12\"@\n\x0bRuleHistory\x12\x31\n\x06\x65pochs\x18\x01 \x03(\x0b\x32!.delay_router.snapshots.RuleEpoch\"/\n\tRuleEpoch\x12\x13\n\x0b\x66rom_offset\x18\x01 \x01(\x03\x12\r\n\x05rules\x18\x02 \x01(\x0c\"\xc7\x02\n\x08Manifest\x12\x11\n\tbucket_id\x18\x01 \x01(\x03\x12\x13\n\x0b\x66rom_offset\x18\x02 \x01(\x03\x12\x11\n\tto_offset\x18\x03 \x01(\x03\x12\x17\n\nneeds_from\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x18\n\x10\x66irst_due_deltas\x18\x05 \x03(\x04\x12\x15\n\rfirst_offsets\x18\x06 \x03(\x04\x12\x17\n\x0flast_due_deltas\x18\x07 \x03(\x04\x12\x14\n\x0clast_offsets\x18\x08 \x03(\x04\x12\x0f\n\x07\x65ntries\x18\t \x03(\x04\x12\r\n\x05sizes\x18\n \x03(\x04\x12\x1c\n\x14record_offset_deltas\x18\x0b \x03(\x12\x12\x12\n\nplacements\x18\x0c \x03(\r\x12\x17\n\nbuilt_from\x18\r \x01(\x03H\x01\x88\x01\x01\x42\r\n\x0b_needs_fromB\r\n\x0b_built_fromb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,11 +32,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'snapshots.state_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PROGRESS']._serialized_start=50
-  _globals['_PROGRESS']._serialized_end=208
-  _globals['_RULEHISTORY']._serialized_start=210
-  _globals['_RULEHISTORY']._serialized_end=274
-  _globals['_RULEEPOCH']._serialized_start=276
-  _globals['_RULEEPOCH']._serialized_end=323
-  _globals['_MANIFEST']._serialized_start=326
-  _globals['_MANIFEST']._serialized_end=613
+  _globals['_PROGRESS']._serialized_end=261
+  _globals['_BEHIND']._serialized_start=263
+  _globals['_BEHIND']._serialized_end=342
+  _globals['_RULEHISTORY']._serialized_start=344
+  _globals['_RULEHISTORY']._serialized_end=408
+  _globals['_RULEEPOCH']._serialized_start=410
+  _globals['_RULEEPOCH']._serialized_end=457
+  _globals['_MANIFEST']._serialized_start=460
+  _globals['_MANIFEST']._serialized_end=787
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Progress(_message.Message):
-    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id")
+    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id", "catching_up")
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,7 @@ class Progress(_message.Message):
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NEXT_BUCKET_FIELD_NUMBER: _ClassVar[int]
     DELAY_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    CATCHING_UP_FIELD_NUMBER: _ClassVar[int]
     cursor: int
     watermark_due_ms: int
     watermark_offset: int
@@ -22,7 +23,18 @@ class Progress(_message.Message):
     number: int
     next_bucket: int
     delay_topic_id: str
-    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ...) -> None: ...
+    catching_up: _containers.RepeatedCompositeFieldContainer[Behind]
+    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ...) -> None: ...
+
+class Behind(_message.Message):
+    __slots__ = ("bucket_id", "watermark_due_ms", "watermark_offset")
+    BUCKET_ID_FIELD_NUMBER: _ClassVar[int]
+    WATERMARK_DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    WATERMARK_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    bucket_id: int
+    watermark_due_ms: int
+    watermark_offset: int
+    def __init__(self, bucket_id: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ...) -> None: ...
 
 class RuleHistory(_message.Message):
     __slots__ = ("epochs",)
@@ -39,7 +51,7 @@ class RuleEpoch(_message.Message):
     def __init__(self, from_offset: _Optional[int] = ..., rules: _Optional[bytes] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("bucket_id", "from_offset", "to_offset", "needs_from", "first_due_deltas", "first_offsets", "last_due_deltas", "last_offsets", "entries", "sizes", "record_offset_deltas", "placements")
+    __slots__ = ("bucket_id", "from_offset", "to_offset", "needs_from", "first_due_deltas", "first_offsets", "last_due_deltas", "last_offsets", "entries", "sizes", "record_offset_deltas", "placements", "built_from")
     BUCKET_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +64,7 @@ class Manifest(_message.Message):
     SIZES_FIELD_NUMBER: _ClassVar[int]
     RECORD_OFFSET_DELTAS_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    BUILT_FROM_FIELD_NUMBER: _ClassVar[int]
     bucket_id: int
     from_offset: int
     to_offset: int
@@ -64,4 +77,5 @@ class Manifest(_message.Message):
     sizes: _containers.RepeatedScalarFieldContainer[int]
     record_offset_deltas: _containers.RepeatedScalarFieldContainer[int]
     placements: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, bucket_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., needs_from: _Optional[int] = ..., first_due_deltas: _Optional[_Iterable[int]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., last_due_deltas: _Optional[_Iterable[int]] = ..., last_offsets: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[int]] = ...) -> None: ...
+    built_from: int
+    def __init__(self, bucket_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., needs_from: _Optional[int] = ..., first_due_deltas: _Optional[_Iterable[int]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., last_due_deltas: _Optional[_Iterable[int]] = ..., last_offsets: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[int]] = ..., built_from: _Optional[int] = ...) -> None: ...

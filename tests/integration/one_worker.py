@@ -15,6 +15,7 @@ from sidecar.config import Config
 from sidecar.loading import LoaderPool
 from sidecar.metrics import Metrics
 from sidecar.owned import Shared
+from sidecar.staging import Staging
 from sidecar.takeover import read_origin
 from sidecar.targets import TargetDirectory
 from sidecar.worker import Worker
@@ -27,6 +28,7 @@ class RunningWorker(Worker):
         admin = cluster.connect(config)
         self.metrics = Metrics()
         self.pool = LoaderPool(lambda: clients.reader(config))
+        self.staging = Staging(lambda: clients.staging_reader(config))
         shared = Shared(
             config=config,
             admin=admin,
@@ -34,6 +36,7 @@ class RunningWorker(Worker):
             budget=PayloadBudget(config.router.payload_memory_bytes),
             metrics=self.metrics,
             pool=self.pool,
+            staging=self.staging,
             still_ours=lambda _topic, _partition: True,
             now_ns=time.time_ns,
         )
@@ -41,7 +44,11 @@ class RunningWorker(Worker):
 
     def count(self, name: str) -> float:
         """A counter of the delay topic; 0 while there is none."""
-        labels = {"topic": self.status.topic}
+        return self.count_of(name)
+
+    def count_of(self, name: str, **labels: str) -> float:
+        """The same with more labels than the topic."""
+        labels = {"topic": self.status.topic, **labels}
         return self.metrics.registry.get_sample_value(f"delay_router_{name}_total", labels) or 0.0
 
 
@@ -56,6 +63,7 @@ def one_worker(config: Config) -> Iterator[RunningWorker]:
         worker.stop()
         worker.join(20)
         worker.pool.stop()
+        worker.staging.stop()
         assert not worker.is_alive(), "the worker did not end"
 
 

@@ -63,10 +63,11 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
     first = command.json("init", "--partitions", 3, "--create-targets")
     assert {row["action"] for row in first["topics"]} == {"created"}
     topic = command.topic
-    names = [topic, f"{topic}.delay-state", f"{topic}.delay-snapshots", f"{topic}.rejected", f"{topic}-target"]
+    beside = [f"{topic}.{name}" for name in ("delay-state", "delay-snapshots", "rejected", "delay-backfill")]
+    names = [topic, *beside, f"{topic}-target"]
     assert sorted(row["name"] for row in first["topics"]) == sorted(names)
-    delay, state, snapshots, rejected, _ = (facts_of(kafka_admin, name) for name in names)
-    assert (delay.partitions, state.partitions, snapshots.partitions) == (3, 3, 3)
+    delay, state, snapshots, rejected, backfill, _ = (facts_of(kafka_admin, name) for name in names)
+    assert (delay.partitions, state.partitions, snapshots.partitions, backfill.partitions) == (3, 3, 3, 3)
     assert delay.settings is not None
     assert delay.number("retention.ms", 0) == 37 * DAY_MS
     assert delay.settings["message.timestamp.type"] == "LogAppendTime"

@@ -1,18 +1,23 @@
 """The loop of a router over the modelled log and store: all that is real of it but Kafka's clients and the waiting."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from unittest.mock import patch
 
+from index.adopting import Adoption
 from index.bucket import Bucket
-from index.needed import delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
+from index.needed import (
+    Kept,
+    delay_topic_needed_from,
+    kept_for_backfills,
+    snapshots_known_to,
+    snapshots_needed_from,
+)
 from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Progress, start_of
 from index.rules import Rules
-from index.schedule import Rejection, Schedule
+from index.schedule import AT_ONCE, Rejection, Schedule
 from index.sealing import SealRules
+from sidecar.adopting import Adopting
 from sidecar.budget import PayloadBudget
 from sidecar.chores import NOTHING, Chores
 from sidecar.config_topic import DelayTopicConfig
@@ -24,6 +29,7 @@ from sidecar.records import Refused, Scheduled, resident_bytes, scheduled, sched
 from sidecar.screening import Leaving
 from sidecar.segments import SegmentSource
 from snapshots.manifest import encode_manifest, manifest_key
+from snapshots.staged import fold_staged
 from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,
@@ -34,6 +40,7 @@ from snapshots.state import (
     next_epochs,
 )
 from tests.simulation.fetching import Pool, Reader, record_of
+from tests.simulation.jobs import Watch
 from tests.simulation.world import (
     DELAY_TOPIC,
     FIRST_OFFSET,
@@ -53,8 +60,7 @@ RECORD_BYTES = 10
 TOPIC = DelayTopicConfig(name=DELAY_TOPIC)
 METRICS = Metrics()
 PLENTY_BYTES = 1 << 40
-LEAD_MS = 25
-TRIM_CHANCE = 0.1
+TRIM_CHANCE = 0.3
 MEMORY_FULL_CHANCE = 0.05
 
 
@@ -71,32 +77,11 @@ class Surroundings:
     trims: bool
 
 
-@contextmanager
-def small_and_soon(clock: Clock) -> Iterator[None]:
-    """The constants of the router as small as the runs are, and a clock that the scheduler moves."""
-    changed: dict[str, object] = {
-        "index.pending.CHUNK_BITS": 4,
-        "sidecar.housekeeping.time": clock,
-        "sidecar.housekeeping.LEAD_MS": LEAD_MS,
-        "sidecar.housekeeping.TOMBSTONES_AT_ONCE": 5,
-        "sidecar.housekeeping.AGAIN_AFTER_S": 0.05,
-        "sidecar.sealing.SEGMENTS_AT_ONCE": 2,
-        "sidecar.loading.time": clock,
-        "sidecar.loading.LEAD_MS": LEAD_MS,
-        "sidecar.loading.RETRY_AFTER_S": 0.01,
-        # A merge is done in one go when its turn comes, so its queue must take all of it.
-        "sidecar.merging.QUEUED_SEGMENTS": 0,
-    }
-    with ExitStack() as stack:
-        for name, value in changed.items():
-            stack.enter_context(patch(name, value))
-        yield
-
-
 class Router:
     """One owner of the partition; wrong ones override a method each."""
 
     ledger_type: type[PartitionLedger] = PartitionIndex
+    source_type = SegmentSource
     checks_itself = True
 
     def __init__(self, around: Surroundings, rules: Rules) -> None:
@@ -126,14 +111,18 @@ class Router:
             self.commit(Transaction(around.clock.now_ms, [], state))
             around.faults.point("first transaction")
         self.ledger: PartitionLedger = self.ledger_type(progress, scheduled_size, buckets)
-        source = SegmentSource(TOPIC, 0, self.epochs)
+        source = self.source_type(TOPIC, 0, self.epochs)
         self.loading = Loading(self.ledger.parts, source, self.pool, self.budget, METRICS, DELAY_TOPIC)
         self.housekeeping = Housekeeping(
             self.ledger, around.seal_rules, around.max_buckets, source, self.pool, METRICS, DELAY_TOPIC
         )
+        watch = Watch(around.store, around.faults.rng)
+        self.adopting = Adopting(self.ledger, self.rules, TOPIC_ID, watch, METRICS, (DELAY_TOPIC, 0))
 
     def index(self, most: int) -> None:
         """Read on in the log; now and then memory is full, and a record is not kept."""
+        if self.adopting.pauses and not self.ledger.replaying:
+            return
         records, end = self.around.log.read(self.ledger.indexed_to, most)
         for produced in records:
             record = record_of(produced)
@@ -170,13 +159,15 @@ class Router:
                 continue
             break
         self.around.faults.point(f"commit of {kind_of(chores)}", rare=chores.installs is not None)
+        if self.ledger.committed.catching_up:
+            self.around.faults.point("commit while catching up", rare=True)
         self.ledger.confirm()
         if refused:
             self.housekeeping.failed(refused)
         else:
             self.done(chores, record_offsets)
         self.budget.give_back(resident_bytes(batch.late) + resident_bytes(batch.due))
-        self.housekeeping.begin(memory_full=self.memory_full())
+        self.housekeeping.begin(memory_full=self.seal_all())
         self.check()
         if self.around.faults.rng.random() < TRIM_CHANCE:
             self.trim()
@@ -190,8 +181,10 @@ class Router:
         self.around.faults.point("load")
 
     def chores(self, now_ms: int) -> Chores:
-        """What housekeeping wants in this transaction."""
-        chores = self.housekeeping.chores(now_ms, memory_full=self.memory_full())
+        """What housekeeping wants in this transaction, or adopting."""
+        self.adopting.turn()
+        adopting = self.adopting.chores(self.housekeeping.free_id())
+        chores = adopting or self.housekeeping.chores(now_ms, memory_full=self.seal_all())
         self.check()
         return chores
 
@@ -199,15 +192,22 @@ class Router:
         """Whether everything in memory is to be sealed, however little it is."""
         return self.around.faults.rng.random() < MEMORY_FULL_CHANCE
 
+    def seal_all(self) -> bool:
+        """Whether everything in memory is to be sealed, for memory or to adopt."""
+        return self.memory_full() or self.adopting.pauses
+
     def done(self, chores: Chores, record_offsets: list[int]) -> None:
         """The chores were committed."""
-        self.housekeeping.done(chores, record_offsets)
+        if chores.withdrawn:
+            self.adopting.done()
+        else:
+            self.housekeeping.done(chores, record_offsets)
 
     def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
         """One transaction: everything that leaves, chores, and the progress that says so; offsets of segments."""
         state = [*state_of_chores(chores), *self.state_of(batch.progress)]
         snapshots = (*chores.segments, *((key, None) for key in chores.reclaimed))
-        record_offsets = self.commit(Transaction(now_ms, self.leaving(batch), state, snapshots))
+        record_offsets = self.commit(Transaction(now_ms, self.leaving(batch), state, snapshots, chores.withdrawn))
         return record_offsets[: len(chores.segments)]
 
     def commit(self, transaction: Transaction) -> list[int]:
@@ -218,12 +218,20 @@ class Router:
         """Remove from the snapshots topic, and perhaps from the delay topic, what nothing refers to."""
         committed, buckets = self.ledger.committed, self.needing()
         live_from = snapshots_needed_from(committed.watermark, buckets, self.housekeeping.being_merged)
-        self.around.store.trim(snapshots_known_to(buckets) if live_from is None else live_from)
+        kept = self.kept()
+        snapshots_to = snapshots_known_to(buckets) if live_from is None else live_from
+        self.around.store.trim(min(snapshots_to, snapshots_to if kept.snapshots_from is None else kept.snapshots_from))
         self.around.faults.point("trim of snapshots")
         if self.around.trims:
-            log = self.around.log
-            log.start = max(log.start, delay_topic_needed_from(committed, buckets))
+            log, delay_to = self.around.log, delay_topic_needed_from(committed, buckets)
+            delay_to = min(delay_to, delay_to if kept.delay_topic_from is None else kept.delay_topic_from)
+            log.start = max(log.start, delay_to)
             self.around.faults.point("trim of the delay topic")
+
+    def kept(self) -> Kept:
+        """What jobs need, as it is when the trim is asked for."""
+        staged, intents = fold_staged((key, value) for key, (_, value) in self.around.store.backfill.items())
+        return kept_for_backfills([each.manifest for each in staged], [each.snapshots_from for each in intents])
 
     def needing(self) -> list[Bucket]:
         """The buckets whose needs are looked at before trimming."""
@@ -258,6 +266,9 @@ class Router:
             return []
         # By what the record says of itself, so that one in the place of another is noticed.
         named = int(record.value or b"")
+        if entry[0] == AT_ONCE and not schedule.targets:
+            decided = self.rules_at(offset).decide(record.headers, record.timestamp_ms)
+            return [Left(named, REJECTED)] if isinstance(decided, Rejection) else []
         if all(self.rules.allowed(target) for target in schedule.targets):
             return [Left(named, target) for target in schedule.targets]
         return [Left(named, REJECTED)]
@@ -266,7 +277,7 @@ class Router:
 def state_of_chores(chores: Chores) -> list[tuple[bytes, bytes | None]]:
     """State records of chores: a manifest, and tombstones."""
     removed: list[tuple[bytes, bytes | None]] = [(key, None) for key in chores.removed]
-    if chores.installs is None:
+    if chores.installs is None or not chores.installs.manifest.segments:
         return removed
     manifest = chores.installs.manifest
     return [(manifest_key(manifest.bucket_id), encode_manifest(manifest)), *removed]
@@ -276,6 +287,10 @@ def kind_of(chores: Chores) -> str:
     """What a transaction does beside releasing."""
     if chores.segments:
         return "segments"
+    if isinstance(chores.installs, Adoption):
+        return "an adoption"
     if chores.installs is not None:
         return "a merge" if chores.installs.merged_from else "a seal"
+    if chores.withdrawn:
+        return "a withdrawal"
     return "a removal" if chores else "a batch"

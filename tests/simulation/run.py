@@ -1,15 +1,21 @@
 """One run: the scheduler that picks what happens next, from one seed."""
 
 import random
+from collections.abc import Iterator
+from itertools import islice
 
 from structlog.testing import capture_logs
 
 from index.errors import FormatError, RefusedError
 from index.sealing import PlacementRule, SealRules
+from snapshots.staged import STAGED_PREFIX
 from tests.simulation.checker import Checker, Violation
-from tests.simulation.router import Router, Surroundings, small_and_soon
+from tests.simulation.jobs import Job
+from tests.simulation.router import TOPIC_ID, Router, Surroundings
+from tests.simulation.smaller import small_and_soon
 from tests.simulation.workload import LONGEST_DELAY_MS, append_some, some_rules
 from tests.simulation.world import (
+    FIRST_OFFSET,
     START_MS,
     AbortedError,
     Clock,
@@ -36,6 +42,7 @@ _ACTIONS = {
     "rules": 1,
     "compact": 1,
     "damage": 1,
+    "job": 5,
 }
 
 
@@ -56,6 +63,12 @@ class Run:
         self._rules_used = [some_rules(self._rng)]
         self._router: Router | None = None
         self._zombies: list[Router] = []
+        # Where reading is slow, a job can overtake it.
+        self._reads = self._rng.choice([[1, 3, 30], [1, 3]])
+        # In the others everything else happens more often.
+        self._actions = _ACTIONS if self._rng.random() < 0.5 else {**_ACTIONS, "job": 0}
+        self._jobs: list[Iterator[str]] = []
+        self._cursors = [FIRST_OFFSET]
         self._latest_ms = self._around.clock.now_ms
         self.trace: list[str] = []
 
@@ -75,41 +88,81 @@ class Run:
     def _play(self) -> None:
         checker = Checker(self._around.log.records, self._rules_used, self._around.store.committed)
         for _ in range(STEPS):
-            self._do(self._rng.choices(list(_ACTIONS), list(_ACTIONS.values()))[0])
+            self._do(self._rng.choices(list(self._actions), list(self._actions.values()))[0])
             checker.follow()
         self._settle()
         checker.follow()
         checker.nothing_missing()
 
     def _do(self, action: str) -> None:
-        match action:
-            case "round":
-                self._router = self._advance(self._router)
-            case "append":
-                append_some(self._rng, self._around.clock, self._around.log)
-                self._note(f"appended up to {self._around.log.end}")
-            case "clock":
-                self._move_clock()
-            case "restart":
-                self._note("killed")
-                self._router = None
-            case "usurp" if self._router is not None:
-                self._note("given to another, and the old one does not know")
-                self._zombies.append(self._router)
-                self._router = None
-            case "zombie" if self._zombies:
-                self._note("zombie:")
-                zombie = self._advance(self._zombies.pop())
-                self._zombies += [zombie] if zombie is not None else []
-            case "rules":
-                self._rules_used.append(self._rng.choice([self._rules_used[0], some_rules(self._rng)]))
-                self._note(f"from the next start on: {self._rules_used[-1]}")
-                self._router = self._router if self._rng.random() < 0.5 else None
-            case "compact":
-                self._around.store.compact()
-                self._note("compacted")
-            case "damage" if self._damages and self._around.store.damage():
-                self._note("a segment was damaged")
+        {
+            "round": self._round,
+            "append": self._append,
+            "clock": self._move_clock,
+            "restart": self._restart,
+            "usurp": self._usurp,
+            "zombie": self._wake_a_zombie,
+            "rules": self._change_rules,
+            "compact": self._compact,
+            "damage": self._damage,
+            "job": self._go_on_with_a_job,
+        }[action]()
+
+    def _round(self) -> None:
+        self._router = self._advance(self._router)
+
+    def _append(self) -> None:
+        append_some(self._rng, self._around.clock, self._around.log)
+        self._note(f"appended up to {self._around.log.end}")
+
+    def _restart(self) -> None:
+        self._note("killed")
+        self._router = None
+
+    def _usurp(self) -> None:
+        if self._router is not None:
+            self._note("given to another, and the old one does not know")
+            self._zombies.append(self._router)
+            self._router = None
+
+    def _compact(self) -> None:
+        self._around.store.compact()
+        self._note("compacted")
+
+    def _damage(self) -> None:
+        if self._damages and self._around.store.damage():
+            self._note("a segment was damaged")
+
+    def _wake_a_zombie(self) -> None:
+        if self._zombies:
+            self._note("zombie:")
+            zombie = self._advance(self._zombies.pop())
+            self._zombies += [zombie] if zombie is not None else []
+
+    def _change_rules(self) -> None:
+        self._rules_used.append(self._rng.choice([self._rules_used[0], some_rules(self._rng)]))
+        self._note(f"from the next start on: {self._rules_used[-1]}")
+        self._router = self._router if self._rng.random() < 0.5 else None
+
+    def _go_on_with_a_job(self) -> None:
+        """Begin one, with a cursor that may be an old one, or let one take its next step, or be killed."""
+        rng, store = self._rng, self._around.store
+        if self._router is not None and not self._router.ledger.replaying:
+            self._cursors.append(self._router.ledger.indexed_to)
+        if not self._jobs or rng.random() < 0.3:
+            cursor = rng.choice([self._cursors[-1], self._cursors[-1], rng.choice(self._cursors)])
+            rules = self._router.rules if self._router and rng.random() < 0.9 else rng.choice(self._rules_used)
+            topic_id = TOPIC_ID if rng.random() < 0.95 else "of another topic"
+            for _ in range(rng.choice([0, 2, 6])):
+                append_some(rng, self._around.clock, self._around.log)
+            self._jobs.append(Job(rng, (self._around.log, store), cursor, rules, topic_id).steps())
+        job = rng.choice(self._jobs)
+        # Some get through before the router has read what they are about.
+        steps = list(islice(job, rng.choice([1, 3])))
+        self.trace += steps
+        if not steps or rng.random() < 0.05:
+            self._jobs.remove(job)
+            self._note("a job has ended")
 
     def _advance(self, router: Router | None) -> Router | None:
         """One round, or a take-over; None when the router did not survive it."""
@@ -118,7 +171,7 @@ class Run:
                 router = self._router_type(self._around, self._rules_used[-1])
                 router.take_over()
                 self._note(f"took over: {router.ledger.committed}")
-            router.index(self._rng.choice([1, 3, 30]))
+            router.index(self._rng.choice(self._reads))
             if self._rng.random() < 0.7:
                 router.release(self._rng.choice([0, 1, 3, 30]), self._rng.choice([10, 30, 1_000]))
                 self._note(f"round: {router.ledger.committed}, buckets {sorted(router.ledger.parts.buckets)}")
@@ -147,7 +200,10 @@ class Run:
         """Let everything that is owed leave: no more faults, and a clock that goes on."""
         self._note("settling")
         self._around.faults.stop()
+        self._reads = [30]
         self._router = None
+        for key in [key for key in self._around.store.backfill if not key.startswith(STAGED_PREFIX)]:
+            self._around.store.withdraw(key)
         due_by_ms = self._latest_ms + LONGEST_DELAY_MS
         for _ in range(SETTLE_ROUNDS):
             self._router = self._advance(self._router)
@@ -159,7 +215,7 @@ class Run:
     def _is_done(self, router: Router) -> bool:
         ledger = router.ledger
         gone = not ledger.pending and not ledger.owed and not ledger.parts.buckets and not router.budget.used_bytes
-        return gone and ledger.committed.cursor == self._around.log.end
+        return gone and ledger.committed.cursor == self._around.log.end and not self._around.store.backfill
 
     def _note(self, event: str) -> None:
         self.trace.append(event)

@@ -53,10 +53,12 @@ def test_every_interruption_happens() -> None:
     told = {event for run in runs for event in run.trace}
     at = ["fence", "first transaction", "index", "load", "plan", "trim of snapshots", "trim of the delay topic"]
     at += [f"commit of {what}" for what in ["a batch", "segments", "a seal", "a merge", "a removal"]]
+    at += ["commit of an adoption", "commit of a withdrawal", "commit while catching up"]
     points = {f"CrashedError('{point}')" for point in at}
     assert points | {"UnknownOutcomeError()", "FencedError()", "AbortedError()"} <= told
     logged = {event for run in runs for event in run.logged}
     assert {"seal_failed", "merge_failed", "load_failed", "segment_damaged", "segment_made_good"} <= logged
+    assert {"backfill_adopted", "backfill_discarded", "backfill_refused", "backfill_waits"} <= logged
 
 
 def test_one_seed_is_one_run() -> None:

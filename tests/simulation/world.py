@@ -92,6 +92,7 @@ class Transaction:
     left: list[Left]
     state: list[tuple[bytes, bytes | None]]
     snapshots: tuple[tuple[bytes, bytes | None], ...] = ()
+    withdrawn: tuple[bytes, ...] = ()
 
 
 class Faults:
@@ -118,7 +119,7 @@ class Faults:
 
 
 class Store:
-    """Target, rejected, state and snapshots topics of one partition, written by one fenced producer at a time."""
+    """Target, rejected, state, snapshots and backfill topics of one partition; one fenced producer, and jobs."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
@@ -129,6 +130,23 @@ class Store:
         self.snapshots: dict[int, tuple[bytes, bytes | None]] = {}
         self.snapshots_end = 0
         self.was_damaged = False
+        self.backfill: dict[bytes, tuple[int, bytes]] = {}
+        self._backfill_end = 0
+
+    def stage(self, key: bytes, value: bytes) -> None:
+        """Write a record of the backfill topic, as a job does."""
+        self.backfill[key] = self._backfill_end, value
+        self._backfill_end += 1
+
+    def withdraw(self, key: bytes) -> None:
+        """Remove a record of the backfill topic."""
+        self.backfill.pop(key, None)
+
+    def append_segment(self, key: bytes, value: bytes) -> int:
+        """Write a segment as a job does, which is not fenced; its offset."""
+        self.snapshots[self.snapshots_end] = key, value
+        self.snapshots_end += 1
+        return self.snapshots_end - 1
 
     def fence(self) -> int:
         """Shut everybody else out; a commit whose answer was lost is settled now, one way or the other."""
@@ -180,6 +198,8 @@ class Store:
     def _apply(self, transaction: Transaction) -> list[int]:
         self.committed.append(transaction)
         self.state += transaction.state
+        for key in transaction.withdrawn:
+            self.withdraw(key)
         offsets = list(range(self.snapshots_end, self.snapshots_end + len(transaction.snapshots)))
         self.snapshots.update(zip(offsets, transaction.snapshots, strict=True))
         self.snapshots_end += len(transaction.snapshots)

@@ -1,9 +1,13 @@
 """Routers with one thing wrong each; every one of them is a mistake that looks reasonable while it is made.
 
-Here those about cursor, watermark and transactions; in :mod:`.wrong_buckets` those about buckets.
+Here those about cursor, watermark and transactions; in :mod:`.wrong_buckets` those about buckets, in
+:mod:`.wrong_adopting` those about buckets that others have built.
 """
 
-from index.partition import Batch, Installation, PartitionIndex
+from dataclasses import replace
+
+from index.batch import Installs
+from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Position, Progress
 from index.rules import Rules
@@ -11,7 +15,7 @@ from index.schedule import Schedule
 from sidecar.chores import Chores
 from sidecar.records import Refused, Scheduled
 from sidecar.screening import Leaving
-from tests.simulation import wrong_buckets
+from tests.simulation import wrong_adopting, wrong_buckets
 from tests.simulation.router import Router, state_of_chores
 from tests.simulation.world import AbortedError, Transaction, UnknownOutcomeError
 from tests.simulation.wrong_buckets import Wrong
@@ -22,7 +26,7 @@ class _LateOneByOne(PartitionIndex[Scheduled, Refused]):
 
     holds_cursor = False
 
-    def plan(self, now_ms: int, max_entries: int, max_bytes: int, installs: Installation | None = None) -> Leaving:
+    def plan(self, now_ms: int, max_entries: int, max_bytes: int, installs: Installs | None = None) -> Leaving:
         kept, self._late = self._late[1:], self._late[:1]
         batch = super().plan(now_ms, max_entries, max_bytes, installs)
         self._late += kept
@@ -30,7 +34,7 @@ class _LateOneByOne(PartitionIndex[Scheduled, Refused]):
         if kept:
             cursor = kept[0][1] if self.holds_cursor else progress.cursor
             progress = progress._replace(cursor=cursor, sealed_to=min(progress.sealed_to, cursor))
-        self._in_flight = Batch(batch.late, batch.due, batch.rejected, progress, installs)
+        self._in_flight = replace(batch, progress=progress)
         return self._in_flight
 
 
@@ -125,7 +129,7 @@ class ClockOnlyForward(Wrong):
 
 
 class _DueTimesOnly(PartitionIndex[Scheduled, Refused]):
-    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installation | None) -> Progress:
+    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installs | None) -> Progress:
         progress = super()._progress_after(due, cursor, installs)
         return progress._replace(watermark=Position(progress.watermark.due_ms, 2**62))
 
@@ -137,7 +141,7 @@ class WatermarkWithoutOffset(Wrong):
 
 
 class _SealsPending(PartitionIndex[Scheduled, Refused]):
-    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installation | None) -> Progress:
+    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installs | None) -> Progress:
         return super()._progress_after(due, cursor, installs)._replace(sealed_to=cursor)
 
 
@@ -180,4 +184,5 @@ ALL: tuple[type[Router], ...] = (
     AbortTakenForCommit,
     NotFenced,
     *wrong_buckets.ALL,
+    *wrong_adopting.ALL,
 )

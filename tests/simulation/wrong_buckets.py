@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pyroaring import BitMap64
 
+from index.batch import Installation
 from index.bucket import Bucket, Manifest
 from index.partition import PartitionIndex
 from index.pending import Entry, PendingIndex
@@ -35,6 +36,7 @@ class _WithParts(PartitionIndex[Scheduled, Refused]):
         super().__init__(progress, size_of, buckets)
         parts = self.parts_type(progress.sealed_to)
         parts.buckets = self._pending.buckets
+        parts.catching_up = self._pending.catching_up
         self._pending = parts
 
 
@@ -43,7 +45,9 @@ class MergeDropsSegment(Wrong):
 
     def chores(self, now_ms: int) -> Chores:
         chores = super().chores(now_ms)
-        if chores.installs is None or not chores.installs.merged_from or len(chores.installs.manifest.segments) == 1:
+        if not isinstance(chores.installs, Installation) or not chores.installs.merged_from:
+            return chores
+        if len(chores.installs.manifest.segments) == 1:
             return chores
         manifest = chores.installs.manifest
         fewer = replace(manifest, segments=manifest.segments[:-1])

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from index.batch import Batch, Installation, Installs
 from index.bucket import Manifest, Placement, SegmentRef
 from index.merging import to_merge
-from index.partition import Batch, Installation, PartitionIndex
+from index.partition import PartitionIndex
 from index.pending import CHUNK_BITS, Entry
 from index.progress import Position, Progress
 from index.sealing import SealRules, cut
@@ -45,7 +46,7 @@ class TwinWithBuckets(Twin):
         self.absent: set[int] = set()
         self.sealed: set[int] = set()
         self.writing: Writing | None = None
-        self.ready: Installation | None = None
+        self.ready: Installs | None = None
         self.done: Counter[str] = Counter()
         self.far_chance = self.rng.choice([0.0, 0.6])
         self.rules = SealRules(
@@ -82,17 +83,27 @@ class TwinWithBuckets(Twin):
     def merge(self) -> None:
         if self.writing is not None or self.ready is not None:
             return
-        sources = [source.manifest for source in to_merge(self.index.parts.buckets.values(), 1)]
+        watermark = self.index.committed.watermark
+        sources = [source.manifest for source in to_merge(self.index.parts.buckets.values(), 1, watermark)]
         if sources:
-            watermark = self.index.committed.watermark
             runs = [
-                [entry for ref in each.segments if ref.last > watermark for entry in self.store[ref.record_offset]]
+                [entry for ref in each.segments if ref.last > watermark for entry in self.stored(each, ref)]
                 for each in sources
             ]
             merged = heapq.merge(*runs, key=lambda entry: entry[:2])
             segments = cut([list(merged)], self.rules, lambda _: PAYLOAD_BYTES)
             ids = tuple(each.bucket_id for each in sources)
             self.writing = Writing(segments, sources[0].from_offset, sources[-1].to_offset, [], ids)
+
+    def stored(self, manifest: Manifest, ref: SegmentRef) -> Segment:
+        """What a segment of a bucket holds."""
+        return [entry for entry in self.store[ref.record_offset] if entry[1] >= manifest.from_offset]
+
+    def keep(self, segment: Segment) -> SegmentRef:
+        """Write a segment."""
+        first, last = Position(*segment[0][:2]), Position(*segment[-1][:2])
+        self.store.append(segment)
+        return SegmentRef(first, last, len(segment), 9, len(self.store) - 1, Placement.INLINE)
 
     def write(self) -> None:
         """One segment, or, when all are written, the manifest to install."""
@@ -101,9 +112,7 @@ class TwinWithBuckets(Twin):
             return
         segment = next(writing.segments, None)
         if segment is not None:
-            first, last = Position(*segment[0][:2]), Position(*segment[-1][:2])
-            writing.written.append(SegmentRef(first, last, len(segment), 9, len(self.store), Placement.INLINE))
-            self.store.append(segment)
+            writing.written.append(self.keep(segment))
             return
         self.writing = None
         if writing.written:
@@ -141,7 +150,7 @@ class TwinWithBuckets(Twin):
     def remove(self) -> None:
         for bucket_id, bucket in list(self.index.parts.buckets.items()):
             merging = self.writing is not None and bucket_id in self.writing.sources
-            installing = self.ready is not None and bucket_id in self.ready.merged_from
+            installing = isinstance(self.ready, Installation) and bucket_id in self.ready.merged_from
             if bucket.is_done(self.index.committed.watermark) and not merging and not installing:
                 del self.index.parts.buckets[bucket_id], self.manifests[bucket_id]
                 self.done["removed"] += 1
@@ -173,10 +182,10 @@ class TwinWithBuckets(Twin):
                 return
             yield offset
 
-    def _sealed_to(self, watermark: Position, cursor: int, installs: Installation | None) -> int:
+    def _sealed_to(self, watermark: Position, cursor: int, installs: Installs | None) -> int:
         """S: the lowest offset that is pending and in no bucket, committed or about to be."""
         sealing = range(0)
-        if installs is not None and not installs.merged_from:
+        if installs is not None and not (isinstance(installs, Installation) and installs.merged_from):
             sealing = range(installs.manifest.from_offset, installs.manifest.to_offset)
         rows = [row for row in self.log if row.offset < cursor and row.due_ms is not None]
         pending = [row.offset for row in rows if not row.is_done(Progress(cursor, watermark, 0))]
@@ -185,7 +194,7 @@ class TwinWithBuckets(Twin):
     def confirm(self, batch: Batch[Row, Row]) -> None:
         super().confirm(batch)
         installed = batch.installs
-        if installed is None:
+        if not isinstance(installed, Installation):
             return
         manifest = installed.manifest
         for source in installed.merged_from:

@@ -2,20 +2,23 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from index.bucket import Placement
-from index.progress import BEFORE_ALL, Position, Progress
+from index.bucket import Manifest, Placement
+from index.progress import BEFORE_ALL, Behind, Position, Progress
 from index.record import Record
 from index.rules import Rules
 from snapshots.__main__ import main
 from snapshots.envelope import Kind, wrap
+from snapshots.manifest import encode_manifest
 from snapshots.segment import encode_segment
 from snapshots.show import show
+from snapshots.staged import Staged, encode_staged
 from snapshots.state import RuleEpoch, encode_epochs, encode_progress
-from tests.unit.stored import DUE_MS, GOLDEN
+from tests.unit.stored import DUE_MS, GOLDEN, MANIFEST
 
 DAMAGED = [
     ("segment-inline-v1-bit-flipped.bin", "checksum does not match"),
@@ -34,6 +37,11 @@ def test_progress() -> None:
         "  sealed to    S = 4000: a restart reads [S, C) again, 711 offsets",
         "  number       transaction 99 of the partition",
         "  delay topic  id 'id\\x1b[2J'",
+    ]
+    behind = Progress(9, Position(DUE_MS, 7), 9, catching_up=(Behind(3, BEFORE_ALL), Behind(5, Position(DUE_MS, 4))))
+    assert list(show(encode_progress(behind, "id")))[-2:] == [
+        "  catching up  adopted bucket 3: nothing of it released yet",
+        "  catching up  adopted bucket 5: 2027-01-15T08:00:00.000Z, offset 4",
     ]
     assert "  watermark    W = nothing released yet" in show(encode_progress(Progress(1, BEFORE_ALL, 0), "id"))
 
@@ -65,6 +73,45 @@ def test_manifest(capsys: pytest.CaptureFixture[str]) -> None:
         "  00000000000000000042/000002  record offset 8999  pointer  1 entry  300 bytes"
         "  2027-01-15T08:10:00.001Z 4099 to 2027-01-15T08:10:00.001Z 4099"
     )
+
+
+def test_what_is_staged(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--entries", str(GOLDEN / "staged-v1.bin")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("staged, format version 1, ")
+    assert lines[1:4] == [
+        "  waits        to be adopted, key bucket/nightly-7/00000000000000004000",
+        "  restores     no",
+        "  delay topic  id 'kq3pQmZTRxu6dGVVTm5eJw'",
+    ]
+    assert lines[4].startswith('  rules        {"aliases":')
+    assert lines[5:7] == [
+        "  offsets      [4000, 10000) of the delay topic",
+        "  pointers     from offset 4099 on",
+    ]
+    assert lines[-1].startswith("  000002  record offset 8999  pointer  1 entry  300 bytes")
+    empty = Staged("j", "id", Rules("d"), Manifest(0, 3, 9, None, ()), restores=True)
+    shown = list(show(encode_staged(empty)))
+    assert "  restores     only for a partition whose state is gone" in shown
+    assert shown[-1] == "  entries      none: nothing of these offsets is pending"
+
+
+def test_intent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(GOLDEN / "intent-v1.bin")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "intent, format version 1, 34 bytes, checksum correct",
+        "  job          nightly-7 writes segments, key intent/nightly-7",
+        "  keeps        the snapshots topic from offset 8990 on",
+        "  expires      2027-01-15T08:00:00.000Z",
+    ]
+
+
+def test_an_adopted_bucket() -> None:
+    lines = list(show(encode_manifest(replace(MANIFEST, from_offset=5000, built_from=4000))))
+    assert lines[2:4] == [
+        "  offsets      [5000, 10000) of the delay topic",
+        "  adopted      built from offset 4000 on; what lies before is not of this bucket",
+    ]
 
 
 def test_inline_segment(capsys: pytest.CaptureFixture[str]) -> None:

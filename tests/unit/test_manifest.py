@@ -68,6 +68,16 @@ def test_a_random_manifest_comes_back_as_it_was(seed: int) -> None:
     assert decode_manifest(manifest_key(manifest.bucket_id), encode_manifest(manifest)) == manifest
 
 
+def test_an_adopted_bucket_comes_back_with_offsets_below_its_own() -> None:
+    adopted = replace(MANIFEST, from_offset=9999, built_from=4000)
+    assert decode_manifest(KEY, encode_manifest(adopted)) == adopted
+    for built_from in (10_000, -1):
+        with pytest.raises(FormatError, match=f"bucket from offset 9999 was built from {built_from} on"):
+            encode_manifest(replace(adopted, built_from=built_from))
+    with pytest.raises(FormatError, match=r"segment 0 has offset 4017, outside of \[4018, 10000\)"):
+        encode_manifest(replace(adopted, built_from=4018))
+
+
 def test_extremes_come_back() -> None:
     edge = SegmentRef(Position(0, 0), Position(MOST, MOST - 1), MAX_ENTRIES, MOST, MOST, Placement.POINTER)
     manifest = Manifest(MOST, 0, MOST, 0, (edge,))
@@ -151,7 +161,7 @@ def test_a_forged_manifest_is_refused(forge: Callable[[state_pb2.Manifest], obje
 
 def test_too_many_segments_are_refused_before_they_are_made() -> None:
     body = state_pb2.Manifest(placements=[1] * (MAX_SEGMENTS + 1))
-    for column in state_pb2.Manifest.DESCRIPTOR.fields[4:]:
+    for column in state_pb2.Manifest.DESCRIPTOR.fields[4:-1]:
         getattr(body, column.name)[:] = [1] * (MAX_SEGMENTS + 1)
     with pytest.raises(FormatError, match=r"columns of lengths .* not over 20000"):
         parse_manifest(wrap(Kind.MANIFEST, body.SerializeToString()))

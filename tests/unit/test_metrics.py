@@ -77,6 +77,7 @@ def test_before_the_first_release_the_histogram_is_there_and_empty() -> None:
         ("load_failures", "counter"),
         ("trim_failures", "counter"),
         ("records_lost", "counter"),
+        ("backfills", "counter"),
         ("build_info", "gauge"),
     ],
 )

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from index.bucket import Bucket, Manifest, Placement, SegmentRef
-from index.needed import delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
+from index.needed import Kept, delay_topic_needed_from, kept_for_backfills, snapshots_known_to, snapshots_needed_from
 from index.progress import BEFORE_ALL, Position, Progress
 
 
@@ -84,3 +84,24 @@ def test_nothing_that_is_trimmed_is_ever_needed_again(seed: int) -> None:
         assert needed_from >= trimmed_to, f"seed {seed}: trimmed to {trimmed_to}, and {needed_from} is needed"
         if what == "trim":
             trimmed_to = needed_from
+
+
+def test_a_bucket_that_is_catching_up_is_needed_by_its_own_watermark() -> None:
+    adopted = bucket(3, (5, 7), (9, 8), needs_from=350)
+    adopted.behind = BEFORE_ALL
+    assert delay_topic_needed_from(progress(9), [adopted]) == 350
+    assert snapshots_needed_from(progress(9).watermark, [adopted]) == 7
+    adopted.behind = Position(5, 300)
+    assert delay_topic_needed_from(progress(9), [adopted]) == 350
+    assert snapshots_needed_from(progress(9).watermark, [adopted]) == 8
+    adopted.behind = None
+    assert delay_topic_needed_from(progress(9), [adopted]) == 1_000
+    assert snapshots_needed_from(progress(9).watermark, [adopted]) is None
+
+
+def test_what_backfills_need() -> None:
+    assert kept_for_backfills([], []) == Kept(None, None)
+    assert kept_for_backfills([], [17, 9]) == Kept(None, 9)
+    staged = [bucket(3, (5, 7), (9, 4)).manifest, bucket(2, (5, 30)).manifest, Manifest(0, 150, 160, None, ())]
+    assert kept_for_backfills(staged, []) == Kept(150, 4)
+    assert kept_for_backfills(staged, [3]) == Kept(150, 3)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from index.partition import Batch, PartitionIndex
+from index.batch import Batch
+from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Position, Progress, start_of
 
 

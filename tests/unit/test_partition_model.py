@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from index.partition import Batch, PartitionIndex
+from index.batch import Batch
+from index.partition import PartitionIndex
 from index.progress import Position, Progress, start_of
 
 FIRST_OFFSET = 1_000

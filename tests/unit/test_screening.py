@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from index.partition import Batch
+from index.batch import Batch
 from index.pending import Entry
 from index.progress import start_of
 from index.record import Record
 from index.rules import Rules
-from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
 from sidecar.records import Refused, Scheduled
 from sidecar.screening import Leaving, Screened, screen
 from sidecar.targets import Target, TargetDirectory
@@ -62,6 +62,11 @@ def entry(
     return due_ms, offset, Scheduled(schedule, 100, record)
 
 
+def undecided(offset: int, record: Record) -> Schedule | Rejection:
+    """Nothing is to be decided again."""
+    raise AssertionError(f"{offset} decided again: {record}")
+
+
 def batch(
     *due: Entry[Scheduled], late: Sequence[Entry[Scheduled]] = (), rejected: Sequence[tuple[int, Refused]] = ()
 ) -> Leaving:
@@ -75,35 +80,37 @@ def offsets(screened: Screened) -> tuple[list[int], list[int], list[int]]:
 
 def test_late_records_leave_before_due_ones_and_rejected_ones_are_kept() -> None:
     leaving = batch(entry(3), entry(1), late=[entry(7)], rejected=[(6, BAD)])
-    screened = screen(leaving, RULES, Directory(), Reader())
+    screened = screen(leaving, RULES, Directory(), Reader(), undecided)
     assert offsets(screened) == ([7, 3, 1], [6], [])
     assert screened.rejected == [(6, BAD)]
 
 
 def test_a_batch_asks_once_for_all_its_targets() -> None:
     directory = Directory()
-    screen(batch(entry(1, "a"), entry(2, "a", "b"), late=[entry(3)]), RULES, directory, Reader())
+    screen(batch(entry(1, "a"), entry(2, "a", "b"), late=[entry(3)]), RULES, directory, Reader(), undecided)
     assert directory.asked == [{"out", "a", "b"}]
 
 
 def test_an_empty_batch_is_screened_to_nothing() -> None:
-    assert offsets(screen(batch(), RULES, Directory(), Reader())) == ([], [], [])
+    assert offsets(screen(batch(), RULES, Directory(), Reader(), undecided)) == ([], [], [])
 
 
 def test_a_missing_target_is_rejected_and_the_others_are_released() -> None:
     leaving = batch(entry(1, "a"), entry(2, "b"), entry(3), rejected=[(9, BAD)])
-    screened = screen(leaving, RULES, Directory(b=MISSING), Reader())
+    screened = screen(leaving, RULES, Directory(b=MISSING), Reader(), undecided)
     assert offsets(screened) == ([1, 3], [9, 2], [])
     assert screened.rejected[1] == (2, Refused(MISSING, RECORD))
 
 
 def test_a_record_with_several_targets_goes_to_all_or_to_none() -> None:
-    screened = screen(batch(entry(1, "a", "b"), entry(2, "a")), RULES, Directory(b=MISSING), Reader())
+    screened = screen(batch(entry(1, "a", "b"), entry(2, "a")), RULES, Directory(b=MISSING), Reader(), undecided)
     assert offsets(screened) == ([2], [1], [])
 
 
 def test_a_target_that_is_no_longer_allowed_is_rejected() -> None:
-    screened = screen(batch(entry(1, "a"), entry(2)), Rules("d", default_target="out"), Directory(), Reader())
+    screened = screen(
+        batch(entry(1, "a"), entry(2)), Rules("d", default_target="out"), Directory(), Reader(), undecided
+    )
     assert offsets(screened) == ([2], [1], [])
     (_, refused) = screened.rejected[0]
     assert refused.rejection.reason is Reason.TARGET_NOT_ALLOWED
@@ -114,7 +121,7 @@ def test_a_target_that_is_no_longer_allowed_is_rejected() -> None:
     ("partition", "released"), [(BY_KEY, True), (0, True), (3, True), (4, False), (2**31 - 1, False)]
 )
 def test_a_partition_that_the_target_does_not_have_is_rejected(partition: int, released: bool) -> None:
-    screened = screen(batch(entry(1, "a", partition=partition), entry(2, "a")), RULES, Directory(), Reader())
+    screened = screen(batch(entry(1, "a", partition=partition), entry(2, "a")), RULES, Directory(), Reader(), undecided)
     assert offsets(screened) == (([1, 2], [], []) if released else ([2], [1], []))
     if not released:
         (_, refused) = screened.rejected[0]
@@ -128,7 +135,7 @@ def test_records_that_were_not_kept_are_read_again_in_the_order_of_the_log() -> 
     again = {3: Record(b"3", None, (), 1), 8: Record(b"8", None, (), 1)}
     reader = Reader(again)
     leaving = batch(entry(8, record=None), entry(2), late=[entry(3, record=None)])
-    screened = screen(leaving, RULES, Directory(), reader)
+    screened = screen(leaving, RULES, Directory(), reader, undecided)
     assert reader.asked == [[3, 8]]
     assert [(offset, scheduled.record) for _, offset, scheduled in screened.released] == [
         (3, again[3]),
@@ -139,26 +146,26 @@ def test_records_that_were_not_kept_are_read_again_in_the_order_of_the_log() -> 
 
 def test_nothing_is_read_again_when_everything_was_kept() -> None:
     reader = Reader()
-    screen(batch(entry(1)), RULES, Directory(), reader)
+    screen(batch(entry(1)), RULES, Directory(), reader, undecided)
     assert reader.asked == []
 
 
 def test_a_record_that_retention_removed_is_lost_and_said_to_be() -> None:
     leaving = batch(entry(1, record=None), entry(2, record=None))
-    screened = screen(leaving, RULES, Directory(), Reader({2: RECORD}))
+    screened = screen(leaving, RULES, Directory(), Reader({2: RECORD}), undecided)
     assert offsets(screened) == ([2], [], [1])
 
 
 def test_a_record_read_again_may_be_rejected_with_what_it_held() -> None:
     leaving = batch(entry(1, "b", record=None))
-    screened = screen(leaving, RULES, Directory(b=MISSING), Reader({1: RECORD}))
+    screened = screen(leaving, RULES, Directory(b=MISSING), Reader({1: RECORD}), undecided)
     assert screened.rejected == [(1, Refused(MISSING, RECORD))]
     assert offsets(screened) == ([], [1], [])
 
 
 def test_when_the_cluster_does_not_answer_nothing_is_concluded() -> None:
     with pytest.raises(KafkaException):
-        screen(batch(entry(1)), RULES, Away(), Reader())
+        screen(batch(entry(1)), RULES, Away(), Reader(), undecided)
 
 
 def test_refused_by_the_broker_moves_a_record_from_released_to_rejected() -> None:
@@ -166,3 +173,18 @@ def test_refused_by_the_broker_moves_a_record_from_released_to_rejected() -> Non
     screened = Screened([entry(1), entry(2)], [(6, BAD)], [5]).without({2: too_large, 77: too_large})
     assert offsets(screened) == ([1], [6, 2], [5])
     assert screened.rejected[1] == (2, Refused(too_large, RECORD))
+
+
+def test_what_a_backfill_indexed_to_be_rejected_is_rejected() -> None:
+    bare = Schedule(AT_ONCE, (), BY_KEY, KEEP_KEY, None, both_times=False)
+    adopted = [(AT_ONCE, 3, Scheduled(bare, 100, RECORD)), (AT_ONCE, 4, Scheduled(bare, 0, None)), entry(5, due_ms=0)]
+    decided: list[tuple[int, Record]] = []
+
+    def decide(offset: int, record: Record) -> Rejection:
+        decided.append((offset, record))
+        return BAD.rejection
+
+    screened = screen(batch(entry(6), late=adopted, rejected=[(9, BAD)]), RULES, Directory(), Reader(), decide)
+    assert offsets(screened) == ([5, 6], [9, 3], [4])
+    assert screened.rejected[1] == (3, BAD)
+    assert decided == [(3, RECORD)]

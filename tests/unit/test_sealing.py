@@ -17,11 +17,12 @@ from index.sealing import SealRules, cut
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.reader import OffsetReader
 from sidecar.records import Scheduled, scheduled, size_of
-from sidecar.sealing import MAX_SEGMENT_BYTES, SEGMENTS_AT_ONCE, Sealing, SegmentWriter
+from sidecar.sealing import SEGMENTS_AT_ONCE, Sealing
 from sidecar.segments import SegmentSource
 from snapshots.manifest import segment_key
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.state import RuleEpoch
+from snapshots.writing import MAX_SEGMENT_BYTES, SegmentWriter
 
 RULES = Rules(
     topic="d",

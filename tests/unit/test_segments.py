@@ -1,6 +1,7 @@
 """Segments read back: as they were stored, by pointers, and made good from the delay topic when they are lost."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -12,13 +13,14 @@ from index.pending import Entry
 from index.progress import Position
 from index.record import Record
 from index.rules import Rules
+from index.schedule import AT_ONCE
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.reader import OffsetReader
 from sidecar.records import Scheduled, size_of
-from sidecar.sealing import SegmentWriter
 from sidecar.segments import SegmentSource
 from snapshots.segment import StoredEntry, encode_segment
 from snapshots.state import RuleEpoch
+from snapshots.writing import SegmentWriter
 from tests.unit.stored import flipped
 
 TOPIC = DelayTopicConfig(name="d", default_target="out")
@@ -237,3 +239,51 @@ def test_what_a_manifest_says_of_written_segments() -> None:
     assert (manifest.from_offset, manifest.to_offset, manifest.needs_from) == (FROM, TO, None)
     assert (ref.first, ref.last) == (Position(5_010, 107), Position(5_030, 115))
     assert (ref.entries, ref.size_bytes, ref.record_offset) == (4, len(value), SNAPSHOT_OFFSET)
+
+
+REJECTED: list[StoredEntry] = [(AT_ONCE, 105, None), (AT_ONCE, 106, None)]
+
+
+def adopted(from_offset: int = FROM) -> tuple[Manifest, bytes]:
+    """Return a bucket that a backfill built of all that lies from FROM on, adopted at ``from_offset``."""
+    manifest, value = stored(entries=[*REJECTED, *ENTRIES])
+    return replace(manifest, from_offset=from_offset, built_from=FROM), value
+
+
+def adopted_log() -> dict[int, Record]:
+    """Return the delay topic without a record that would be in the bucket, too."""
+    return {offset: record for offset, record in log().items() if offset != 108}
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_a_backfill_leaves_to_be_rejected_comes_with_its_record_and_no_target(damaged: bool) -> None:
+    manifest, value = adopted()
+    loaded = source().load(manifest, 0, Reader(None if damaged else value, adopted_log()))
+    assert [entry[:2] for entry in loaded] == [entry[:2] for entry in REJECTED + ENTRIES]
+    for _, offset, payload in loaded[:2]:
+        assert payload.schedule.targets == ()
+        assert payload.record == adopted_log()[offset]
+    shown(loaded[2:])
+
+
+def test_one_of_those_that_is_gone_is_lost() -> None:
+    manifest, value = adopted()
+    held = adopted_log()
+    del held[105]
+    payload = source().load(manifest, 0, Reader(value, held))[0][2]
+    assert (payload.schedule.targets, payload.record) == ((), None)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_lies_below_an_adopted_bucket_is_not_loaded(damaged: bool) -> None:
+    manifest, value = adopted(from_offset=107)
+    reader = Reader(None if damaged else value, adopted_log())
+    assert shown(source().load(manifest, 0, reader)) == [entry for entry in ENTRIES if entry[1] >= 107]
+    assert source().stored(manifest, 0, reader) == [entry for entry in ENTRIES if entry[1] >= 107]
+
+
+def test_an_adopted_bucket_is_made_good_by_the_rules_in_force_where_it_was_adopted() -> None:
+    manifest, _ = adopted(from_offset=111)
+    others = Rules("d", default_target="elsewhere", max_delay_ms=1)
+    loaded = source(RuleEpoch(0, others), RuleEpoch(110, RULES)).load(manifest, 0, Reader(None, adopted_log()))
+    assert [entry[1] for entry in loaded] == [entry[1] for entry in ENTRIES if entry[1] >= 111]

@@ -7,7 +7,7 @@ import pytest
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.headers import PRESETS
-from index.progress import BEFORE_ALL, Position, Progress, start_of
+from index.progress import BEFORE_ALL, Behind, Position, Progress, start_of
 from index.rules import Rules
 from snapshots import state_pb2
 from snapshots.envelope import Kind, wrap
@@ -94,6 +94,31 @@ def test_progress_comes_back_as_it_was(progress: Progress) -> None:
     epochs = (RuleEpoch(0, A), RuleEpoch(progress.cursor + 1, B)) if progress.cursor < 2**62 else (RuleEpoch(0, A),)
     records = [(RULES_KEY, encode_epochs(epochs)), (PROGRESS_KEY, encode_progress(progress, "topic-id"))]
     assert fold_state(records) == PartitionState(progress, "topic-id", epochs)
+
+
+CATCHING_UP = PROGRESS._replace(catching_up=(Behind(0, BEFORE_ALL), Behind(2, Position(7, 3))))
+
+
+def test_watermarks_of_adopted_buckets_come_back() -> None:
+    records = [(PROGRESS_KEY, encode_progress(CATCHING_UP, "id")), (RULES_KEY, RULES), bucket(0, 0, 1), bucket(2, 1, 4)]
+    state = fold_state(records)
+    assert state is not None
+    assert state.progress == CATCHING_UP
+
+
+@pytest.mark.parametrize(
+    ("behind", "message"),
+    [
+        ((Behind(1, BEFORE_ALL),), "bucket 1 is catching up by the progress, and is not there"),
+        ((Behind(0, Position(7, 4)),), "progress says W=.* and that buckets are behind it"),
+        ((Behind(2, BEFORE_ALL), Behind(0, BEFORE_ALL)), "progress says W=.* and that buckets are behind it"),
+    ],
+)
+def test_watermarks_that_cannot_be_are_refused(behind: tuple[Behind, ...], message: str) -> None:
+    progress = PROGRESS._replace(catching_up=behind)
+    records = [(PROGRESS_KEY, encode_progress(progress, "id")), (RULES_KEY, RULES), bucket(0, 0, 1), bucket(2, 1, 4)]
+    with pytest.raises(FormatError, match=message):
+        fold_state(records)
 
 
 def test_an_empty_topic_holds_no_state() -> None:

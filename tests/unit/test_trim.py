@@ -9,6 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from structlog.testing import capture_logs
 
 from index.bucket import Bucket, Manifest, Placement, SegmentRef
+from index.errors import FormatError, NotYetError
+from index.needed import Kept
 from index.progress import BEFORE_ALL, Position, Progress
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.metrics import Metrics
@@ -56,10 +58,38 @@ class Admin:
                     future.set_exception(KafkaException(KafkaError(code)))
 
 
-def trimming(admin: Any, *, trim: bool) -> tuple[Trimming, Metrics]:
+class Look:
+    """Looks at the backfill topic, and finds what the test says, at once or later."""
+
+    def __init__(self, *found: Kept | Exception) -> None:
+        self._found = found or (Kept(),)
+        self.futures: list[Future[Kept]] = []
+
+    def __call__(self) -> Future[Kept]:
+        self.futures.append(Future())
+        self.answer()
+        return self.futures[-1]
+
+    def answer(self) -> None:
+        found = self._found[min(len(self.futures), len(self._found)) - 1]
+        if isinstance(found, Exception):
+            self.futures[-1].set_exception(found)
+        else:
+            self.futures[-1].set_result(found)
+
+
+class SlowLook(Look):
+    """Answers when the test says so."""
+
+    def __call__(self) -> Future[Kept]:
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+def trimming(admin: Any, *, trim: bool, look: Look | None = None) -> tuple[Trimming, Metrics]:
     config = DelayTopicConfig.model_validate({"name": "d", "trim": trim})
     metrics = Metrics()
-    return Trimming(admin, "b:1", config, 3, metrics), metrics
+    return Trimming(admin, "b:1", config, 3, metrics, look or Look()), metrics
 
 
 def failures(metrics: Metrics) -> float | None:
@@ -122,12 +152,64 @@ def test_nothing_is_asked_while_an_answer_is_out(buckets: list[Bucket]) -> None:
     assert admin.asked[1:] == [("d.delay-snapshots", 3, 41)]
 
 
+def test_what_a_backfill_needs_stays(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    found = [Kept(snapshots_from=41, delay_topic_from=110), Kept(snapshots_from=42), Kept(delay_topic_from=300)]
+    trims, _ = trimming(admin, trim=True, look=Look(*found))
+    trims.turn(0.0, progress(20), buckets, ())
+    for turn in range(1, 4):
+        trims.turn(EVERY_S * turn, progress(20), buckets, ())
+        admin.answer()
+    assert admin.asked == [("d.delay-snapshots", 3, 41), ("d", 3, 110), ("d.delay-snapshots", 3, 42), ("d", 3, 300)]
+
+
+def test_it_is_decided_up_to_where_before_a_backfill_is_asked(buckets: list[Bucket]) -> None:
+    admin, look = Admin(), SlowLook()
+    trims, _ = trimming(admin, trim=False, look=look)
+    trims.turn(0.0, progress(0), buckets, ())
+    trims.turn(EVERY_S, progress(0), buckets, ())
+    # All of it has left meanwhile; a job may have told since then that it writes behind 40.
+    trims.turn(EVERY_S + 1, progress(20), buckets, ())
+    assert admin.asked == []
+    look.answer()
+    trims.turn(EVERY_S + 2, progress(20), buckets, ())
+    assert admin.asked == [("d.delay-snapshots", 3, 40)]
+
+
+@pytest.mark.parametrize("why", [FormatError("of a newer program"), NotYetError("an open transaction")])
+def test_nothing_is_trimmed_while_it_cannot_be_told_what_a_backfill_needs(
+    why: Exception, buckets: list[Bucket]
+) -> None:
+    admin = Admin()
+    trims, metrics = trimming(admin, trim=True, look=Look(why, why, Kept()))
+    for turn in range(3):
+        trims.turn(EVERY_S * turn, progress(9), buckets, ())
+    assert admin.asked == []
+    assert not failures(metrics)
+    trims.turn(EVERY_S * 3, progress(9), buckets, ())
+    assert len(admin.asked) == 2
+
+
+def test_a_backfill_topic_that_may_not_be_read_is_told_with_its_remedy(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    denied = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    trims, metrics = trimming(admin, trim=False, look=Look(denied))
+    with capture_logs() as logs:
+        for turn in range(3):
+            trims.turn(EVERY_S * turn, progress(9), buckets, ())
+    assert admin.asked == []
+    assert failures(metrics) == 2
+    (line,) = [line for line in logs if line["event"] == "trim_failed"]
+    assert line["remedy"].startswith("READ is missing: kafka-acls.sh ")
+    assert line["remedy"].endswith("--topic d.delay-backfill")
+
+
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [
         (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
-            "DELETE is missing: kafka-acls.sh --bootstrap-server b:1 --add --allow-principal User:<router>",
+            "DELETE is missing: kafka-acls.sh --bootstrap-server b:1 --add --allow-principal 'User:<router>'",
         ),
         (KafkaError.POLICY_VIOLATION, "--add-config cleanup.policy=[compact,delete],retention.ms=-1,"),
         (KafkaError.REQUEST_TIMED_OUT, ""),

@@ -1,0 +1,44 @@
+"""What one transaction of a partition carries: records that leave, a bucket that is installed, and the progress."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from index.adopting import Adoption
+from index.bucket import Manifest
+from index.pending import Entry
+from index.progress import BEFORE_ALL, Position, Progress
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A manifest that is committed with a batch: of the frozen bucket, or in place of the buckets it was merged from.
+
+    ``keep_to`` is up to where the entries of a sealed bucket stay in memory, since they are due soon.
+    """
+
+    manifest: Manifest
+    merged_from: tuple[int, ...] = ()
+    keep_to: Position = BEFORE_ALL
+
+
+Installs: TypeAlias = Installation | Adoption
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[P, R]):
+    """What leaves in one transaction, and the progress that must be committed with it.
+
+    ``late`` are entries that W had passed already when they became known: by indexing, or by adopting their bucket.
+    """
+
+    late: list[Entry[P]]
+    due: list[Entry[P]]
+    rejected: list[tuple[int, R]]
+    progress: Progress
+    installs: Installs | None = None
+
+    def __len__(self) -> int:
+        return len(self.late) + len(self.due) + len(self.rejected)

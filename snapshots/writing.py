@@ -1,0 +1,93 @@
+"""Writing a bucket: its segments encoded one by one, and the manifest of what was written.
+
+Shared by whoever makes buckets: the owner of a partition, and the jobs that build them in bulk.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from index.bucket import Manifest, Placement, SegmentRef
+from index.errors import FormatError
+from index.progress import Position
+from index.record import Record
+from snapshots.manifest import segment_key
+from snapshots.segment import StoredEntry, encode_segment
+
+MAX_SEGMENT_BYTES = 1_000_000
+"""Longest value of a segment: with key and batch it stays below what brokers take by default."""
+
+COLUMN_BYTES = 24
+"""What an entry costs in a segment beside its key, value and headers."""
+
+
+class Encoded(NamedTuple):
+    """A segment that only has to be written; its record offset is known when it is."""
+
+    ref: SegmentRef
+    value: bytes
+
+
+class SegmentWriter:
+    """Encodes the segments of one bucket in order and collects what its manifest says of them."""
+
+    def __init__(self, bucket_id: int, from_offset: int, to_offset: int) -> None:
+        self.bucket_id = bucket_id
+        self._range = from_offset, to_offset
+        self._written: list[SegmentRef] = []
+        self._needs_from: int | None = None
+
+    def encode(self, placement: Placement, entries: Sequence[StoredEntry]) -> list[Encoded]:
+        """Encode a segment; more than one where it turns out too big, since its size was estimated."""
+        value = _encoded(placement, entries)
+        if value is not None:
+            return [Encoded(self._ref(placement, entries, len(value)), value)]
+        if len(entries) == 1:
+            due_ms, offset, _ = entries[0]
+            return self.encode(placement, [(due_ms, offset, None)])
+        half = len(entries) // 2
+        return self.encode(placement, entries[:half]) + self.encode(placement, entries[half:])
+
+    def _ref(self, placement: Placement, entries: Sequence[StoredEntry], size_bytes: int) -> SegmentRef:
+        pointed = [offset for _, offset, record in entries if record is None or placement is Placement.POINTER]
+        if pointed:
+            lowest = min(pointed)
+            self._needs_from = lowest if self._needs_from is None else min(lowest, self._needs_from)
+        first, last = entries[0], entries[-1]
+        return SegmentRef(Position(*first[:2]), Position(*last[:2]), len(entries), size_bytes, -1, placement)
+
+    def key(self, number: int) -> bytes:
+        """Key of a segment in the snapshots topic."""
+        return segment_key(self.bucket_id, number)
+
+    @property
+    def count(self) -> int:
+        """Segments written so far."""
+        return len(self._written)
+
+    def written(self, refs: Sequence[SegmentRef], record_offsets: Sequence[int]) -> None:
+        """These segments were committed at these offsets of the snapshots topic."""
+        self._written += [ref._replace(record_offset=offset) for ref, offset in zip(refs, record_offsets, strict=True)]
+
+    def manifest(self) -> Manifest:
+        """The bucket of everything written."""
+        return Manifest(self.bucket_id, *self._range, self._needs_from, tuple(self._written))
+
+
+def _encoded(placement: Placement, entries: Sequence[StoredEntry]) -> bytes | None:
+    try:
+        value = encode_segment(placement, entries)
+    except FormatError:
+        if len(entries) == 1 and entries[0][2] is None:
+            # Nothing is left to leave out: it is not the size.
+            raise
+        return None
+    return value if len(value) <= MAX_SEGMENT_BYTES else None
+
+
+def record_size(record: Record | None) -> int:
+    """Bytes of a record in an inline segment, about; of an absent one what its columns take."""
+    if record is None:
+        return COLUMN_BYTES
+    key, value, headers, _ = record
+    size = COLUMN_BYTES + sum(len(content or b"") + 4 for _, content in headers)
+    return size + len(key or b"") + len(value or b"")

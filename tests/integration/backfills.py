@@ -1,0 +1,112 @@
+"""What a backfill job does, without Spark: reads the delay topic, writes segments, stages buckets in a transaction."""
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import NewTopic
+
+from index.bucket import Manifest
+from index.record import Record
+from index.rules import Rules
+from index.schedule import AT_ONCE, Rejection
+from index.sealing import SealRules, cut, placement_of
+from sidecar.admin import connect
+from sidecar.config import load
+from sidecar.takeover import topic_id
+from snapshots.segment import StoredEntry
+from snapshots.staged import (
+    Intent,
+    Staged,
+    encode_intent,
+    encode_staged,
+    intent_key,
+    staged_key,
+    staged_segment_key,
+)
+from snapshots.writing import SegmentWriter, record_size
+from tests.integration.scenario import TIMEOUT_S, Stage, now_ms
+
+LIMITS = SealRules(segment_entries=500, time_step_ms=60_000)
+
+
+def with_backfill_topic(stage: Stage, delay: str, partitions: int = 1) -> str:
+    """Create the backfill topic of a delay topic; returns the delay topic."""
+    stage.create([NewTopic(f"{delay}.delay-backfill", partitions, 1, config={"cleanup.policy": "compact"})])
+    return delay
+
+
+class BackfillJob:
+    """Builds buckets of partition 0 by the rules of a router's configuration; ``limits`` give placement and size."""
+
+    def __init__(self, stage: Stage, config: Path, delay: str, *, limits: SealRules = LIMITS) -> None:
+        loaded = load(config, {})
+        topic = loaded.delay_topic(delay)
+        assert topic is not None
+        self.rules: Rules = loaded.rules_for(topic)
+        self.topic_id = topic_id(connect(loaded), delay)
+        self._stage = stage
+        self._delay = delay
+        self._limits = limits
+        self._producer = Producer({**stage.kafka, "message.max.bytes": 2_000_000})
+
+    def run(
+        self,
+        name: str,
+        ranges: Sequence[tuple[int, int]],
+        *,
+        released: frozenset[int] = frozenset(),
+        restores: bool = False,
+        topic_id: str = "",
+    ) -> list[Manifest]:
+        """Stage a bucket for each range, leaving out what was ``released``; returns what was staged."""
+        intent = Intent(name, 0, now_ms() + 600_000)
+        self._write(f"{self._delay}.delay-backfill", intent_key(name), encode_intent(intent))
+        entries = self._entries(released)
+        manifests = [
+            self._bucket(name, [entry for entry in entries if start <= entry[1] < end], start, end)
+            for start, end in ranges
+        ]
+        staging = Producer({**self._stage.kafka, "transactional.id": f"{self._stage.word}.{name}"})
+        staging.init_transactions(TIMEOUT_S)
+        staging.begin_transaction()
+        for manifest in manifests:
+            value = encode_staged(Staged(name, topic_id or self.topic_id, self.rules, manifest, restores))
+            staging.produce(f"{self._delay}.delay-backfill", value, staged_key(name, manifest.from_offset), 0)
+        staging.produce(f"{self._delay}.delay-backfill", None, intent_key(name), 0)
+        staging.commit_transaction(TIMEOUT_S)
+        return manifests
+
+    def _entries(self, released: frozenset[int]) -> list[StoredEntry]:
+        entries: list[StoredEntry] = []
+        for found in self._stage.records(self._delay):
+            record = Record(found.key, found.value, list(found.headers), found.timestamp_ms)
+            decision = self.rules.decide(record.headers, record.timestamp_ms)
+            if found.offset in released:
+                continue
+            if isinstance(decision, Rejection):
+                entries.append((AT_ONCE, found.offset, None))
+            else:
+                entries.append((decision.due_ms, found.offset, record))
+        return sorted(entries, key=lambda entry: entry[:2])
+
+    def _bucket(self, name: str, entries: Sequence[StoredEntry], start: int, end: int) -> Manifest:
+        writer = SegmentWriter(0, start, end)
+        for run in cut([entries], self._limits, record_size):
+            for encoded in writer.encode(placement_of(run, self._limits.placement), run):
+                key = staged_segment_key(name, start, writer.count, secrets.token_hex(4))
+                offset = self._write(f"{self._delay}.delay-snapshots", key, encoded.value)
+                writer.written([encoded.ref], [offset])
+        return writer.manifest()
+
+    def _write(self, topic: str, key: bytes, value: bytes) -> int:
+        offsets: list[int] = []
+
+        def delivered(error: KafkaError | None, sent: Message) -> None:
+            assert error is None, error
+            offsets.append(sent.offset() or 0)
+
+        self._producer.produce(topic, value, key, 0, on_delivery=delivered)
+        assert self._producer.flush(TIMEOUT_S) == 0
+        return offsets[0]

@@ -1,0 +1,109 @@
+"""Jobs that build buckets from the log and stage them, in steps with anything in between; and what an owner sees."""
+
+import random
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+from index.bucket import Placement
+from index.errors import FormatError
+from index.rules import Rules
+from index.schedule import AT_ONCE, Rejection
+from index.sealing import SealRules, cut
+from sidecar.staging import Waiting
+from snapshots.segment import StoredEntry
+from snapshots.staged import (
+    STAGED_PREFIX,
+    Intent,
+    Staged,
+    decode_staged,
+    encode_intent,
+    encode_staged,
+    intent_key,
+    staged_key,
+    staged_segment_key,
+)
+from snapshots.writing import SegmentWriter
+from tests.simulation.fetching import record_of
+from tests.simulation.world import DelayLog, Store
+
+NEVER_MS = 1 << 50
+SEES_NEWS = 0.7
+_attempts = count()
+
+
+class Job:
+    """Builds one bucket for [a, b), by the cursor and the rules that it knows; ``steps`` yields what it has done."""
+
+    def __init__(
+        self, rng: random.Random, around: tuple[DelayLog, Store], cursor: int, rules: Rules, topic_id: str
+    ) -> None:
+        self._rng = rng
+        self._log, self._store = log, _ = around
+        self._rules = rules
+        self._topic_id = topic_id
+        self._from = max(log.start, cursor + rng.choice([0, rng.randint(-15, 0), rng.randint(0, 4)]))
+        self._to = min(log.end, self._from + rng.randint(3, 40))
+        self._name = rng.choice(["nightly", f"job{next(_attempts)}"])
+
+    def steps(self) -> Iterator[str]:
+        """Intent, then segments, then the staged bucket in the place of the intent."""
+        if self._from >= self._to:
+            return
+        span = f"[{self._from}, {self._to})"
+        intent = Intent(self._name, self._store.snapshots_end, NEVER_MS)
+        self._store.stage(intent_key(self._name), encode_intent(intent))
+        yield f"job {self._name} intends {span}"
+        entries = self._entries()
+        writer = SegmentWriter(0, self._from, self._to)
+        for number, run in enumerate(cut([entries], _limits(self._rng), lambda _: 10)):
+            placement = self._rng.choice(list(Placement))
+            stored: list[StoredEntry] = [
+                (due_ms, offset, record if placement is Placement.INLINE and due_ms != AT_ONCE else None)
+                for due_ms, offset, record in run
+            ]
+            for encoded in writer.encode(placement, stored):
+                key = staged_segment_key(self._name, self._from, number, next(_attempts))
+                writer.written([encoded.ref], [self._store.append_segment(key, encoded.value)])
+        yield f"job {self._name} has written {span}"
+        staged = Staged(self._name, self._topic_id, self._rules, writer.manifest(), restores=False)
+        self._store.stage(staged_key(self._name, self._from), encode_staged(staged))
+        self._store.withdraw(intent_key(self._name))
+        yield f"job {self._name} has staged {span}"
+
+    def _entries(self) -> list[StoredEntry]:
+        entries: list[StoredEntry] = []
+        for produced in self._log.records:
+            if self._from <= produced.offset < self._to:
+                record = record_of(produced)
+                decision = self._rules.decide(record.headers, record.timestamp_ms)
+                due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
+                entries.append((due_ms, produced.offset, record))
+        return sorted(entries, key=lambda entry: entry[:2])
+
+
+class Watch:
+    """What an owner has seen of the backfill topic; it may be a while behind."""
+
+    def __init__(self, store: Store, rng: random.Random) -> None:
+        self._store = store
+        self._rng = rng
+        self._seen: dict[bytes, Waiting] = {}
+
+    def __call__(self) -> Mapping[bytes, Waiting]:
+        staged = {key: each for key, each in self._store.backfill.items() if key.startswith(STAGED_PREFIX)}
+        offsets = {key: offset for key, (offset, _) in staged.items()}
+        news = offsets != {key: each.offset for key, each in self._seen.items()}
+        if news and self._rng.random() < SEES_NEWS:
+            self._seen = {key: Waiting(offset, _decoded(key, value)) for key, (offset, value) in staged.items()}
+        return self._seen
+
+
+def _decoded(key: bytes, value: bytes) -> Staged | FormatError:
+    try:
+        return decode_staged(key, value)
+    except FormatError as error:
+        return error
+
+
+def _limits(rng: random.Random) -> SealRules:
+    return SealRules(time_step_ms=rng.choice([20, 500]), segment_entries=rng.choice([1, 3, 10]))

@@ -1,0 +1,34 @@
+"""The router made as small as the runs are."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+from tests.simulation.world import Clock
+
+LEAD_MS = 25
+
+
+@contextmanager
+def small_and_soon(clock: Clock) -> Iterator[None]:
+    """The constants of the router as small as the runs are, and a clock that the scheduler moves."""
+    changed: dict[str, object] = {
+        "index.pending.CHUNK_BITS": 4,
+        "sidecar.housekeeping.time": clock,
+        "sidecar.housekeeping.LEAD_MS": LEAD_MS,
+        "sidecar.housekeeping.TOMBSTONES_AT_ONCE": 5,
+        "sidecar.housekeeping.AGAIN_AFTER_S": 0.05,
+        "sidecar.sealing.SEGMENTS_AT_ONCE": 2,
+        "sidecar.adopting.time": clock,
+        "sidecar.adopting.SEAL_WITHIN_S": 0.4,
+        "sidecar.adopting.AGAIN_AFTER_S": 0.05,
+        "sidecar.loading.time": clock,
+        "sidecar.loading.LEAD_MS": LEAD_MS,
+        "sidecar.loading.RETRY_AFTER_S": 0.01,
+        # A merge is done in one go when its turn comes, so its queue must take all of it.
+        "sidecar.merging.QUEUED_SEGMENTS": 0,
+    }
+    with ExitStack() as stack:
+        for name, value in changed.items():
+            stack.enter_context(patch(name, value))
+        yield

@@ -1,0 +1,129 @@
+"""Routers that adopt wrongly, in one thing each."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from index.adopting import Adoption
+from index.batch import Installs
+from index.bucket import Bucket, Manifest
+from index.needed import Kept
+from index.partition import PartitionIndex
+from index.pending import Entry
+from index.pending_set import PendingSet
+from index.progress import BEFORE_ALL, Behind, Position, Progress
+from sidecar.chores import Chores
+from sidecar.reader import OffsetReader
+from sidecar.records import Refused, Scheduled
+from sidecar.segments import SegmentSource
+from snapshots.segment import StoredEntry
+from tests.simulation.router import Router
+from tests.simulation.wrong_buckets import Wrong, _WithParts
+
+
+class _TakenForReleased(Adoption):
+    def behind(self, watermark: Position) -> tuple[Behind, ...]:
+        return ()
+
+
+class AdoptedUnderWatermark(Wrong):
+    """Takes what lies at or before W in an adopted bucket for released."""
+
+    def chores(self, now_ms: int) -> Chores:
+        chores = super().chores(now_ms)
+        if not isinstance(chores.installs, Adoption):
+            return chores
+        return replace(chores, installs=_TakenForReleased(chores.installs.manifest))
+
+
+class WatermarkForgotten(Wrong):
+    """Does not write the watermarks of adopted buckets: after a restart W stands for them."""
+
+    def state_of(self, progress: Progress) -> list[tuple[bytes, bytes | None]]:
+        return super().state_of(progress._replace(catching_up=()))
+
+
+class CatchesUpAgain(Wrong):
+    """Writes that an adopted bucket is catching up, and not how far it has come."""
+
+    def state_of(self, progress: Progress) -> list[tuple[bytes, bytes | None]]:
+        behind = tuple(Behind(bucket_id, BEFORE_ALL) for bucket_id, _ in progress.catching_up)
+        return super().state_of(progress._replace(catching_up=behind))
+
+
+class _Unmasked(PendingSet[Scheduled]):
+    def _fresh(
+        self, bucket: Bucket, entries: Sequence[Entry[Scheduled]], watermark: Position
+    ) -> list[Entry[Scheduled]]:
+        manifest = bucket.manifest
+        bucket.manifest = replace(manifest, from_offset=manifest.segments_from)
+        fresh = super()._fresh(bucket, entries, watermark)
+        bucket.manifest = manifest
+        return fresh
+
+
+class _LedgerUnmasked(_WithParts):
+    parts_type = _Unmasked
+
+
+class _SourceUnmasked(SegmentSource):
+    def stored(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[StoredEntry]:
+        return super().stored(replace(manifest, from_offset=manifest.segments_from), number, reader)
+
+
+class NotMasked(Wrong):
+    """Releases what an adopted bucket holds below the cursor that adopted it, and the own buckets too."""
+
+    ledger_type = _LedgerUnmasked
+    source_type = _SourceUnmasked
+
+
+class _AnyTime(PartitionIndex[Scheduled, Refused]):
+    @property
+    def may_adopt(self) -> bool:
+        return self._in_flight is None and not self.replaying and not self.owed and self._pending.frozen is None
+
+
+class _BesideUnsealed(PendingSet[Scheduled]):
+    @property
+    def is_sealed(self) -> bool:
+        return True
+
+
+class _LedgerUnsealed(_WithParts, _AnyTime):
+    parts_type = _BesideUnsealed
+
+
+class AdoptedUnsealed(Wrong):
+    """Moves C to the end of an adopted bucket while [S, C) is in memory alone, and S stays behind."""
+
+    ledger_type = _LedgerUnsealed
+
+
+class _PastUnsealed(_LedgerUnsealed):
+    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installs | None) -> Progress:
+        progress = super()._progress_after(due, cursor, installs)
+        return progress._replace(sealed_to=cursor) if isinstance(installs, Adoption) else progress
+
+
+class AdoptedPastUnsealed(Wrong):
+    """Moves C and S to the end of an adopted bucket while [S, C) is in memory alone."""
+
+    ledger_type = _PastUnsealed
+
+
+class TrimsWhatIsStaged(Wrong):
+    """Trims by what its own buckets need alone."""
+
+    def kept(self) -> Kept:
+        return Kept()
+
+
+ALL: tuple[type[Router], ...] = (
+    AdoptedUnderWatermark,
+    WatermarkForgotten,
+    CatchesUpAgain,
+    NotMasked,
+    AdoptedUnsealed,
+    AdoptedPastUnsealed,
+    TrimsWhatIsStaged,
+)

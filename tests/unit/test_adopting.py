@@ -1,0 +1,214 @@
+"""Which staged bucket is adopted when, and what is said of the others."""
+
+from collections.abc import Mapping
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from index.adopting import Adoption
+from index.bucket import Manifest, Placement, SegmentRef
+from index.errors import FormatError
+from index.partition import PartitionIndex
+from index.progress import BEFORE_ALL, Behind, Position, start_of
+from index.rules import Rules
+from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from sidecar import adopting
+from sidecar.adopting import AGAIN_AFTER_S, SEAL_WITHIN_S, Adopting
+from sidecar.chores import NOTHING
+from sidecar.intake import PartitionLedger
+from sidecar.metrics import Metrics
+from sidecar.records import scheduled, scheduled_size
+from sidecar.staging import Waiting
+from snapshots.staged import Staged, staged_key
+
+RULES = Rules("d", default_target="out")
+PAYLOAD = scheduled(Schedule(50, ("out",), BY_KEY, KEEP_KEY, None, both_times=False), 10, None)
+
+
+class Clock:
+    """Time that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Scene:
+    """A partition at offset 100 in which nothing is pending, and what is staged for it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        structlog.reset_defaults()
+        self.clock = Clock()
+        monkeypatch.setattr(adopting, "time", self.clock)
+        self.ledger: PartitionLedger = PartitionIndex(start_of(100), scheduled_size)
+        self.metrics = Metrics()
+        self.staged: Mapping[bytes, Waiting] = {}
+        self.adopting = Adopting(self.ledger, RULES, "id", lambda: self.staged, self.metrics, ("d", 3))
+
+    def stage(self, *several: Staged | FormatError) -> None:
+        """Stage these, each at an offset that tells its place."""
+        self.staged = {
+            staged_key(each.job, each.manifest.from_offset) if isinstance(each, Staged) else b"bucket/?": Waiting(
+                at, each
+            )
+            for at, each in enumerate(several)
+        }
+        self.adopting.turn()
+
+    def pauses(self) -> bool:
+        """Whether intake has to wait."""
+        return self.adopting.pauses
+
+    def commit(self, bucket_id: int = 7) -> tuple[bytes, ...]:
+        """Commit what adopting wants; returns what was withdrawn."""
+        chores = self.adopting.chores(bucket_id)
+        self.ledger.plan(1_000, 10, 1_000, chores.installs)
+        self.ledger.confirm()
+        self.adopting.done()
+        return chores.withdrawn
+
+    def outcomes(self) -> dict[str, float]:
+        """Counters by outcome."""
+        names = ("adopted", "discarded", "refused")
+        found = {
+            name: self.metrics.registry.get_sample_value(
+                "delay_router_backfills_total", {"topic": "d", "outcome": name}
+            )
+            for name in names
+        }
+        return {name: value for name, value in found.items() if value}
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(monkeypatch)
+
+
+def staged(job: str, from_offset: int, to_offset: int, *, due_ms: int = 50, empty: bool = False) -> Staged:
+    at = Position(due_ms, from_offset)
+    segments = () if empty else (SegmentRef(at, at, 1, 9, 0, Placement.POINTER),)
+    needs_from = None if empty else from_offset
+    return Staged(job, "id", RULES, Manifest(0, from_offset, to_offset, needs_from, segments), restores=False)
+
+
+def test_neighbours_are_adopted_one_after_the_other(scene: Scene) -> None:
+    scene.stage(staged("a", 90, 150), staged("a", 150, 200), staged("b", 90, 120), staged("a", 300, 400))
+    assert scene.pauses()
+    assert scene.commit() == (staged_key("a", 90),)
+    made = scene.ledger.parts.buckets[7].manifest
+    assert (made.bucket_id, made.from_offset, made.to_offset, made.built_from, made.needs_from) == (
+        7,
+        100,
+        150,
+        90,
+        100,
+    )
+    assert scene.commit(8) == (staged_key("a", 150),)
+    scene.adopting.turn()
+    assert not scene.pauses()
+    assert scene.commit() == (staged_key("b", 90),)
+    assert scene.adopting.chores(9) == NOTHING
+    committed = scene.ledger.committed
+    assert (committed.cursor, committed.sealed_to, scene.ledger.indexed_to) == (200, 200, 200)
+    assert scene.outcomes() == {"adopted": 2, "discarded": 1}
+
+
+def test_what_was_due_before_the_watermark_catches_up(scene: Scene) -> None:
+    scene.ledger.add([(500, 100, PAYLOAD)])
+    scene.ledger.plan(1_000, 10, 1_000)
+    scene.ledger.confirm()
+    scene.stage(staged("a", 100, 150, due_ms=400))
+    scene.commit()
+    assert scene.ledger.committed.catching_up == (Behind(7, BEFORE_ALL),)
+    assert scene.ledger.committed.watermark == (500, 100)
+
+
+def test_a_range_in_which_nothing_is_pending_only_moves_the_cursor(scene: Scene) -> None:
+    scene.stage(staged("a", 100, 150, empty=True))
+    scene.commit()
+    assert scene.ledger.committed.cursor == 150
+    assert scene.ledger.parts.buckets == {}
+    assert scene.outcomes() == {"adopted": 1}
+
+
+def test_it_waits_until_everything_is_sealed_but_not_for_ever(scene: Scene) -> None:
+    scene.ledger.add([(5_000, 100, PAYLOAD)])
+    with capture_logs() as logs:
+        scene.stage(staged("a", 90, 150))
+        assert scene.pauses()
+        assert scene.adopting.chores(7) == NOTHING
+        scene.clock.now_s += SEAL_WITHIN_S + 1
+        scene.adopting.turn()
+        assert not scene.pauses()
+        scene.clock.now_s += AGAIN_AFTER_S - 1
+        scene.adopting.turn()
+        assert not scene.pauses()
+        scene.clock.now_s += 2
+        scene.adopting.turn()
+        assert scene.pauses()
+    assert [line["event"] for line in logs] == ["backfill_waits"]
+
+
+def test_what_begins_ahead_waits_and_is_discarded_when_c_passes_it(scene: Scene) -> None:
+    scene.stage(staged("a", 110, 120))
+    assert not scene.pauses()
+    assert scene.adopting.chores(7) == NOTHING
+    scene.ledger.advance(120)
+    scene.adopting.turn()
+    assert scene.commit() == (staged_key("a", 110),)
+    assert scene.outcomes() == {"discarded": 1}
+
+
+@pytest.mark.parametrize(
+    ("one", "why", "remedy"),
+    [
+        (FormatError("checksum does not match"), "checksum does not match", "run the job again"),
+        (
+            staged("a", 90, 150)._replace(delay_topic_id="x"),
+            "made from a topic with id x, and d has id",
+            "created again",
+        ),
+        (staged("a", 90, 150)._replace(rules=Rules("d")), "decided by other rules", "configuration of the router"),
+        (staged("a", 90, 150)._replace(restores=True), "made to restore a lost state", "builds an index"),
+    ],
+)
+def test_what_must_not_be_adopted_is_refused_once_with_its_remedy(
+    scene: Scene, one: Staged | FormatError, why: str, remedy: str
+) -> None:
+    with capture_logs() as logs:
+        scene.stage(one)
+        assert not scene.pauses()
+        assert len(scene.commit()) == 1
+        scene.staged = dict(scene.staged)
+        scene.adopting.turn()
+        assert scene.adopting.chores(7) == NOTHING
+    (line,) = logs
+    assert (line["event"], line["log_level"]) == ("backfill_refused", "error")
+    assert why in line["why"]
+    assert remedy in line["remedy"]
+    assert scene.outcomes() == {"refused": 1}
+
+
+def test_the_same_key_staged_again_counts_again(scene: Scene) -> None:
+    scene.stage(staged("a", 90, 150))
+    scene.commit()
+    scene.stage(staged("z", 500, 600), staged("a", 90, 150))
+    assert scene.commit() == (staged_key("a", 90),)
+    assert scene.outcomes() == {"adopted": 1, "discarded": 1}
+
+
+def test_what_the_brokers_refuse_is_tried_again_later(scene: Scene) -> None:
+    scene.stage(staged("a", 50, 60))
+    assert scene.adopting.chores(7).withdrawn == (staged_key("a", 50),)
+    scene.adopting.failed("not allowed")
+    assert scene.adopting.chores(7) == NOTHING
+    scene.clock.now_s += AGAIN_AFTER_S + 1
+    assert scene.commit() == (staged_key("a", 50),)
+
+
+def test_an_adoption_out_of_place_is_refused_by_the_index(scene: Scene) -> None:
+    with pytest.raises(ValueError, match=r"\[90, 150\) adopted at 100"):
+        scene.ledger.plan(0, 1, 1, Adoption(staged("a", 90, 150).manifest))
