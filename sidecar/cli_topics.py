@@ -7,7 +7,7 @@ import click
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
-from sidecar import admin, check
+from sidecar import acls, admin, check, topics
 from sidecar import init as initialisation
 from sidecar import start_over as starting_over
 from sidecar.cli_common import (
@@ -29,9 +29,16 @@ COUNT = click.IntRange(min=1)
 @click.command("check")
 @config_option
 @json_option
-def check_command(config_file: Path | None, as_json: bool) -> None:
+@click.option("--acls", "only_acls", is_flag=True, help="Print the rights a router needs, as kafka-acls commands.")
+@click.option("--principal", metavar="User:NAME", help="With --acls: who the router is to the brokers.")
+def check_command(config_file: Path | None, as_json: bool, only_acls: bool, principal: str | None) -> None:
     """Check configuration, topics, rights and retention; changes nothing."""
+    if principal is not None and not only_acls:
+        raise click.UsageError("--principal belongs to --acls")
     config = load(config_file)
+    if only_acls:
+        _print_acls(config, topics.ANY_ROUTER if principal is None else principal, as_json=as_json)
+        return
     errors: list[str] = []
     client = admin.connect(config, lambda failure: errors.append(failure.str()))
     findings = check.report(config, client, errors)
@@ -93,6 +100,19 @@ def init_command(
         )
         print_findings([finding for finding in report.findings if finding.level is not Level.OK])
     sys.exit(exit_code(report.findings))
+
+
+def _print_acls(config: Config, principal: str, *, as_json: bool) -> None:
+    """From the configuration alone: whoever may grant rights need not reach the cluster as the router."""
+    if not principal.startswith("User:") or principal == "User:":
+        raise click.UsageError(f"--principal {principal}: write User:NAME, as the brokers' log shows it")
+    config.require_delay_topics()
+    needed = acls.needed(config)
+    if as_json:
+        print_json(needed.as_json(principal))
+        return
+    for line in acls.script(needed, check.bootstrap(config), principal):
+        click.echo(line)
 
 
 def _start_over(config: Config, client: AdminClient, place: str, *, yes: bool, as_json: bool) -> int:

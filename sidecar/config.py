@@ -80,6 +80,11 @@ class RouterConfig(Section):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe log lines that are written."
     )
+    allow_sasl_plaintext: bool = Field(
+        False,
+        description="Let credentials travel unencrypted: SASL_PLAINTEXT, or an OAuth token endpoint over http. "
+        "For a network that nobody else can listen to.",
+    )
 
 
 class HttpConfig(Section):
@@ -151,6 +156,9 @@ class Config(Section):
         for key, value in self.kafka.items():
             if problem := kafka_keys.refusal(key, value):
                 yield ("kafka", key), problem
+        if not self.router.allow_sasl_plaintext:
+            for key, problem in kafka_keys.in_the_clear(self.kafka):
+                yield ("kafka", key), f"{problem}, or set router.allow_sasl_plaintext = true"
 
     def _role_problems(self) -> Iterator[tuple[Place, str]]:
         seen: dict[str, tuple[str, Place]] = {}

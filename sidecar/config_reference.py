@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from sidecar.config import Config, HttpConfig, RouterConfig
 from sidecar.config_sources import ENV_PREFIX
 from sidecar.config_topic import DelayTopicConfig
-from sidecar.kafka_keys import REFUSED, masked
+from sidecar.kafka_keys import LIMITED, REFUSED, masked
 from sidecar.units import DurationMs, SizeBytes, format_duration, format_size
 
 _UNITS = {
@@ -62,6 +62,8 @@ def render_reference() -> str:
         "## `[kafka]`\n",
         _KAFKA,
         _table(("key", "why, or what to use"), [(f"`{key}`", reason) for key, reason in REFUSED.items()]),
+        "Allowed with some values only are:\n",
+        _table(("key", "allowed"), [(f"`{key}`", allowed) for key, allowed in LIMITED.items()]),
     ]
     sections: list[tuple[str, type[BaseModel]]] = [
         ("`[router]`", RouterConfig),

@@ -1,11 +1,16 @@
 """What the ``[kafka]`` section may hold: keys of librdkafka, less those the guarantees or the host depend on.
 
 ``REFUSED``: keys that run code, or that the router sets itself and that would break exactly-once, order or
-never-early if changed; each with the reason or the router's own key. ``HARMLESS``: keys whose values
-``delay-router config`` may print; whatever is not on it is masked, so a new secret is masked before anybody has
-heard of it. Whether any other key exists is for librdkafka to say.
+never-early if changed; each with the reason or the router's own key. ``LIMITED``: keys of which only some values are
+taken, because others run code too. ``HARMLESS``: keys whose values ``delay-router config`` may print; whatever is not
+on it is masked, so a new secret is masked before anybody has heard of it. Whether any other key exists is for
+librdkafka to say.
+
+How credentials travel is judged here as well: in the clear only where ``router.allow_sasl_plaintext`` says so.
 """
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 MASK: Final = "****"
@@ -73,6 +78,24 @@ DEBUG_CONTEXTS: Final = frozenset(
     }
 )
 """Values of ``debug`` that show neither credentials nor payload; ``security``, ``protocol``, ``all`` may."""
+
+PROVIDERS: Final = frozenset({"default", "base", "fips", "legacy", "null"})
+"""OpenSSL's own. Any other name is a shared library, an absolute path included, that is loaded and run."""
+
+LIMITED: Final[dict[str, str]] = {
+    "debug": f"contexts {', '.join(sorted(DEBUG_CONTEXTS))}; others could show credentials or payload",
+    "ssl.providers": f"{', '.join(sorted(PROVIDERS))}; any other name is a library that would be loaded and run",
+    "sasl.kerberos.principal": "letters, digits and . _ - / @ :; librdkafka puts it into a shell command",
+    "sasl.kerberos.keytab": "letters, digits and . _ - / @ :; librdkafka puts it into a shell command",
+    "sasl.kerberos.service.name": "letters, digits and . _ - / @ :; librdkafka puts it into a shell command",
+}
+"""Keys with the values they may have."""
+
+_SHELL_SAFE: Final = re.compile(r"[A-Za-z0-9._/@:-]*")
+
+_OAUTH_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_VERIFICATION: Final = "enable.ssl.certificate.verification"
+_HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
 
 HARMLESS: Final = frozenset(
     {
@@ -158,14 +181,48 @@ def refusal(key: str, value: str) -> str | None:
     """Why this key must not be in ``[kafka]``, or None; whether it exists is for librdkafka to say."""
     if key in REFUSED:
         return f"not allowed: {REFUSED[key]}"
-    if key.endswith("_cb"):
+    if key.endswith("_cb") or key.startswith("on_") or key == "logger":
         return "not allowed: callbacks cannot come from a configuration"
     if key == "debug":
-        refused = sorted({context.strip() for context in value.split(",")} - DEBUG_CONTEXTS)
+        refused = _others(value, DEBUG_CONTEXTS)
         if refused:
             allowed = ", ".join(sorted(DEBUG_CONTEXTS))
             return f"debug={','.join(refused)} could show credentials or payload; allowed are {allowed}"
+    if key == "ssl.providers" and (refused := _others(value, PROVIDERS)):
+        return f"{','.join(refused)} would be loaded as a library and run; allowed are {', '.join(sorted(PROVIDERS))}"
+    if key.startswith("sasl.kerberos.") and not _SHELL_SAFE.fullmatch(value):
+        return f"librdkafka puts it into a shell command; allowed are {LIMITED['sasl.kerberos.service.name']}"
     return None
+
+
+def in_the_clear(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Keys by which credentials would travel unencrypted, each with what is wrong and the remedy."""
+    if _protocol(kafka) == "SASL_PLAINTEXT":
+        yield "security.protocol", 'SASL_PLAINTEXT sends credentials and records unencrypted; use "SASL_SSL"'
+    if kafka.get(_OAUTH_ENDPOINT, "").strip().lower().startswith("http:"):
+        yield _OAUTH_ENDPOINT, "http: sends the client's secret unencrypted; use https:"
+
+
+def doubts(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What is allowed and yet most likely not meant, each with the remedy."""
+    protocol = _protocol(kafka)
+    sasl = sorted(key for key in kafka if key.startswith("sasl."))
+    if sasl and not protocol.startswith("SASL_"):
+        message = f"{', '.join(sasl)}: not used, because security.protocol is {protocol}"
+        yield message, 'set "security.protocol" = "SASL_SSL"'
+    if protocol.endswith("SSL"):
+        if kafka.get(_VERIFICATION, "true").strip().lower() in {"false", "f", "0"}:
+            yield f"{_VERIFICATION}=false: anybody can pose as the brokers", f'remove "{_VERIFICATION}"'
+        elif kafka.get(_HOST_NAMES, "https").strip().lower() == "none":
+            yield f"{_HOST_NAMES}=none: any host with a certificate can pose as the brokers", f'remove "{_HOST_NAMES}"'
+
+
+def _protocol(kafka: Mapping[str, str]) -> str:
+    return kafka.get("security.protocol", "plaintext").strip().upper()
+
+
+def _others(value: str, allowed: frozenset[str]) -> list[str]:
+    return sorted({each.strip() for each in value.split(",")} - allowed)
 
 
 def masked(kafka: dict[str, str]) -> dict[str, str]:

@@ -1,0 +1,217 @@
+"""The whole job on a broker with TLS, SASL/SCRAM and ACLs, with exactly the rights that ``check --acls`` lists."""
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from sidecar import acls, admin, check, loading, local_kafka, trimming
+from sidecar.acls import Acl
+from sidecar.config import Config, load
+from sidecar.findings import Finding, Level
+from tests import kafka_tools
+from tests.integration.one_worker import log_start, one_worker
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import Load, Stage, wait_until
+from tests.integration.secured import ADMIN, ROUTER, Secured, password, secured
+
+BUCKETS: dict[str, Any] = {
+    "placement": "inline",
+    "seal_records": 100,
+    "seal_age": "300ms",
+    "time_step": "1s",
+    "segment_records": 50,
+    "max_buckets": 2,
+    "trim": True,
+}
+
+
+@pytest.fixture(scope="module")
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """One secured broker for the module; skipped aloud where none of our own can be started."""
+    try:
+        local_kafka.check_available(own_nodes=True)
+    except local_kafka.KafkaUnavailable as error:
+        pytest.skip(f"needs a broker of its own: {error}")
+    failed_before = request.session.testsfailed
+    with secured(tmp_path_factory.mktemp("secured")) as (broker, running):
+        yield broker
+        running.keep_logs = request.session.testsfailed > failed_before
+
+
+class Scene:
+    """A delay topic made by ``init``, and the configuration of a router that has no rights yet."""
+
+    def __init__(self, broker: Secured, folder: Path, **options: Any) -> None:
+        self.broker = broker
+        self.stage = Stage(broker.plain, folder)
+        self.delay = f"{self.stage.word}.delay"
+        self.target = self.stage.target()
+        self.stage.delays[self.delay] = {"name": self.delay, "default_target": self.target, **options}
+        administrator = self.process(folder / ADMIN, ADMIN)
+        done = administrator.command("init", "--partitions", "2")
+        assert done.returncode == 0, done.stdout + done.stderr
+        self.router = self.process(folder / ROUTER, ROUTER)
+
+    def process(self, folder: Path, user: str) -> RouterProcess:
+        """A router of that user, not started."""
+        return RouterProcess(
+            folder,
+            self.broker.bootstrap,
+            [*self.stage.delays.values()],
+            kafka=self.broker.client(user),
+            group_id=self.stage.group_id,
+            session_timeout="3s",
+            instance_id="one",
+        )
+
+    def listed(self) -> list[Acl]:
+        """What ``check --acls`` prints for scripts."""
+        done = self.router.command("check", "--acls", "--json", "--principal", f"User:{ROUTER}")
+        assert done.returncode == 0, done.stderr
+        plain = json.loads(done.stdout)
+        assert (plain["principal"], plain["notes"]) == (f"User:{ROUTER}", [])
+        return [Acl(**each) for each in plain["acls"]]
+
+    def count(self, histogram: str) -> float:
+        """How often the running router has measured this."""
+        return self.router.metric(f'{histogram}_count{{topic="{self.delay}"}}')
+
+    @property
+    def config(self) -> Config:
+        """The router's configuration."""
+        return load(self.router.config, {})
+
+
+@pytest.fixture
+def scene(broker: Secured, tmp_path: Path) -> Iterator[Scene]:
+    """A scene whose rights are taken back at the end."""
+    scene = Scene(broker, tmp_path, **BUCKETS)
+    yield scene
+    if left := [Acl(*each, why="") for each in broker.granted(ROUTER)]:
+        broker.revoke(ROUTER, *left)
+
+
+def test_the_whole_job_with_exactly_the_rights_that_are_listed(
+    scene: Scene, rng: Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, stage, router = scene.broker, scene.stage, scene.router
+    denied = router.command("check", "--json")
+    assert denied.returncode == 1, denied.stdout
+    told = {finding["thing"] for finding in json.loads(denied.stdout) if finding["level"] == "error"}
+    assert told == {f"delay topic {scene.delay}", f"group {stage.group_id}"}
+
+    broker.grant(ROUTER, *scene.listed())
+    wait_until(lambda: router.command("check").returncode == 0, "the ACLs are in force")
+    clean = json.loads(router.command("check", "--json").stdout)
+    assert {finding["level"] for finding in clean} == {"ok"}, clean
+
+    with router:
+        router.start_and_wait()
+        with Load(stage, [scene.delay], rng, partitions=2, a_second=200, delays_ms=(0, 4_000)):
+            wait_until(lambda: scene.count("seal_seconds") >= 4, "buckets are sealed")
+            router.kill()
+            router.start_and_wait()
+            wait_until(lambda: scene.count("merge_seconds") >= 1, "buckets are merged")
+        report = stage.settle()
+        assert report.rejected > 0
+        status = router.command("status", "--json")
+        assert status.returncode == 0, status.stderr
+        assert json.loads(status.stdout)["topics"][scene.delay]["rejected"] > 0
+        assert router.stop() == 0
+    assert password(ROUTER) not in router.log_text() + status.stdout + denied.stdout
+
+    monkeypatch.setattr(trimming, "EVERY_S", 0.3)
+    monkeypatch.setattr(loading, "LEAD_MS", 1_000)
+    with one_worker(scene.config) as worker:
+        stage.send_many(scene.delay, [[("deliver-after", b"%d" % (1_500 + number))] for number in range(400)])
+        wait_until(lambda: log_start(broker.admin, scene.delay) > 0, "the delay topic is trimmed")
+        wait_until(lambda: log_start(broker.admin, f"{scene.delay}.delay-snapshots") > 0, "segments are trimmed")
+        assert worker.count("trim_failures") == 0
+
+
+def test_every_right_on_the_list_is_needed(scene: Scene) -> None:
+    """Without any one of them ``check`` names it; the one it cannot see stops the router, which says so."""
+    broker = scene.broker
+    listed = scene.listed()
+    broker.grant(ROUTER, *listed)
+    client = admin.connect(scene.config)
+    wait_until(lambda: not troubles(scene.config, client), "the ACLs are in force")
+    unseen = [acl for acl in listed if acl.resource_type == acls.TRANSACTIONAL_ID]
+    assert len(unseen) == 1
+    for acl in listed:
+        if acl in unseen:
+            continue
+        broker.revoke(ROUTER, acl)
+        wait_until(lambda: bool(troubles(scene.config, client)), f"check misses {acl}")
+        (finding,) = troubles(scene.config, client)
+        assert finding.thing.endswith(f" {acl.name}"), (acl, finding)
+        assert acl.operation in f"{finding.message} {finding.remedy}", (acl, finding)
+        broker.grant(ROUTER, acl)
+        wait_until(lambda: not troubles(scene.config, client), f"{acl} is in force again")
+
+    broker.revoke(ROUTER, *unseen)
+    with scene.router as router:
+        router.start()
+        wait_until(
+            lambda: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in router.http("/readyz")[1], "it says what it lacks"
+        )
+        assert not router.ready()
+        broker.grant(ROUTER, *unseen)
+        router.wait_ready()
+
+
+def troubles(config: Config, client: AdminClient) -> list[Finding]:
+    """What ``check`` finds fault with."""
+    return [finding for finding in check.findings(config, client) if finding.level is not Level.OK]
+
+
+def test_the_printed_commands_do_what_the_list_says(scene: Scene) -> None:
+    listed = scene.listed()
+    done = scene.router.command("check", "--acls", "--principal", f"User:{ROUTER}")
+    calls = [shlex.split(line, comments=True) for line in done.stdout.splitlines()]
+    printed = [call for call in calls if call]
+    assert sum(call.count("--operation") for call in printed) == len(listed)
+    # Each is a JVM: one of each kind of resource will do.
+    tried = [next(call for call in printed if f"--{kind}" in call) for kind in ("group", "transactional-id")]
+    tried.append(max(printed, key=len))
+    for call in tried:
+        assert call[:3] == ["kafka-acls.sh", "--bootstrap-server", scene.broker.bootstrap]
+        arguments = ["--bootstrap-server", scene.broker.plain, *call[3:]]
+        kafka_tools.run("org.apache.kafka.tools.AclCommand", arguments)
+    names = {call[index + 1] for call in tried for index, word in enumerate(call) if word in RESOURCE_OPTIONS}
+    assert len(names) == len(tried)
+    wanted = {(acl.resource_type, acl.name, acl.pattern_type, acl.operation) for acl in listed if acl.name in names}
+    wait_until(lambda: scene.broker.granted(ROUTER) == wanted, f"the brokers have {wanted}")
+
+
+RESOURCE_OPTIONS = ("--topic", "--group", "--transactional-id")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"sasl.password": "guessed"}, "Authentication failed"), ({"ssl.ca.location": ""}, "certificate verify failed")],
+    ids=["password", "authority"],
+)
+def test_check_says_why_the_door_stays_shut(
+    broker: Secured,
+    wrong: dict[str, str],
+    said: str,
+    unique_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check, "REQUEST_TIMEOUT_S", 3.0)
+    kafka = {"bootstrap.servers": broker.bootstrap, **broker.client(ROUTER), **wrong}
+    topic = {"name": unique_name("orders"), "default_target": "t"}
+    config = Config.model_validate({"kafka": {key: kafka[key] for key in kafka if kafka[key]}, "delay_topics": [topic]})
+    errors: list[str] = []
+    client = admin.connect(config, lambda failure: errors.append(failure.str()))
+    (finding,) = [each for each in check.report(config, client, errors) if each.is_error]
+    assert finding.thing == "brokers"
+    assert said in finding.message
+    assert password(ROUTER) not in finding.message
