@@ -10,7 +10,8 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo test simulate mutants lint format bench bench-large lock proto clean
+.PHONY: help venv demo test simulate mutants lint format bench bench-large lock proto clean \
+        chart-tools chart-schema test-helm test-monitoring image image-sbom test-image
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +39,36 @@ simulate: venv ## Play fresh seeds of the simulation (SEEDS=2000; FIRST=0 to beg
 mutants: venv ## Play each wrong router until a seed catches it, and print the table
 	@$(BIN)/python -m tests.simulation.campaign mutants
 
+test-spark: venv ## Run only the tests of the Spark jobs
+	@$(BIN)/python -m pytest --quiet tests/spark
+
+# Programs that pip does not install; CI=true makes a missing one an error instead of a skipped test.
+chart-tools: ## Build helm and helm-unittest with Go, into ~/.cache/kafka-delay-router/tools
+	@tests/helm/install-tools
+
+chart-schema: venv ## Write what values.schema.json says of the configuration file, from the router's model
+	@$(BIN)/python -m tests.helm.schema
+
+test-helm: venv ## Run only the tests of the chart, its alerts and its dashboard
+	@$(BIN)/python -m pytest --quiet tests/helm
+
+test-monitoring: venv ## A real Prometheus scrapes a real router and answers every query of the dashboard
+	@$(BIN)/python -m pytest --quiet tests/monitoring
+
+# BASE: another base image. BUILD_OPTIONS: what else `docker build` is to get.
+IMAGE ?= kafka-delay-router:dev
+
+image: ## Build the container image (IMAGE, BASE); its list of components: image-sbom
+	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) $(BUILD_OPTIONS) --tag $(IMAGE) .
+
+image-sbom: ## Write the CycloneDX list of components of the image to dist/sbom.cdx.json
+	@mkdir -p dist
+	@docker run --rm --network none --entrypoint cat $(IMAGE) /usr/share/doc/kafka-delay-router/sbom.cdx.json >dist/sbom.cdx.json
+	@echo dist/sbom.cdx.json
+
+test-image: venv ## Build the image and run it as the demo runs the router, where a Docker engine answers
+	@$(BIN)/python -m pytest --quiet tests/image
+
 lint: venv ## Check style with ruff and types with mypy --strict
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format" >&2; exit 1; }
@@ -53,6 +84,18 @@ bench: venv ## Throughput and lateness, as ratios to a bare transactional loop
 bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))
 
+bench-spark: venv ## Spark's index job at 1, 2 and 5 M records, beside the router's own (RECORDS=1000000: only that)
+	@$(BIN)/python -m tests.bench.spark $(if $(RECORDS),--records $(RECORDS))
+
+SPARK_ZIP := dist/spark_backfill.zip
+
+spark-zip: ## Make dist/spark_backfill.zip, for spark-submit --py-files
+	@rm -f $(SPARK_ZIP) && mkdir -p $(dir $(SPARK_ZIP))
+	@find index snapshots spark_backfill -name '*.py' -o -name pom.xml | sort | $(PYTHON) -c 'import sys, zipfile; \
+	  archive = zipfile.ZipFile("$(SPARK_ZIP)", "w", zipfile.ZIP_DEFLATED); \
+	  [archive.write(line.strip()) for line in sys.stdin]; archive.close()'
+	@echo $(SPARK_ZIP)
+
 # uv is itself locked, so that the same tool writes the files everywhere.
 LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --no-header \
        --no-emit-index-url --no-emit-find-links --no-annotate --python-version 3.11 $(UPGRADE)
@@ -61,7 +104,8 @@ lock: ## Pin the dependencies again (UPGRADE=--upgrade: to the newest)
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv; }
 	@$(LOCK) --output-file requirements.lock
 	@$(LOCK) --group dev --output-file requirements-dev.lock
-	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-dev.lock
+	@$(subst uv pip compile pyproject.toml,uv pip compile --group image,$(LOCK)) --output-file requirements-image.lock
+	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-dev.lock requirements-image.lock
 
 proto: venv ## Generate snapshots/*_pb2.py and .pyi from the .proto files
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)

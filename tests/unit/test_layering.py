@@ -89,7 +89,20 @@ _RULES = {
     # testcontainers is an extra, imported only where a Docker engine answers.
     "sidecar": Rule(_STDLIB | _RUNTIME | {"sidecar", "snapshots", "index", "testcontainers"}),
     "spark_backfill": Rule(
-        _STDLIB | {"spark_backfill", "snapshots", "index", "pyspark", "pyroaring", "confluent_kafka"}
+        _STDLIB
+        | {
+            "spark_backfill",
+            "snapshots",
+            "index",
+            "py4j",
+            "pyspark",
+            "numpy",
+            "pyarrow",
+            "pyroaring",
+            "confluent_kafka",
+            "click",
+            "rich",
+        }
     ),
 }
 

@@ -1,0 +1,49 @@
+# The router in an image of its own: non-root, nothing to write but /tmp, everything from the lock files with hashes.
+#
+#   make image                                   or: docker build --network host --tag kafka-delay-router .
+#   docker run --read-only --tmpfs /tmp --volume "$PWD/delay-router.toml:/etc/delay-router/delay-router.toml:ro" ...
+#
+# BASE is any image with Python 3.11 or newer as python3, with venv; pin it by digest for a release. Wheels that lie in
+# build/wheels are taken from there; PIP_NO_INDEX=1 takes them from nowhere else.
+ARG BASE=python:3.13-slim-bookworm
+
+FROM ${BASE} AS build
+ARG PIP_NO_INDEX=
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /build
+RUN python3 -m venv tools && python3 -m venv --without-pip /opt/delay-router
+# The glob lets the folder be missing.
+COPY requirements.lock requirements-image.lock build/wheel[s] wheels/
+RUN tools/bin/python -m pip install --quiet --require-hashes --only-binary :all: --find-links wheels \
+      --requirement wheels/requirements-image.lock \
+ && tools/bin/python -m pip --python /opt/delay-router/bin/python install --quiet --require-hashes \
+      --only-binary :all: --find-links wheels --requirement wheels/requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY index index
+COPY snapshots snapshots
+COPY sidecar sidecar
+COPY spark_backfill spark_backfill
+RUN tools/bin/python -m hatchling build --target wheel --directory dist \
+ && tools/bin/python -m pip --python /opt/delay-router/bin/python install --quiet --no-deps --no-index dist/*.whl
+COPY helm/image helm/image
+RUN tools/bin/cyclonedx-py environment /opt/delay-router/bin/python --output-reproducible \
+      --output-format JSON --output-file sbom.cdx.json \
+ && /opt/delay-router/bin/python -m helm.image.sbom sbom.cdx.json \
+      "$(/opt/delay-router/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="kafka-delay-router" \
+      org.opencontainers.image.description="Delayed delivery for Apache Kafka" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/delay-router /opt/delay-router
+COPY --from=build /build/sbom.cdx.json /build/LICENSE /usr/share/doc/kafka-delay-router/
+COPY --from=build /build/helm/image/healthcheck.py /opt/delay-router/healthcheck.py
+ENV PATH=/opt/delay-router/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp
+# delay-router.toml is looked for here.
+WORKDIR /etc/delay-router
+USER 10001:10001
+EXPOSE 8080
+HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=4 \
+  CMD ["python3", "/opt/delay-router/healthcheck.py"]
+ENTRYPOINT ["delay-router"]
+CMD ["run"]

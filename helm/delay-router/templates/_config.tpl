@@ -1,0 +1,93 @@
+{{- /* A value as TOML: text, numbers, booleans and lists of them are written as in JSON, tables inline. */}}
+{{- define "delay-router.toml" -}}
+{{- if kindIs "map" . -}}
+{{- $pairs := list }}
+{{- range $key := keys . | sortAlpha }}
+{{- $pairs = append $pairs (printf "%s = %s" (toJson $key) (include "delay-router.toml" (index $ $key))) }}
+{{- end -}}
+{ {{- join ", " $pairs -}} }
+{{- else if kindIs "slice" . -}}
+{{- $items := list }}
+{{- range . }}
+{{- $items = append $items (include "delay-router.toml" .) }}
+{{- end -}}
+[{{ join ", " $items }}]
+{{- else -}}
+{{ toJson . }}
+{{- end -}}
+{{- end }}
+
+{{- define "delay-router.table" -}}
+{{- range $key := keys . | sortAlpha }}
+{{ toJson $key }} = {{ include "delay-router.toml" (index $ $key) }}
+{{- end }}
+{{- end }}
+
+{{- /* [kafka] as the values and the options for TLS and SASL make it, as JSON. */}}
+{{- define "delay-router.kafka" -}}
+{{- $kafka := deepCopy .Values.config.kafka }}
+{{- if .Values.sasl.enabled }}
+{{- $_ := set $kafka "security.protocol" (ternary "SASL_SSL" "SASL_PLAINTEXT" .Values.tls.enabled) }}
+{{- else if .Values.tls.enabled }}
+{{- $_ := set $kafka "security.protocol" "SSL" }}
+{{- end }}
+{{- if .Values.sasl.enabled }}
+{{- $_ := set $kafka "sasl.mechanism" .Values.sasl.mechanism }}
+{{- end }}
+{{- if .Values.tls.enabled }}
+{{- if .Values.tls.ca.existingSecret }}
+{{- $_ := set $kafka "ssl.ca.location" "/etc/delay-router/tls/ca/ca.crt" }}
+{{- end }}
+{{- if .Values.tls.client.existingSecret }}
+{{- $_ := set $kafka "ssl.certificate.location" "/etc/delay-router/tls/client/tls.crt" }}
+{{- $_ := set $kafka "ssl.key.location" "/etc/delay-router/tls/client/tls.key" }}
+{{- end }}
+{{- end }}
+{{- toJson $kafka }}
+{{- end }}
+
+{{- define "delay-router.config" -}}
+[kafka]
+{{- include "delay-router.table" (include "delay-router.kafka" . | fromJson) }}
+
+[router]
+{{- include "delay-router.table" .Values.config.router }}
+
+[http]
+"listen" = "0.0.0.0:{{ .Values.service.port | int }}"
+{{- range .Values.config.delay_topics }}
+
+[[delay_topics]]
+{{- include "delay-router.table" . }}
+{{- end }}
+{{- with .Values.extraConfig }}
+
+{{ . | trim }}
+{{- end }}
+{{ end }}
+
+{{- /* What the schema cannot see: values that contradict each other. */}}
+{{- define "delay-router.check-values" -}}
+{{- $servers := index .Values.config.kafka "bootstrap.servers" | toString }}
+{{- if and .Values.sasl.enabled (not .Values.tls.enabled) (not .Values.config.router.allow_sasl_plaintext) }}
+{{- fail "sasl.enabled without tls.enabled would send credentials in the clear: set tls.enabled=true, or say that you mean it by config.router.allow_sasl_plaintext=true" }}
+{{- end }}
+{{- if and .Values.sasl.enabled (not .Values.sasl.existingSecret) }}
+{{- fail "sasl.enabled needs sasl.existingSecret: the secret that holds user name and password" }}
+{{- end }}
+{{- if and .Values.topicsInit.sasl.existingSecret (not .Values.sasl.enabled) }}
+{{- fail "topicsInit.sasl.existingSecret has no effect without sasl.enabled" }}
+{{- end }}
+{{- if and .Values.networkPolicy.enabled $servers }}
+{{- range $server := splitList "," $servers }}
+{{- $port := regexFind "[0-9]+$" $server | default "9092" }}
+{{- $listed := false }}
+{{- range $.Values.networkPolicy.brokerPorts }}
+{{- $listed = or $listed (eq (. | int | toString) $port) }}
+{{- end }}
+{{- if not $listed }}
+{{- fail (printf "networkPolicy would block %s: add %s, and every port that brokers advertise, to networkPolicy.brokerPorts" ($server | trim) $port) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,94 @@
+{{- define "delay-router.pod-security" -}}
+runAsNonRoot: true
+runAsUser: {{ .Values.user | int }}
+runAsGroup: {{ .Values.group | int }}
+fsGroup: {{ .Values.group | int }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "delay-router.container-security" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- /* Call with (dict "root" $ "sasl" VALUES): user name, passwords and the names of pods; secrets by reference only. */}}
+{{- define "delay-router.secret-env" -}}
+{{- $root := .root }}
+{{- if $root.Values.sasl.enabled }}
+- name: DELAY_ROUTER__KAFKA__SASL_USERNAME
+  valueFrom:
+    secretKeyRef:
+      name: {{ .sasl.existingSecret }}
+      key: {{ .sasl.usernameKey }}
+- name: DELAY_ROUTER__KAFKA__SASL_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ .sasl.existingSecret }}
+      key: {{ .sasl.passwordKey }}
+{{- end }}
+{{- with $root.Values.tls }}
+{{- if and .enabled .client.existingSecret .client.passwordKey }}
+- name: DELAY_ROUTER__KAFKA__SSL_KEY_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ .client.existingSecret }}
+      key: {{ .client.passwordKey }}
+{{- end }}
+{{- end }}
+{{- with $root.Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "delay-router.mounts" -}}
+- name: config
+  mountPath: /etc/delay-router/config
+  readOnly: true
+- name: tmp
+  mountPath: /tmp
+{{- if and .Values.tls.enabled .Values.tls.ca.existingSecret }}
+- name: tls-ca
+  mountPath: /etc/delay-router/tls/ca
+  readOnly: true
+{{- end }}
+{{- if and .Values.tls.enabled .Values.tls.client.existingSecret }}
+- name: tls-client
+  mountPath: /etc/delay-router/tls/client
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- /* Call with (dict "root" $ "configMap" NAME). */}}
+{{- define "delay-router.volumes" -}}
+{{- $tls := .root.Values.tls }}
+- name: config
+  configMap:
+    name: {{ .configMap }}
+- name: tmp
+  emptyDir:
+    sizeLimit: {{ .root.Values.tmpSizeLimit }}
+{{- if and $tls.enabled $tls.ca.existingSecret }}
+- name: tls-ca
+  secret:
+    secretName: {{ $tls.ca.existingSecret }}
+    defaultMode: 0440
+    items:
+      - key: {{ $tls.ca.key }}
+        path: ca.crt
+{{- end }}
+{{- if and $tls.enabled $tls.client.existingSecret }}
+- name: tls-client
+  secret:
+    secretName: {{ $tls.client.existingSecret }}
+    defaultMode: 0440
+    items:
+      - key: {{ $tls.client.certKey }}
+        path: tls.crt
+      - key: {{ $tls.client.keyKey }}
+        path: tls.key
+{{- end }}
+{{- end }}

@@ -1,0 +1,1 @@
+"""What only the container image needs: its list of components and its health check."""

@@ -1,0 +1,40 @@
+"""One ``audit`` in a process of its own, with a session of two cores; the session's start is told apart."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from spark_backfill import session
+from spark_backfill.audit import audit, pin
+from spark_backfill.audit_scope import Request
+from spark_backfill.audit_table import GROUPS
+from spark_backfill.settings import load
+from spark_backfill.source import connector_options
+from tests.bench import child
+from tests.bench.spark_job import CONF
+
+
+def main() -> None:
+    """Run it and answer with what it took, from pinning the logs to the counts by hour."""
+    given: dict[str, Any] = child.arguments()
+    settings = load(Path(given["config"]), {})
+    began_s = time.monotonic()
+    spark = session.start("bench", CONF, _say)
+    started_s = time.monotonic()
+    pinned = pin(settings, Request(settings.delay_topics, grace_ms=0))
+    with audit(spark, settings, connector_options(settings.kafka), pinned, _say) as audited:
+        total = audited.total()
+        hours = audited.by(GROUPS["hour"])
+    elapsed_s = time.monotonic() - started_s
+    spark.stop()
+    assert sum(each.counts["sent"] for each in hours) == total.counts["sent"]
+    child.answer(elapsed_s=elapsed_s, start_s=started_s - began_s, counts=dict(total.counts))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

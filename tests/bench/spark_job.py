@@ -1,0 +1,74 @@
+"""One ``index`` job in a process of its own, with a session of two cores; the session's start is not counted."""
+
+import resource
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from spark_backfill import index_job, session, settings
+from spark_backfill.scope import Asked
+from tests.bench import child
+
+CONF: Final = ("spark.master=local[2]", "spark.driver.memory=1g", "spark.ui.enabled=false")
+SAMPLED_EVERY_S: Final = 0.25
+KIB: Final = 1024
+
+
+class Memory(threading.Thread):
+    """The most memory that the JVM, which is driver and executor in local mode, and the Python workers have taken."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.jvm_bytes = 0
+        self.workers_bytes = 0
+
+    def run(self) -> None:
+        """Sample until the process ends."""
+        while True:
+            jvm = workers = 0
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    is_jvm, resident = process.name() == "java", process.memory_info().rss
+                except psutil.Error:
+                    continue
+                jvm += resident if is_jvm else 0
+                workers += 0 if is_jvm else resident
+            self.jvm_bytes, self.workers_bytes = max(self.jvm_bytes, jvm), max(self.workers_bytes, workers)
+            time.sleep(SAMPLED_EVERY_S)
+
+
+def main() -> None:
+    """Run it and answer with what it took."""
+    given: dict[str, Any] = child.arguments()
+    configured = settings.load(Path(given["config"]), {})
+    spark = session.start("bench", CONF, _say)
+    # A first job starts the Python workers and loads the classes.
+    spark.range(4).mapInArrow(lambda batches: batches, "id long").count()
+    memory = Memory()
+    memory.start()
+    began_s = time.monotonic()
+    topic = configured.delay_topic(given["topic"])
+    outcome = index_job.index(spark, configured, topic, Asked(), index_job.Options(), _say)
+    elapsed_s = time.monotonic() - began_s
+    spark.stop()
+    child.answer(
+        elapsed_s=elapsed_s,
+        entries=outcome.entries,
+        segments=outcome.segments,
+        bytes=outcome.bytes,
+        driver_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
+        jvm_bytes=memory.jvm_bytes,
+        workers_bytes=memory.workers_bytes,
+    )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Series in which all is well, and for each alert the fault that it is for; one sample a minute."""
+
+from typing import Final, NamedTuple
+
+SAMPLES: Final = 240
+"""Minutes that every series lasts."""
+
+HEALTHY: Final[dict[str, str]] = {
+    'delay_router_build_info{instance="a",version="1"}': "1+0x240",
+    'delay_router_build_info{instance="b",version="1"}': "1+0x240",
+    'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x240",
+    'delay_router_partition_state{instance="a",topic="t",partition="0",state="refused"}': "0+0x240",
+    'delay_router_partition_state{instance="b",topic="t",partition="1",state="active"}': "1+0x240",
+    # The next record is due in half a minute, always; on the other router a long time from now.
+    'delay_router_next_due_timestamp_seconds{instance="a",topic="t"}': "30+60x240",
+    'delay_router_next_due_timestamp_seconds{instance="b",topic="t"}': "900000+60x240",
+    # An hour of log is needed, of a week that is kept.
+    'delay_router_needed_from_timestamp_seconds{instance="a",topic="t",partition="0"}': "-3600+60x240",
+    'delay_router_delay_topic_retention_seconds{instance="a",topic="t"}': "604800+0x240",
+    'delay_router_delay_topic_retention_seconds{instance="a",topic="for-ever"}': "Inf+0x240",
+    'delay_router_needed_from_timestamp_seconds{instance="a",topic="for-ever",partition="0"}': "-9e8+60x240",
+    # A large lag that shrinks, and a small one that grows.
+    'delay_router_index_lag_records{instance="a",topic="t",partition="0"}': "1000000-1000x240",
+    'delay_router_index_lag_records{instance="a",topic="small",partition="0"}': "0+10x240",
+    'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="0.01"}': "0+990x240",
+    'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="0.5"}': "0+999x240",
+    'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="+Inf"}': "0+1000x240",
+    'delay_router_records_indexed_total{instance="a",topic="t"}': "0+1000x240",
+    'delay_router_records_rejected_total{instance="a",topic="t",reason="INVALID_SCHEDULE"}': "0+10x240",
+    'delay_router_transactions_total{instance="a",topic="t",outcome="committed"}': "0+600x240",
+    'delay_router_transactions_total{instance="a",topic="t",outcome="aborted"}': "0+6x240",
+    # One failure in an hour is tried again and forgotten.
+    'delay_router_seal_failures_total{instance="a",topic="t"}': "0+0x60 1+0x60 2+0x120",
+    'delay_router_load_failures_total{instance="a",topic="t"}': "0+0x240",
+}
+
+
+class Fault(NamedTuple):
+    """Series in place of healthy ones (empty: gone) from the beginning, and when its alert must fire, in minutes."""
+
+    alert: str
+    series: dict[str, str]
+    fires_at: int
+    silent_at: int
+
+
+_BUILD: Final = 'delay_router_build_info{{instance="{}",version="{}"}}'
+
+FAULTS: Final = (
+    Fault(
+        "DelayRouterAbsent",
+        {_BUILD.format("a", 1): "1+0x60 stale", _BUILD.format("b", 1): "1+0x60 stale"},
+        fires_at=70,
+        silent_at=63,
+    ),
+    Fault(
+        # The counter appears with the event.
+        "DelayRouterRecordsLost",
+        {'delay_router_records_lost_total{instance="a",topic="new"}': "_x60 3+0x180"},
+        fires_at=62,
+        silent_at=59,
+    ),
+    Fault(
+        # It was there before, long silent about what was lost then, and tells of more now.
+        "DelayRouterRecordsLost",
+        {'delay_router_records_lost_total{instance="a",topic="t"}': "7+0x60 9+0x180"},
+        fires_at=65,
+        silent_at=59,
+    ),
+    Fault(
+        "DelayRouterRetentionTooShort",
+        {'delay_router_needed_from_timestamp_seconds{instance="b",topic="t",partition="1"}': "-544000+0x240"},
+        fires_at=30,
+        silent_at=3,
+    ),
+    Fault(
+        "DelayRouterOverdue",
+        {'delay_router_next_due_timestamp_seconds{instance="a",topic="t"}': "3600+0x240"},
+        fires_at=64,
+        silent_at=60,
+    ),
+    Fault(
+        "DelayRouterPartitionRefused",
+        {
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x60 0+0x180",
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="refused"}': "0+0x60 1+0x180",
+        },
+        fires_at=63,
+        silent_at=60,
+    ),
+    Fault(
+        "DelayRouterPartitionNotActive",
+        {'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x60 0+0x180"},
+        fires_at=67,
+        silent_at=64,
+    ),
+    Fault(
+        "DelayRouterLate",
+        {
+            'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="0.5"}': "0+980x240",
+            'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="5.0"}': "0+1000x240",
+            'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="0.01"}': "0+900x240",
+        },
+        fires_at=20,
+        silent_at=8,
+    ),
+    Fault(
+        "DelayRouterIndexLagging",
+        {'delay_router_index_lag_records{instance="a",topic="t",partition="0"}': "20000+100x240"},
+        fires_at=30,
+        silent_at=12,
+    ),
+    Fault(
+        "DelayRouterRejecting",
+        {'delay_router_records_rejected_total{instance="a",topic="t",reason="INVALID_SCHEDULE"}': "0+100x240"},
+        fires_at=20,
+        silent_at=8,
+    ),
+    Fault(
+        # Nothing was ever accepted, so there is no counter of it.
+        "DelayRouterRejecting",
+        {'delay_router_records_rejected_total{instance="a",topic="other",reason="TARGET_MISSING"}': "0+1x240"},
+        fires_at=20,
+        silent_at=8,
+    ),
+    Fault(
+        "DelayRouterTransactionsFailing",
+        {'delay_router_transactions_total{instance="a",topic="t",outcome="abandoned"}': "0+100x240"},
+        fires_at=20,
+        silent_at=8,
+    ),
+    Fault(
+        # Of loads, while seals of the same topic go well.
+        "DelayRouterUpkeepFailing",
+        {'delay_router_load_failures_total{instance="a",topic="t"}': "0+1x240"},
+        fires_at=40,
+        silent_at=10,
+    ),
+    Fault(
+        "DelayRouterMixedVersions",
+        {_BUILD.format("b", 1): "1+0x10 stale", _BUILD.format("b", 2): "_x10 1+0x230"},
+        fires_at=140,
+        silent_at=100,
+    ),
+    Fault(
+        "DelayRouterTopicNotServed",
+        {
+            'delay_router_partition_state{instance="a",topic="orders.delay",partition="0",state="active"}': (
+                "1+0x60 stale"
+            )
+        },
+        fires_at=70,
+        silent_at=63,
+    ),
+)

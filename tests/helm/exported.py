@@ -1,0 +1,63 @@
+"""What a router exports: every metric with its labels, from the code that exports it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sidecar.metrics import Metrics
+from sidecar.partition_status import PartitionCollector, PartitionState, PartitionStatus
+
+BY_PROMETHEUS: Final = frozenset({"job", "instance"})
+"""Labels that a scrape adds."""
+
+OUTCOMES: Final = frozenset({"committed", "aborted", "abandoned"})
+
+
+class Series(NamedTuple):
+    """A name with the labels that its samples carry, and every value of those labels that have few."""
+
+    labels: frozenset[str]
+    values: Mapping[str, frozenset[str]]
+
+
+def catalogue() -> dict[str, Series]:
+    """Every series by the name under which it is queried."""
+    metrics = Metrics()
+    _fill(metrics)
+    metrics.registry.register(PartitionCollector(_statuses, lambda: 1))
+    found: dict[str, Series] = {}
+    for family in metrics.registry.collect():
+        for sample in family.samples:
+            known = found.get(sample.name)
+            labels = frozenset(sample.labels) | (known.labels if known else frozenset())
+            found[sample.name] = Series(labels, {})
+    states = frozenset(state.value for state in PartitionState)
+    found["delay_router_partition_state"] = found["delay_router_partition_state"]._replace(values={"state": states})
+    found["delay_router_transactions_total"] = found["delay_router_transactions_total"]._replace(
+        values={"outcome": OUTCOMES}
+    )
+    return {name: each for name, each in found.items() if not name.endswith("_created")}
+
+
+def _fill(metrics: Metrics) -> None:
+    """Give each metric a sample: one with labels has none before."""
+    metrics.lateness.observe("t", [1], 2)
+    for metric in vars(metrics).values():
+        names: Sequence[str] = getattr(metric, "_labelnames", ())
+        if names:
+            metric.labels(*names)
+
+
+def _statuses() -> list[PartitionStatus]:
+    return [
+        PartitionStatus(
+            topic="t",
+            partition=0,
+            state=PartitionState.ACTIVE,
+            next_due_ms=1,
+            furthest_due_ms=2,
+            by_due=(1, 2),
+            needed_from=1,
+            needed_since_ms=1,
+            retention_ms=1,
+        )
+    ]

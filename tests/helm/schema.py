@@ -1,0 +1,81 @@
+"""The part of the chart's ``values.schema.json`` that says what the configuration file may hold.
+
+It follows from the router's own model; ``python -m tests.helm.schema`` writes it anew, and a test tells when it is old.
+"""
+
+import json
+import typing
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from sidecar.config import RouterConfig
+from sidecar.config_topic import AliasConfig, DelayTopicConfig
+from sidecar.kafka_keys import HARMLESS
+from sidecar.units import DurationMs, SizeBytes
+
+FILE: Final = Path(__file__).parents[2] / "helm" / "delay-router" / "values.schema.json"
+
+SET_BY_THE_CHART: Final = frozenset({"instance_id"})
+"""Keys of ``[router]`` that are not the user's: every pod has a name of its own."""
+
+_PATTERNS: Final = {
+    typing.get_args(DurationMs)[1]: "^(0|[0-9]{1,15}(ms|s|m|h|d))$",
+    typing.get_args(SizeBytes)[1]: "^(0|[0-9]{1,15}(B|KiB|MiB|GiB))$",
+}
+_PLAIN: Final[dict[object, str]] = {bool: "boolean", int: "integer", str: "string"}
+
+
+def definitions() -> dict[str, Any]:
+    """Closed schemas of the sections of the configuration file."""
+    anything = {"type": ["string", "integer", "boolean"]}
+    return {
+        "alias": {"oneOf": [{"type": "string"}, _section(AliasConfig)]},
+        "delay_topic": _section(DelayTopicConfig),
+        # Only what `delay-router config` may show: all else could be a secret, and this ends in a ConfigMap.
+        "kafka": _closed(dict.fromkeys(sorted(HARMLESS), anything)),
+        "router": _section(RouterConfig, without=SET_BY_THE_CHART),
+    }
+
+
+def updated(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with these definitions in place of its own."""
+    return {**schema, "definitions": definitions()}
+
+
+def _section(model: type[BaseModel], without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    section = _closed({key: _property(field) for key, field in fields.items() if key not in without})
+    required = [key for key, field in fields.items() if field.is_required()]
+    return {**section, "required": required} if required else section
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _property(field: FieldInfo) -> dict[str, Any]:
+    return {**_kind(field), "description": field.description}
+
+
+def _kind(field: FieldInfo) -> dict[str, Any]:
+    for mark in field.metadata:
+        if mark in _PATTERNS:
+            return {"type": "string", "pattern": _PATTERNS[mark]}
+    if typing.get_origin(field.annotation) is typing.Literal:
+        return {"enum": list(typing.get_args(field.annotation))}
+    if typing.get_origin(field.annotation) is tuple:
+        of_aliases = AliasConfig in typing.get_args(field.annotation)
+        return {"type": "array", "items": {"$ref": "#/definitions/alias"} if of_aliases else {"type": "string"}}
+    return {"type": _PLAIN[field.annotation]}
+
+
+def rendered(schema: dict[str, Any]) -> str:
+    """As the file holds it."""
+    return json.dumps(schema, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(rendered(updated(json.loads(FILE.read_text()))))

@@ -1,0 +1,87 @@
+"""Each alert fires on its fault, and on nothing else; with all well, none does. Judged by promtool."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.helm import chart, tools
+from tests.helm.alert_cases import FAULTS, HEALTHY, SAMPLES, Fault
+from tests.helm.chart import CHART
+
+_FIRING: Final = 'count by (alertname) (ALERTS{alertstate="firing"})'
+
+_SERVED: Final = {
+    'delay_router_partition_state{instance="a",topic="orders.delay",partition="0",state="active"}': f"1+0x{SAMPLES}"
+}
+"""The delay topic that the chart's values name."""
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rules as a release has them, all of them."""
+    shipped = chart.rendered(chart.values("monitored"), "--set", "prometheusRule.disabled=null")
+    file = tmp_path_factory.mktemp("rules") / "alerts.yaml"
+    file.write_text(yaml.safe_dump(chart.the(shipped, "PrometheusRule")["spec"]))
+    return file
+
+
+def test_promtool_reads_the_rules(rules: Path) -> None:
+    for file in (rules, CHART / "files" / "alerts.yaml"):
+        done = tools.run("promtool", "check", "rules", "--lint=all", "--lint-fatal", file)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_all_is_well(rules: Path) -> None:
+    assert _judged(rules, [_case({}, {minute: set() for minute in range(0, SAMPLES + 1, 15)})]) == ""
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[f"{number}-{fault.alert}" for number, fault in enumerate(FAULTS)])
+def test_an_alert_fires_on_its_fault_alone(rules: Path, fault: Fault) -> None:
+    assert _judged(rules, [_case(fault.series, {fault.silent_at: set(), fault.fires_at: {fault.alert}})]) == ""
+
+
+def test_a_wrong_verdict_is_seen(rules: Path) -> None:
+    assert "FAILED" in _judged(rules, [_case({}, {60: {"DelayRouterAbsent"}})])
+    fault = FAULTS[0]
+    assert "FAILED" in _judged(rules, [_case(fault.series, {fault.fires_at: set()})])
+
+
+def test_every_alert_has_a_fault(rules: Path) -> None:
+    alerts = {rule["alert"] for group in yaml.safe_load(rules.read_text())["groups"] for rule in group["rules"]}
+    assert alerts - {"OrdersHeldUp"} == {fault.alert for fault in FAULTS}
+
+
+def test_every_alert_says_what_to_do(rules: Path) -> None:
+    for group in yaml.safe_load(rules.read_text())["groups"]:
+        for rule in group["rules"]:
+            if rule["alert"] != "OrdersHeldUp":
+                assert rule["labels"]["severity"] in {"critical", "warning"}
+                assert rule["annotations"].keys() >= {"summary", "description"}
+
+
+def _case(fault: dict[str, str], firing: dict[int, set[str]]) -> dict[str, Any]:
+    """One test of promtool: which alerts fire at which minute."""
+    series = {**HEALTHY, **_SERVED, **fault}
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": _FIRING,
+                "eval_time": f"{minute}m",
+                "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(alerts)],
+            }
+            for minute, alerts in firing.items()
+        ],
+    }
+
+
+def _judged(rules: Path, cases: list[dict[str, Any]]) -> str:
+    """What promtool has to say; nothing when everything is as expected."""
+    file = rules.parent / "cases.json"
+    file.write_text(json.dumps({"rule_files": [rules.name], "evaluation_interval": "1m", "tests": cases}))
+    done = tools.run("promtool", "test", "rules", file)
+    return "" if done.returncode == 0 else done.stdout + done.stderr

@@ -1,0 +1,224 @@
+"""Every rendering: valid for Kubernetes, within the restricted profile, and accepted by the router."""
+
+import copy
+import json
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+import sidecar
+from sidecar.config import Config, load
+from tests.helm import chart, restricted, schema, tools
+from tests.helm.chart import CHART, VALUES, Resource, of_kind, rendered
+
+_OPERATOR = {"ServiceMonitor": "servicemonitors.yaml", "PrometheusRule": "prometheusrules.yaml"}
+
+each_values = pytest.mark.parametrize("file", VALUES, ids=chart.identity)
+
+
+@each_values
+def test_lint(file: Path) -> None:
+    done = tools.run("helm", "lint", "--strict", "--kube-version", chart.NEWEST, "--values", file, CHART)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@each_values
+@pytest.mark.parametrize("version", [chart.OLDEST, chart.NEWEST])
+def test_strict_schemas(file: Path, version: str) -> None:
+    resources = rendered(file, version=version)
+    assert {"ConfigMap", "Service", "StatefulSet", "Pod"} <= {resource["kind"] for resource in resources}
+    for resource in resources:
+        if resource["kind"] in _OPERATOR:
+            _validate_custom(resource)
+        else:
+            kubernetes_validate.validate(resource, version, strict=True)
+
+
+def test_the_schemas_are_strict() -> None:
+    """A key that does not exist is refused, in Kubernetes' kinds and in Prometheus Operator's."""
+    resources = copy.deepcopy(rendered(chart.values("monitored")))
+    chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]["livenessProb"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(chart.the(resources, "StatefulSet"), chart.NEWEST, strict=True)
+    chart.the(resources, "ServiceMonitor")["spec"]["endpoints"][0]["intervall"] = "1s"
+    with pytest.raises(jsonschema.ValidationError):
+        _validate_custom(chart.the(resources, "ServiceMonitor"))
+
+
+@each_values
+def test_restricted_profile(file: Path) -> None:
+    found = {name: list(restricted.breaches(pod)) for name, pod in chart.pods(rendered(file))}
+    assert len(found) >= 2
+    assert not any(found.values()), found
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("securityContext", "runAsNonRoot"), False),
+        (("securityContext", "runAsUser"), 0),
+        (("hostNetwork",), True),
+        (("automountServiceAccountToken",), True),
+        (("containers", 0, "securityContext", "readOnlyRootFilesystem"), False),
+        (("containers", 0, "securityContext", "capabilities", "drop"), []),
+        (("containers", 0, "resources", "limits"), {}),
+        (("volumes",), [{"name": "host", "hostPath": {"path": "/"}}]),
+        (("volumes",), [{"name": "tmp", "emptyDir": {}}]),
+    ],
+)
+def test_a_breach_is_seen(place: tuple[str | int, ...], value: object) -> None:
+    pod: Any = copy.deepcopy(chart.the(rendered(chart.values("minimal")), "StatefulSet"))["spec"]["template"]["spec"]
+    inner = pod
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    assert len(list(restricted.breaches(pod))) == 1
+
+
+@each_values
+def test_the_router_accepts_its_configuration(file: Path, tmp_path: Path) -> None:
+    config = _loaded(rendered(file), tmp_path)
+    given = yaml.safe_load(file.read_text())["config"]
+    assert [topic.name for topic in config.delay_topics] == [topic["name"] for topic in given["delay_topics"]]
+    for key, value in given["kafka"].items():
+        assert config.kafka[key] == (str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def test_values_arrive_as_they_were_written(tmp_path: Path) -> None:
+    config = _loaded(rendered(chart.values("everything")), tmp_path)
+    assert config.router.group_id == 'routers of team "a" <b> & c'
+    assert (config.router.tick_ms, config.router.payload_memory_bytes) == (20, 64 << 20)
+    assert config.router.batch_records == 1_000, "the environment wins over the file"
+    assert config.router.instance_id == ""
+    assert config.http.listen == "0.0.0.0:9090"
+    orders, mails = config.delay_topics
+    assert (orders.max_delay_ms, orders.seal_records, orders.trim, orders.timestamp) == (0, 1_000_000, True, "due")
+    assert [alias.preset or alias.name for alias in orders.aliases] == ["cesium", "x-due"]
+    assert orders.rejected == mails.rejected == "dead"
+
+
+def test_secrets_come_by_reference_only(tmp_path: Path) -> None:
+    config = _loaded(rendered(chart.values("secured")), tmp_path)
+    assert config.kafka["security.protocol"] == "SASL_SSL"
+    assert config.kafka["sasl.username"] == "<delay-router-user/username>"
+    assert config.kafka["sasl.password"] == "<delay-router-user/password>"
+    assert config.router.instance_id == "<metadata.name>"
+
+
+def test_client_certificates_are_mounted(tmp_path: Path) -> None:
+    resources = rendered(chart.values("mutual-tls"))
+    config = _loaded(resources, tmp_path)
+    assert config.kafka["security.protocol"] == "SSL"
+    assert config.kafka["ssl.key.password"] == "<delay-router/user.password>"
+    pod = chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]
+    mounted = {
+        f"{mount['mountPath']}/{item['path']}"
+        for volume in pod["volumes"]
+        for mount in pod["containers"][0]["volumeMounts"]
+        for item in volume.get("secret", {}).get("items", [])
+        if mount["name"] == volume["name"]
+    }
+    assert mounted == {config.kafka[f"ssl.{key}.location"] for key in ("ca", "certificate", "key")}
+
+
+def test_the_job_for_topics_has_the_same_configuration_and_its_own_principal(tmp_path: Path) -> None:
+    resources = rendered(chart.values("secured"))
+    own, shared = of_kind(resources, "ConfigMap")[::-1]
+    assert own["data"] == shared["data"]
+    (job,) = of_kind(resources, "Job")
+    pod = job["spec"]["template"]["spec"]
+    assert pod["volumes"][0]["configMap"]["name"] in {each["metadata"]["name"] for each in (own, shared)}
+    assert pod["containers"][0]["args"] == ["init", "--partitions=12", "--replication-factor=3", "--create-targets"]
+    assert _environment(pod)["DELAY_ROUTER__KAFKA__SASL_PASSWORD"] == "<delay-router-admin/password>"
+
+
+def test_a_contradiction_is_refused_with_its_remedy() -> None:
+    for settings, remedy in (
+        ("sasl.enabled=true,sasl.existingSecret=s", "set tls.enabled=true"),
+        ("sasl.enabled=true,tls.enabled=true", "needs sasl.existingSecret"),
+        ("config.kafka.bootstrap\\.servers=kafka:29092", "add 29092"),
+        ("config.kafka.sasl\\.password=secret", "'sasl.password' not allowed"),
+        ("config.kafka.bootstrap\\.servers=", "bootstrap.servers"),
+        ("config.router.instance_id=one", "'instance_id' not allowed"),
+        ("config.router.tick=10", "/config/router/tick"),
+        ("replica=3", "'replica' not allowed"),
+        ("user=0", "/user"),
+        ("terminationGracePeriodSeconds=30", "/terminationGracePeriodSeconds"),
+    ):
+        arguments = ("--kube-version", chart.NEWEST, "--values", chart.values("minimal"), "--set", settings)
+        done = tools.run("helm", "template", "r", CHART, *arguments)
+        assert done.returncode != 0, settings
+        assert remedy in done.stderr, (settings, done.stderr)
+
+
+def test_a_new_configuration_restarts_the_routers_and_nothing_else_does() -> None:
+    def checksum(*arguments: str) -> str:
+        found = chart.the(rendered(chart.values("minimal"), *arguments), "StatefulSet")
+        return str(found["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum("--set", "replicas=5") == checksum()
+    assert checksum("--set", "config.router.tick=20ms") != checksum()
+
+
+def test_the_version_is_the_routers() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == sidecar.__version__
+
+
+def test_the_schema_of_the_configuration_is_the_routers() -> None:
+    written = json.loads(schema.FILE.read_text())
+    assert written == schema.updated(written), "run: python -m tests.helm.schema"
+
+
+def _loaded(resources: Sequence[Resource], folder: Path) -> Config:
+    """What the router in a pod would work with."""
+    pod = chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]
+    file = folder / "delay-router.toml"
+    file.write_text(chart.the(resources, "ConfigMap")["data"][file.name])
+    tomllib.loads(file.read_text())
+    environ = _environment(pod)
+    mount = next(mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "config")
+    assert environ.pop("DELAY_ROUTER_CONFIG") == f"{mount['mountPath']}/{file.name}"
+    return load(file, environ)
+
+
+def _environment(pod: Resource) -> dict[str, str]:
+    """Variables of the one container; a reference is written ``<secret/key>`` or ``<field>``."""
+    environ = {}
+    for variable in pod["containers"][0]["env"]:
+        source = variable.get("valueFrom", {})
+        if "secretKeyRef" in source:
+            environ[variable["name"]] = "<{name}/{key}>".format(**source["secretKeyRef"])
+        elif "fieldRef" in source:
+            environ[variable["name"]] = f"<{source['fieldRef']['fieldPath']}>"
+        else:
+            environ[variable["name"]] = variable["value"]
+    return environ
+
+
+def _validate_custom(resource: Resource) -> None:
+    definition = next(yaml.safe_load_all(tools.operator_schema(_OPERATOR[resource["kind"]]).read_text()))
+    (version,) = (each for each in definition["spec"]["versions"] if resource["apiVersion"].endswith(each["name"]))
+    # Not checked itself first: some of its patterns are Go's.
+    schema_of_kind = _closed(version["schema"]["openAPIV3Schema"], top=True)
+    jsonschema.Draft202012Validator(schema_of_kind).validate(resource)
+
+
+def _closed(node: Any, *, top: bool = False) -> Any:
+    """The schema with every object closed that lists its keys, as an API server would prune them."""
+    if isinstance(node, list):
+        return [_closed(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    closed = {key: _closed(value) for key, value in node.items()}
+    if isinstance(node.get("properties"), dict) and "additionalProperties" not in node and node.get("type") == "object":
+        closed["additionalProperties"] = False
+    if top:
+        # The schema leaves what all resources have to the API server.
+        closed["properties"]["metadata"] = {"type": "object"}
+    return closed

@@ -1,0 +1,51 @@
+"""Programs that pip does not install: found on the PATH or where ``make chart-tools`` puts them."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+_DEBIAN: Final = "apt-get install prometheus"
+_GO: Final = "make chart-tools"
+_REMEDIES: Final = {
+    "helm": _GO,
+    "helm-unittest": _GO,
+    "servicemonitors.yaml": _GO,
+    "prometheusrules.yaml": _GO,
+    "promtool": _DEBIAN,
+    "prometheus": _DEBIAN,
+}
+
+
+def folder() -> Path:
+    """Where ``tests/helm/install-tools`` puts what it installs."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("TOOLS") or cache / "kafka-delay-router" / "tools")
+
+
+def program(name: str) -> str:
+    """Path of a program; the test is skipped aloud where it is missing, and fails in CI."""
+    path = os.pathsep.join([str(folder() / "bin"), os.environ.get("PATH", "")])
+    return shutil.which(name, path=path) or _missing(name)
+
+
+def operator_schema(name: str) -> Path:
+    """A schema of Prometheus Operator's, by the name of its file."""
+    found = sorted(folder().glob(f"operator-*/{name}"))
+    return found[-1] if found else Path(_missing(name))
+
+
+def run(name: str, *arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, whatever its exit code."""
+    command = [program(name), *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+def _missing(name: str) -> str:
+    message = f"{name} is not installed: {_REMEDIES[name]}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)

@@ -1,0 +1,84 @@
+"""The Docker engine: asked through its command line, as a user would."""
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+COPIED: Final = ("index", "snapshots", "sidecar", "spark_backfill", "helm/image")
+FILES: Final = ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE")
+LOCKS: Final = ("requirements.lock", "requirements-image.lock")
+BUILD_TIMEOUT_S: Final = 900.0
+
+_GLIBC: Final = (5, 12, 17, 24, 26, 27, 28, 31, 34)
+
+
+def call(*arguments: object, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Run a command of docker, whatever its exit code."""
+    command = ["docker", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def docker(*arguments: object, timeout_s: float = 60.0) -> str:
+    """What a command of docker prints; AssertionError with its complaint when it fails."""
+    done = call(*arguments, timeout_s=timeout_s)
+    assert done.returncode == 0, f"docker {arguments[0]}: {done.stdout[-2_000:]}{done.stderr[-4_000:]}"
+    return done.stdout.strip()
+
+
+def base_image() -> str:
+    """``IMAGE_BASE``, else the one the Dockerfile names; skips aloud without an engine or where it cannot be had."""
+    if shutil.which("docker") is None:
+        pytest.skip("needs a Docker engine: docker is not installed")
+    try:
+        docker("version", "--format", "{{.Server.Version}}")
+    except AssertionError as error:
+        pytest.skip(f"needs a Docker engine: {error}")
+    (default,) = re.findall(r"^ARG BASE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    base = os.environ.get("IMAGE_BASE") or default
+    try:
+        docker("run", "--rm", "--network", "none", base, "true", timeout_s=300)
+    except AssertionError as error:
+        pytest.skip(f"the base image cannot be had; IMAGE_BASE names another: {error}")
+    return base
+
+
+def build(base: str, tag: str, context: Path) -> None:
+    """Build the image from a copy of the sources and wheels that were fetched here, without a package index."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (*FILES, *LOCKS):
+        shutil.copy(ROOT / name, context / name)
+    _fetch_wheels(base, context / "build" / "wheels")
+    arguments = ("--network", "host", "--build-arg", f"BASE={base}", "--build-arg", "PIP_NO_INDEX=1")
+    docker("build", *arguments, "--tag", tag, context, timeout_s=BUILD_TIMEOUT_S)
+
+
+def inspect(thing: str) -> Mapping[str, Any]:
+    """What the engine knows of an image or a container."""
+    found: list[Mapping[str, Any]] = json.loads(docker("inspect", thing))
+    return found[0]
+
+
+def _fetch_wheels(base: str, folder: Path) -> None:
+    version = docker(
+        "run", "--rm", "--network", "none", base, "python3", "-c", "import sys; print(*sys.version_info[:2])"
+    )
+    major, minor = version.split()
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:"]
+    pip += ["--python-version", f"{major}.{minor}", "--implementation", "cp", "--dest", str(folder)]
+    pip += [f"--abi={abi}" for abi in (f"cp{major}{minor}", "abi3", "none")]
+    pip += [f"--platform=manylinux_2_{glibc}_{platform.machine()}" for glibc in _GLIBC]
+    pip += [f"--platform={name}_{platform.machine()}" for name in ("manylinux1", "manylinux2010", "manylinux2014")]
+    for lock in LOCKS:
+        done = subprocess.run([*pip, "--requirement", str(ROOT / lock)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
