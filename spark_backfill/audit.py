@@ -1,0 +1,156 @@
+"""The audit: counts from the topics alone what became of every record, at the size of a cluster.
+
+The router is not asked, and beside constants (names of headers, units of aliases) and the configuration none of its
+code is used: due times, targets and what must not change are worked out again, in
+:mod:`spark_backfill.audit_protocol`. ``python -m sidecar.audit`` does the same in one process, without aliases.
+
+What is looked at is pinned first (:mod:`spark_backfill.audit_scope`), every record becomes a narrow row
+(:mod:`spark_backfill.audit_facts`), rows meet by the place they come from (:mod:`spark_backfill.audit_verdicts`), and
+verdicts are counted (:mod:`spark_backfill.audit_summary`). The driver sees counts and a few samples, never records.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from index.errors import ConfigError
+from spark_backfill import cluster
+from spark_backfill.audit_facts import Scene, facts
+from spark_backfill.audit_history import horizons, read_from
+from spark_backfill.audit_scope import Judged, Request, committed_ends, judged, targets_of
+from spark_backfill.audit_summary import cells, counted, findings, with_place
+from spark_backfill.audit_table import GROUPS, NOTHING, SAMPLES, Tally, tally
+from spark_backfill.audit_verdicts import verdicts
+from spark_backfill.settings import Settings
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Step 1 of the audit: what is judged, and since when."""
+
+    admin: AdminClient
+    request: Request
+    judged: tuple[Judged, ...]
+    began_ms: int
+    grace_ends_s: float
+
+
+class Audited:
+    """Verdicts that have been reached and are kept by Spark, to be counted and written."""
+
+    def __init__(self, cells: DataFrame) -> None:
+        self._cells = cells
+
+    def total(self) -> Tally:
+        """Counts of everything; zeros where there is nothing."""
+        return (self.by(()) or [NOTHING])[0]
+
+    def by(self, keys: Sequence[str]) -> list[Tally]:
+        """Counts by topic, partition or hour (GROUPS), in order."""
+        found = counted(self._cells, keys)
+        rows = (found.orderBy(*keys) if keys else found).collect()
+        return [tally(row.asDict(), keys) for row in rows]
+
+    def samples(self, count: int = SAMPLES) -> list[dict[str, Any]]:
+        """The first findings of each kind, a few of all."""
+        ordered = findings(self._cells).orderBy("outcome", "topic", "partition", "offset")
+        return [row.asDict() for row in ordered.limit(count).collect()]
+
+    def write(self, path: str) -> None:
+        """Write ``<path>/summary`` (by topic, partition and hour) and ``<path>/findings`` as Parquet."""
+        summary = counted(self._cells, GROUPS["hour"])
+        hour = f.timestamp_millis("hour_ms").alias("hour")
+        summary.select(hour, "*").orderBy(*GROUPS["hour"]).coalesce(1).write.mode("errorifexists").parquet(
+            f"{path}/summary"
+        )
+        findings(self._cells).write.mode("errorifexists").parquet(f"{path}/findings")
+
+
+def pin(settings: Settings, request: Request) -> Pinned:
+    """Pin what is judged; before Spark starts, so that the grace period passes meanwhile."""
+    admin = cluster.connect(settings)
+    began_ms = time.time_ns() // 1_000_000
+    found = tuple(judged(admin, topic, request.selection) for topic in request.topics)
+    return Pinned(admin, request, found, began_ms, time.monotonic() + request.grace_ms / 1000)
+
+
+@contextmanager
+def audit(
+    spark: SparkSession, settings: Settings, options: Mapping[str, str], pinned: Pinned, say: Say
+) -> Iterator[Audited]:
+    """Reach the verdicts, and keep them until the context ends; ``options`` are those of Spark's Kafka source.
+
+    Raises ConfigError for a target topic that does not exist, JobError when a transaction stays open.
+    """
+    scene, oldest = _scene(settings, pinned, say)
+    reads = sum(each.ends[p] - start for each in scene.judged for p, start in each.starts.items())
+    copies = sum(end - start for start, end in scene.outgoing.values())
+    say(f"reading {reads:,} offsets of delay topics and {copies:,} of {len(scene.targets)} targets and rejected topics")
+    began_s = time.monotonic()
+    rows = facts(spark, options, scene, pinned.request.split_records)
+    tasks = max(spark.sparkContext.defaultParallelism, -(-(reads + copies) // pinned.request.split_records))
+    found = with_place(cells(verdicts(rows, scene, pinned.began_ms, oldest, tasks)), scene).coalesce(tasks)
+    found.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        judged_records = found.agg(f.sum("n")).collect()[0][0] or 0
+        took_s = time.monotonic() - began_s
+        say(f"{judged_records:,} records judged in {took_s:.1f} s ({(reads + copies) / took_s:,.0f} offsets/s)")
+        yield Audited(found)
+    finally:
+        found.unpersist()
+
+
+def _scene(settings: Settings, pinned: Pinned, say: Say) -> tuple[Scene, dict[str, int]]:
+    """Everything else that is pinned (steps 2 to 4), and the horizons of outgoing topics."""
+    admin, request = pinned.admin, pinned.request
+    left_s = pinned.grace_ends_s - time.monotonic()
+    if left_s > 0:
+        say(f"{left_s:.0f} s of grace for records that are on their way")
+        time.sleep(left_s)
+    existing = cluster.all_topics(admin)
+    targets = _targets(request, existing)
+    rejected = sorted({topic.rejected for topic in request.topics})
+    counts = {name: found.partitions for name, found in cluster.topics(admin, [*targets, *rejected]).items()}
+    ends = committed_ends(admin, counts, request.settle_s, say)
+    starts = {
+        (name, partition): log.start
+        for name, count in counts.items()
+        for partition, log in cluster.log_ranges(admin, name, range(count)).items()
+    }
+    told = cluster.topic_settings(admin, [*counts, *(each.topic.name for each in pinned.judged)])
+    oldest = dict.fromkeys(rejected, 0) | horizons(settings, starts, ends, told, pinned.began_ms)
+    chosen = read_from(admin, settings, pinned.judged, starts, ends, told)
+    delay_ends = {
+        (each.topic.name, partition): end
+        for each in pinned.judged
+        for partition, end in cluster.appended_ends(admin, each.topic.name, range(each.partitions)).items()
+    }
+    configured = {topic.name for topic in settings.delay_topics}
+    scene = Scene(
+        judged=pinned.judged,
+        delay_ends=delay_ends,
+        targets=tuple(targets),
+        unread=frozenset(existing) - set(targets),
+        others=frozenset(configured - {each.topic.name for each in pinned.judged}),
+        outgoing={place: (start, ends[place]) for place, start in chosen.items()},
+    )
+    return scene, oldest
+
+
+def _targets(request: Request, existing: Iterable[str]) -> list[str]:
+    existing = list(existing)
+    if not request.targets:
+        return sorted({name for topic in request.topics for name in targets_of(topic, existing)})
+    missing = sorted(set(request.targets) - set(existing))
+    if missing:
+        raise ConfigError(f"--target {missing[0]}: no such topic in the cluster")
+    return sorted(set(request.targets))

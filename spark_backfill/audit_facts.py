@@ -1,0 +1,244 @@
+"""Every record that bears on the verdicts as one narrow row: what was sent, what was released, what was rejected.
+
+All rows share one schema, so that they meet in a single shuffle by the place they come from:
+
+=========  ============================  =====================  ==========================
+column     SENT                          RELEASED               REJECTED
+=========  ============================  =====================  ==========================
+slot       number of the delay partition, counted over all audited topics; -1: no such partition
+offset     offset in it; 0 where ``delay-source`` cannot be read
+kind       SENT                          RELEASED               REJECTED
+at_ms      due time                      append time            append time
+sent_ms    timestamp                     null                   null
+released   digest it must arrive with    digest it arrived with null
+rejected   digest it must come back with null                   digest, null when malformed
+bits<n>    targets it asks for           the target it is in    0
+flags      WANTS, UNREAD, MISSING        CREATE_TIME            0
+=========  ============================  =====================  ==========================
+
+A set of targets is a bitmap of 62 a column: fixed-width rows aggregate without objects.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_backfill.audit_protocol import Protocol, digest, rejected_as_sent, source, whole_number
+from spark_backfill.audit_scope import Judged, Place
+
+SENT: Final = 0
+RELEASED: Final = 1
+REJECTED: Final = 2
+
+WANTS: Final = 1
+"""The record names a target, or its topic has a default one."""
+UNREAD: Final = 2
+"""It asks for a topic that exists but is not read in this audit."""
+MISSING: Final = 4
+"""It asks for a topic that does not exist."""
+CREATE_TIME: Final = 8
+"""Its timestamp is not the broker's append time."""
+
+BITS: Final = 62
+NO_SLOT: Final = -1
+
+_CREATE_TIME_TYPE: Final = 0
+_SOURCE_PARTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Everything that is pinned: what is judged, where copies may be, and the names the audit knows.
+
+    * ``delay_ends``: ends of the delay partitions behind every copy that may have been seen.
+    * ``targets``: topics read for released records, in the order of their bits.
+    * ``unread``: further topics that exist.
+    * ``others``: delay topics of the configuration that are not audited; copies of theirs are no business of ours.
+    * ``outgoing``: offsets [from, to) of target and rejected topics.
+    """
+
+    judged: tuple[Judged, ...]
+    delay_ends: Mapping[Place, int]
+    targets: tuple[str, ...]
+    unread: frozenset[str]
+    others: frozenset[str]
+    outgoing: Mapping[Place, tuple[int, int]]
+
+    @property
+    def words(self) -> int:
+        """How many columns of bits a set of targets takes."""
+        return max(1, -(-len(self.targets) // BITS))
+
+    def places(self) -> list[Place]:
+        """The delay partition of each slot."""
+        return [(each.topic.name, partition) for each in self.judged for partition in range(each.partitions)]
+
+
+def bits(word: int) -> str:
+    """Name of a column of bits."""
+    return f"bits{word}"
+
+
+def facts(spark: SparkSession, options: Mapping[str, str], scene: Scene, split_records: int) -> DataFrame:
+    """All rows; a task reads about ``split_records`` offsets."""
+    first_slot, rows = 0, []
+    for each in scene.judged:
+        ranges = {(each.topic.name, p): (start, each.ends[p]) for p, start in each.starts.items()}
+        if any(start < end for start, end in ranges.values()):
+            rows.append(_sent(_read(spark, options, ranges, split_records), scene, each, first_slot))
+        first_slot += each.partitions
+    if any(start < end for start, end in scene.outgoing.values()):
+        rows.append(_copies(_read(spark, options, scene.outgoing, split_records), scene))
+    if not rows:
+        columns = ["slot int", "offset bigint", "kind int", "at_ms bigint", "sent_ms bigint", "released bigint"]
+        columns += ["rejected bigint", *(f"{bits(word)} bigint" for word in range(scene.words)), "flags int"]
+        return spark.createDataFrame([], ", ".join(columns))
+    return reduce(DataFrame.unionAll, rows)
+
+
+def _read(
+    spark: SparkSession, options: Mapping[str, str], ranges: Mapping[Place, tuple[int, int]], split_records: int
+) -> DataFrame:
+    held = {place: pair for place, pair in ranges.items() if pair[0] < pair[1]}
+    topics = sorted({name for name, _ in held})
+    starts = {name: {str(p): pair[0] for (topic, p), pair in held.items() if topic == name} for name in topics}
+    ends = {name: {str(p): pair[1] for (topic, p), pair in held.items() if topic == name} for name in topics}
+    records = sum(end - start for start, end in held.values())
+    return (
+        spark.read.format("kafka")
+        .options(**options)
+        .option("assign", json.dumps({name: [int(p) for p in starts[name]] for name in topics}))
+        .option("startingOffsets", json.dumps(starts))
+        .option("endingOffsets", json.dumps(ends))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .option("kafka.isolation.level", "read_committed")
+        .option("minPartitions", str(max(1, -(-records // split_records))))
+        .load()
+        .withColumn("headers", f.coalesce("headers", f.expr("array()").cast("array<struct<key:string,value:binary>>")))
+        .withColumn("timestamp_ms", f.unix_millis("timestamp"))
+    )
+
+
+def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> DataFrame:
+    protocol = Protocol(judged.topic.rules.aliases)
+    headers, control, key, names = f.col("headers"), f.col("control"), f.col("key"), f.col("names")
+    default = judged.topic.rules.default_target
+    no_names = f.array(f.lit(default)) if default else f.expr("cast(array() as array<string>)")
+    # In steps, so that what several columns need is worked out once.
+    told = records.select("*", protocol.control(headers).alias("control"), protocol.user(headers).alias("user"))
+    asked = protocol.targets(control)
+    named = told.select("*", f.when(f.size(asked) > 0, asked).otherwise(no_names).alias("names"))
+    return named.select(
+        (f.col("partition") + f.lit(first_slot)).cast("int").alias("slot"),
+        f.col("offset").cast("bigint").alias("offset"),
+        f.lit(SENT).alias("kind"),
+        protocol.due_ms(control, f.col("timestamp_ms")).alias("at_ms"),
+        f.col("timestamp_ms").alias("sent_ms"),
+        digest(protocol.released_key(control, key), f.col("value"), f.col("user")).alias("released"),
+        digest(key, f.col("value"), headers).alias("rejected"),
+        *(_bits_of(names, scene.targets, word).alias(bits(word)) for word in range(scene.words)),
+        _wishes(names, scene).alias("flags"),
+    )
+
+
+def _wishes(names: Column, scene: Scene) -> Column:
+    unread = f.exists(names, lambda name: name.isin(sorted(scene.unread)))
+    missing = f.exists(names, lambda name: ~name.isin(sorted(scene.unread) + list(scene.targets)))
+    wants = f.when(f.size(names) > 0, WANTS).otherwise(0)
+    return (wants + f.when(unread, UNREAD).otherwise(0) + f.when(missing, MISSING).otherwise(0)).cast("int")
+
+
+def _bits_of(names: Column, targets: Sequence[str], word: int) -> Column:
+    nothing = f.lit(0).cast("bigint")
+    return f.aggregate(names, nothing, lambda found, name: found.bitwiseOR(_bit_of(name, targets, word)))
+
+
+def _bit_of(name: Column, targets: Sequence[str], word: int) -> Column:
+    """The bit of a target in this word; 0 when it has none there."""
+    bit: Column | None = None
+    for place, target in enumerate(targets[word * BITS : (word + 1) * BITS]):
+        value = f.lit(1 << place).cast("bigint")
+        bit = f.when(name == target, value) if bit is None else bit.when(name == target, value)
+    nothing = f.lit(0).cast("bigint")
+    return nothing if bit is None else bit.otherwise(nothing)
+
+
+def _copies(records: DataFrame, scene: Scene) -> DataFrame:
+    headers, key, value = f.col("headers"), f.col("key"), f.col("value")
+    rejected_topics = [each.topic.rejected for each in scene.judged]
+    is_rejected = f.col("topic").isin(rejected_topics)
+    null = f.lit(None).cast("bigint")
+    parsed = records.select("*", source(headers).alias("parts"))
+    # Whoever else writes to a target has no delay-source; to a rejected topic nobody else should.
+    parsed = parsed.where(f.col("parts").isNotNull() | is_rejected)
+    placed = _placed(parsed, scene)
+    plain = _user_headers(headers, scene)
+    return placed.select(
+        "slot",
+        "offset",
+        f.when(is_rejected, REJECTED).otherwise(RELEASED).alias("kind"),
+        f.col("timestamp_ms").alias("at_ms"),
+        null.alias("sent_ms"),
+        f.when(~is_rejected, digest(key, value, plain)).alias("released"),
+        f.when(
+            is_rejected & rejected_as_sent(headers).isNotNull(), digest(key, value, rejected_as_sent(headers))
+        ).alias("rejected"),
+        *(_bit_of(f.col("topic"), scene.targets, word).alias(bits(word)) for word in range(scene.words)),
+        f.when(f.col("timestampType") == _CREATE_TIME_TYPE, CREATE_TIME).otherwise(0).cast("int").alias("flags"),
+    )
+
+
+def _user_headers(headers: Column, scene: Scene) -> Column:
+    """Headers that came from the producer, by the aliases of the delay topic the copy comes from."""
+    by_aliases = {frozenset(each.topic.rules.aliases): Protocol(each.topic.rules.aliases) for each in scene.judged}
+    if len(by_aliases) == 1:
+        return next(iter(by_aliases.values())).user(headers)
+    chosen = f.when(f.col("slot") == NO_SLOT, headers)
+    first_slot = 0
+    for each in scene.judged:
+        own = by_aliases[frozenset(each.topic.rules.aliases)].user(headers)
+        chosen = chosen.when(f.col("slot").between(first_slot, first_slot + each.partitions - 1), own)
+        first_slot += each.partitions
+    return chosen.otherwise(headers)
+
+
+def _placed(parsed: DataFrame, scene: Scene) -> DataFrame:
+    """Give copies the slot and offset they come from, and drop those of records that are not judged."""
+    parts = f.col("parts")
+    topic, partition = f.get(parts, f.lit(0)), whole_number(f.get(parts, f.lit(1)))
+    offset = whole_number(f.get(parts, f.lit(2)))
+    legible = (f.size(parts) == _SOURCE_PARTS) & partition.isNotNull() & offset.isNotNull()
+    slot: Column | None = None
+    first_slot = 0
+    for each in scene.judged:
+        hit = legible & (topic == each.topic.name) & (partition < each.partitions)
+        value = (partition + f.lit(first_slot)).cast("int")
+        slot = f.when(hit, value) if slot is None else slot.when(hit, value)
+        first_slot += each.partitions
+    assert slot is not None, "an audit has a delay topic"
+    placed = parsed.where(~f.coalesce(topic, f.lit("")).isin(sorted(scene.others))).select(
+        "key", "value", "topic", "headers", "timestamp_ms", "timestampType",
+        f.coalesce(slot, f.lit(NO_SLOT)).alias("slot"),
+        f.coalesce(f.when(legible, offset), f.lit(0).cast("bigint")).alias("offset"),
+    )  # fmt: skip
+    return placed.where((f.col("slot") == NO_SLOT) | _judged(scene) | _from_nowhere(scene))
+
+
+def _judged(scene: Scene) -> Column:
+    starts = [each.starts.get(p, 0) for each in scene.judged for p in range(each.partitions)]
+    ends = [each.ends.get(p, 0) for each in scene.judged for p in range(each.partitions)]
+    return (f.col("offset") >= _of_slot(starts)) & (f.col("offset") < _of_slot(ends))
+
+
+def _from_nowhere(scene: Scene) -> Column:
+    return f.col("offset") >= _of_slot([scene.delay_ends[place] for place in scene.places()])
+
+
+def _of_slot(values: Sequence[int]) -> Column:
+    return f.get(f.array(*(f.lit(value).cast("bigint") for value in values)), f.col("slot"))

@@ -1,0 +1,190 @@
+"""What a record asks for and what must not change of it, worked out from its headers by expressions of Spark.
+
+Nothing of this is shared with the router, whose work it judges; names and units of headers are constants. All
+arithmetic is in integers and decimals, rounded up to whole milliseconds, and whatever cannot be read or does not fit
+64 bits is UNREADABLE, never an error: anybody may write to a delay topic.
+
+Rows come from Spark's Kafka source: ``key``, ``value``, ``headers`` (array of ``key`` string, ``value`` binary),
+``timestamp_ms`` and the rest.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+
+from index.headers import NATIVE, PROVENANCE, Alias, Role, Unit
+
+AT_ONCE: Final = 0
+"""Due time of a record that names none."""
+
+UNREADABLE: Final = -1
+"""Due time of a record whose schedule cannot be read here; it should have been rejected."""
+
+CONTROL_PREFIX: Final = "deliver-"
+SOURCE_HEADER: Final = "delay-source"
+REJECTION_HEADERS: Final = ("delay-error", "delay-error-message", "delay-source")
+
+_LONG: Final = "bigint"
+# 19 digits of weeks in milliseconds need 29.
+_WIDE: Final = "decimal(38,0)"
+_NANO_DIGITS: Final = 9
+_NANOS_PER_MS: Final = 1_000_000
+_LEAP_SECOND: Final = 60
+
+# \A and \z: '$' would let a line feed pass.
+_NUMBER: Final = r"\A[0-9]{1,19}\z"
+_INSTANT: Final = (
+    r"\A([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9]|60)(?:\.([0-9]{1,9}))?"
+    r"(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))\z"
+)
+_DURATION: Final = (
+    r"\AP(?=[0-9T])(?:([0-9]{1,19})W)?(?:([0-9]{1,19})D)?"
+    r"(?:T(?=[0-9])(?:([0-9]{1,19})H)?(?:([0-9]{1,19})M)?(?:([0-9]{1,19})(?:[.,]([0-9]{1,9}))?S)?)?\z"
+)
+_DURATION_UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
+
+
+class Protocol:
+    """Expressions for the records of one delay topic; ``aliases`` are its other names for control headers."""
+
+    def __init__(self, aliases: Sequence[Alias] = ()) -> None:
+        self._aliases = (*NATIVE, *aliases)
+        self._alias_names = sorted({alias.name for alias in aliases})
+
+    def control(self, headers: Column) -> Column:
+        """The control headers among ``headers``."""
+        return f.filter(headers, lambda each: self._is_control(each["key"]))
+
+    def user(self, headers: Column) -> Column:
+        """The headers a released record keeps: neither control nor provenance."""
+        ours = sorted(PROVENANCE)
+        return f.filter(headers, lambda each: ~(self._is_control(each["key"]) | each["key"].isin(ours)))
+
+    def due_ms(self, control: Column, timestamp_ms: Column) -> Column:
+        """Due time in epoch ms, AT_ONCE or UNREADABLE."""
+        at, after = self._of(control, Role.AT), self._of(control, Role.AFTER)
+        at_ms = f.greatest(self._read(f.get(at, f.lit(0)), Role.AT), f.lit(0).cast(_LONG))
+        after_ms = f.try_add(timestamp_ms, self._read(f.get(after, f.lit(0)), Role.AFTER))
+        # greatest() passes over nulls, and a null here is what cannot be read.
+        at_ms = f.when(self._read(f.get(at, f.lit(0)), Role.AT).isNotNull(), at_ms)
+        due = (
+            f.when((f.size(at) > 1) | (f.size(after) > 1), f.lit(None).cast(_LONG))
+            .when(f.size(at) == 1, at_ms)
+            .when(f.size(after) == 1, after_ms)
+            .otherwise(f.lit(AT_ONCE).cast(_LONG))
+        )
+        return f.coalesce(due, f.lit(UNREADABLE).cast(_LONG))
+
+    def targets(self, control: Column) -> Column:
+        """Names of the targets the record asks for, as an array of strings; empty when it names none."""
+        return f.transform(self._of(control, Role.TO), lambda each: f.coalesce(each["value"].cast("string"), f.lit("")))
+
+    def released_key(self, control: Column, key: Column) -> Column:
+        """Key the released record has."""
+        given = self._of(control, Role.KEY)
+        return f.when(f.size(given) > 0, f.get(given, f.lit(0))["value"]).otherwise(key)
+
+    def _is_control(self, name: Column) -> Column:
+        ours = name.startswith(CONTROL_PREFIX)
+        return ours | name.isin(self._alias_names) if self._alias_names else ours
+
+    def _of(self, control: Column, role: Role) -> Column:
+        names = sorted({alias.name for alias in self._aliases if alias.role == role})
+        return f.filter(control, lambda each: each["key"].isin(names))
+
+    def _read(self, header: Column, role: Role) -> Column:
+        """Milliseconds of a time header, by the unit its name stands for; null when it cannot be read."""
+        text = header["value"].cast("string")
+        units = {alias.name: alias.unit for alias in self._aliases if alias.role == role}
+        native = _milliseconds(text, role, Unit.NATIVE)
+        others = [(name, unit) for name, unit in sorted(units.items()) if unit != Unit.NATIVE]
+        if not others:
+            return native
+        chosen = f.when(header["key"] == others[0][0], _milliseconds(text, role, others[0][1]))
+        for name, unit in others[1:]:
+            chosen = chosen.when(header["key"] == name, _milliseconds(text, role, unit))
+        return chosen.otherwise(native)
+
+
+def digest(key: Column, value: Column, headers: Column) -> Column:
+    """64-bit digest of what must not change; null is not empty, and an accidental change passes once in 2**64."""
+    told_apart = f.transform(headers, lambda each: f.struct(each["key"], each["value"].isNull(), each["value"]))
+    return f.xxhash64(key.isNull(), key, value.isNull(), value, f.size(headers), told_apart)
+
+
+def source(headers: Column) -> Column:
+    """Parts of the last ``delay-source``, an array of strings; null without one.
+
+    The last, because the router appends its own, and an inbound one may stand before it in a rejected record.
+    """
+    found = f.filter(headers, lambda each: each["key"] == SOURCE_HEADER)
+    return f.split(f.get(found, f.size(found) - 1)["value"].cast("string"), "/")
+
+
+def whole_number(text: Column) -> Column:
+    """A number of ASCII digits that fits 64 bits, else null."""
+    return f.when(text.rlike(_NUMBER), text.try_cast(_LONG))
+
+
+def rejected_as_sent(headers: Column) -> Column:
+    """Headers of a rejected record without the three that are added last; null when these are not there."""
+    sent = f.size(headers) - len(REJECTION_HEADERS)
+    added = [f.get(headers, sent + place)["key"] == name for place, name in enumerate(REJECTION_HEADERS)]
+    return f.when((sent >= 0) & added[0] & added[1] & added[2], f.slice(headers, f.lit(1), f.greatest(sent, f.lit(0))))
+
+
+def any_of(flags: Iterable[Column]) -> Column:
+    """Whether one of the conditions holds; false without any."""
+    result = f.lit(False)
+    for flag in flags:
+        result = result | flag
+    return result
+
+
+def _milliseconds(text: Column, role: Role, unit: Unit) -> Column:
+    number = whole_number(text)
+    if unit == Unit.MS:
+        return number
+    if unit == Unit.S:
+        return f.try_multiply(number, f.lit(1000).cast(_LONG))
+    if unit == Unit.RFC3339:
+        return _instant_ms(text)
+    if unit == Unit.ISO8601:
+        return _duration_ms(text)
+    written = _instant_ms(text) if role == Role.AT else _duration_ms(text)
+    return f.when(text.rlike(_NUMBER), number).otherwise(written)
+
+
+def _instant_ms(text: Column) -> Column:
+    day, hour, minute, second, fraction, sign, ahead_hours, ahead_minutes = (
+        f.regexp_extract(text, _INSTANT, group) for group in range(1, 9)
+    )
+    days = f.datediff(day.try_cast("date"), f.lit("1970-01-01").cast("date")).cast(_LONG)
+    ahead = _int(ahead_hours) * 60 + _int(ahead_minutes)
+    minutes = days * 1440 + _int(hour) * 60 + _int(minute) - f.when(sign == "-", -ahead).otherwise(ahead)
+    ms = (minutes * 60 + _int(second)) * 1000
+    # Second 60 is over when the next minute begins.
+    whole = ms + f.when(_int(second) == _LEAP_SECOND, f.lit(0).cast(_LONG)).otherwise(_fraction_ms(fraction))
+    return f.when(text.rlike(_INSTANT), whole)
+
+
+def _duration_ms(text: Column) -> Column:
+    amounts = [f.regexp_extract(text, _DURATION, group) for group in range(1, 6)]
+    total = _fraction_ms(f.regexp_extract(text, _DURATION, 6)).cast(_WIDE)
+    for amount, unit_ms in zip(amounts, _DURATION_UNITS_MS, strict=True):
+        wide = f.when(amount == "", f.lit(0).cast("decimal(19,0)")).otherwise(amount.try_cast("decimal(19,0)"))
+        total = total + wide * f.lit(unit_ms)
+    return f.when(text.rlike(_DURATION), total.try_cast(_LONG))
+
+
+def _fraction_ms(decimals: Column) -> Column:
+    """Decimals of a second as ms, rounded up; 0 without any."""
+    nanos = _int(f.rpad(decimals, _NANO_DIGITS, "0"))
+    return f.ceil(nanos / _NANOS_PER_MS).cast(_LONG)
+
+
+def _int(digits: Column) -> Column:
+    """A number of few digits; 0 for no text at all."""
+    return f.when(digits == "", f.lit(0).cast(_LONG)).otherwise(digits.try_cast(_LONG))

@@ -1,0 +1,163 @@
+"""What an audit looks at, pinned before anything is read, so that a log that moves on makes no false verdict.
+
+In this order:
+
+1. *The end of each delay partition*: records below it existed at moment ``began_ms`` and are the ones judged.
+2. *A grace period passes*, while Spark starts. After it, a judged record that was due at ``began_ms`` has both been
+   in the log and been due for at least that long, whatever clock wrote its timestamp.
+3. *The ends of target and rejected topics*, without open transactions: the audit waits until every transaction that was
+   open then has ended, because its records are hidden, and what it holds back behind it is too. Copies written later
+   are not looked at; the records they come from are pending if they were not due.
+4. *The ends of the delay partitions once more*: a copy that was seen comes from below them, or from nowhere.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from confluent_kafka.admin import AdminClient
+
+from index.errors import ConfigError
+from spark_backfill import cluster
+from spark_backfill.errors import JobError
+from spark_backfill.settings import DelayTopic
+
+SPLIT_RECORDS: Final = 250_000
+"""Offsets a task reads: seconds of work, so that many small partitions and few large ones both keep all cores busy."""
+
+_POLL_S: Final = 0.1
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Edge(NamedTuple):
+    """Where an audited range begins or ends: an offset, or the first record at or after a moment (epoch ms)."""
+
+    offset: int | None = None
+    time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The part of a delay topic that is asked for; no partitions: all of them, no edge: to that end of the log."""
+
+    partitions: frozenset[int] = frozenset()
+    start: Edge | None = None
+    end: Edge | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to audit: delay topics, the part of them, and the target topics to look in.
+
+    * ``targets``: none = every topic of the cluster that the configuration allows as a target.
+    * ``grace_ms``: how long a record may have been due and still be on its way.
+    * ``settle_s``: how long to wait for transactions that are open.
+    """
+
+    topics: tuple[DelayTopic, ...]
+    selection: Selection = field(default_factory=Selection)
+    targets: tuple[str, ...] = ()
+    grace_ms: int = 10_000
+    settle_s: float = 120.0
+    split_records: int = SPLIT_RECORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The records of one delay topic that are judged, by partition: offsets [starts[p], ends[p])."""
+
+    topic: DelayTopic
+    partitions: int
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+
+
+def judged(admin: AdminClient, topic: DelayTopic, selection: Selection) -> Judged:
+    """Pin what is judged of a delay topic (step 1); ConfigError for a partition or an offset that is not there."""
+    found = cluster.topic(admin, topic.name)
+    partitions = sorted(selection.partitions) or list(range(found.partitions))
+    if partitions[-1] >= found.partitions:
+        raise ConfigError(
+            f"--partition {partitions[-1]}: {topic.name} has {found.partitions} partitions, from 0 to"
+            f" {found.partitions - 1}"
+        )
+    held = cluster.log_ranges(admin, topic.name, partitions)
+    starts = _edges(admin, topic.name, held, selection.start, "--from")
+    ends = _edges(admin, topic.name, held, selection.end, "--to")
+    empty = {partition: max(starts[partition], ends[partition]) for partition in partitions}
+    return Judged(topic, found.partitions, starts, empty)
+
+
+def _edges(
+    admin: AdminClient, name: str, held: Mapping[int, cluster.LogRange], edge: Edge | None, option: str
+) -> dict[int, int]:
+    default = {partition: log.start if option == "--from" else log.end for partition, log in held.items()}
+    if edge is None:
+        return default
+    if edge.time_ms is not None:
+        at = cluster.offsets_at(admin, name, held, edge.time_ms)
+        # No record that young: the range begins, and ends, behind the last one.
+        return {
+            partition: log.end if at[partition] < 0 else min(at[partition], log.end) for partition, log in held.items()
+        }
+    offset = edge.offset or 0
+    if len(held) > 1:
+        raise ConfigError(
+            f"{option} {offset}: an offset is meant for one partition, and {name} has {len(held)} of them here; add"
+            f" --partition, or give a moment such as 2030-01-31T08:00:00Z"
+        )
+    for partition, log in held.items():
+        if not log.start <= offset <= log.end:
+            raise ConfigError(f"{option} {offset}: {name}/{partition} holds offsets {log.start} to {log.end}")
+    return dict.fromkeys(held, offset)
+
+
+def targets_of(topic: DelayTopic, existing: Iterable[str]) -> list[str]:
+    """The topics of the cluster that a delay topic may release to, by its default target and its allow-list."""
+    rules = topic.rules
+    candidates = (name for name in existing if not name.startswith("__") and name not in rules.forbidden_targets)
+    patterns = rules.allowed_targets
+    return [
+        name
+        for name in candidates
+        if name == rules.default_target or any(fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+
+
+def committed_ends(
+    admin: AdminClient, topics: Mapping[str, int], settle_s: float, say: Callable[[str], None]
+) -> dict[Place, int]:
+    """Pin the ends of the topics, name to number of partitions, once no transaction of now is open (step 3).
+
+    JobError names a partition whose transaction stays open for longer than ``settle_s``.
+    """
+    wanted = {
+        (name, partition): end
+        for name, count in topics.items()
+        for partition, end in cluster.appended_ends(admin, name, range(count)).items()
+    }
+    deadline = time.monotonic() + settle_s
+    told = False
+    while True:
+        ends = {
+            (name, partition): log.end
+            for name, count in topics.items()
+            for partition, log in cluster.log_ranges(admin, name, range(count)).items()
+        }
+        held_back = sorted(place for place, end in wanted.items() if ends[place] < end)
+        if not held_back:
+            return ends
+        if time.monotonic() > deadline:
+            name, partition = held_back[0]
+            raise JobError(
+                f"{name}/{partition}: a transaction is open since {settle_s:.0f} s or more, and what it hides cannot be"
+                " judged; find its producer with 'kafka-transactions.sh find-hanging', or wait longer with --settle"
+            )
+        if not told:
+            say(f"waiting for open transactions in {len(held_back)} partitions, the first is {held_back[0]}")
+            told = True
+        time.sleep(_POLL_S)

@@ -1,0 +1,101 @@
+"""Verdicts counted by topic, partition or hour, with percentiles of lateness; and the findings one by one."""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from spark_backfill.audit_facts import NO_SLOT, Scene
+from spark_backfill.audit_table import ASIDE, FOREIGN, OUTCOMES, PERCENTILES, VIOLATIONS
+
+
+def cells(verdicts: DataFrame) -> DataFrame:
+    """Verdicts that are alike as one row with their number ``n``; each finding is a row of its own.
+
+    Small where findings are few, whatever the number of records, so that it can be kept and counted again and again.
+    """
+    aside = [f.col(name) for name in VIOLATIONS if name in ASIDE]
+    wrong = reduce(or_, [f.col("outcome").isin(list(VIOLATIONS)), *aside])
+    alike = ["slot", "hour_ms", "outcome", *ASIDE, "late_step"]
+    known = ["late_ms", "due_ms", "sent_ms", "copies", "rejections", "first_ms", "last_ms"]
+    return verdicts.groupBy(*alike, f.when(wrong, f.col("offset")).alias("offset")).agg(
+        f.count("*").alias("n"), *(f.max(name).alias(name) for name in known), f.max(wrong).alias("wrong")
+    )
+
+
+def with_place(cells: DataFrame, scene: Scene) -> DataFrame:
+    """Add topic and partition of the delay topic; null where a copy names none."""
+    places = scene.places()
+    names = f.array(*(f.lit(name) for name, _ in places))
+    numbers = f.array(*(f.lit(partition) for _, partition in places))
+    known = f.col("slot") != NO_SLOT
+    return cells.withColumns(
+        {
+            "topic": f.when(known, f.get(names, f.col("slot"))),
+            "partition": f.when(known, f.get(numbers, f.col("slot"))),
+        }
+    )
+
+
+def counted(cells: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """One row for each value of the keys, or one in all without keys: counts, then maximum, p50 and p99 of lateness.
+
+    A percentile is the least step that so many records kept within, not an interpolation. No rows: no row.
+    """
+    if not keys:
+        # Not a constant: Spark would see through it, and warn of a window over everything, which is small here.
+        return counted(cells.withColumn("all", f.col("slot") * 0), ["all"]).drop("all")
+    counts = cells.groupBy(*keys).agg(
+        _number(~_is(FOREIGN)).alias("sent"),
+        *(_number(_is(name)).alias(name) for name in OUTCOMES),
+        *(_number(f.col(name)).alias(name) for name in ASIDE),
+        # Copies, since nothing else is known of them.
+        f.sum(f.when(_is(FOREIGN), f.col("copies") + f.col("rejections"))).alias(FOREIGN),
+        f.max("late_ms").alias("late_max_ms"),
+    )
+    steps = cells.where(f.col("late_step").isNotNull()).groupBy(*keys, "late_step").agg(f.sum("n").alias("n"))
+    group = Window.partitionBy(*keys)
+    ranked = steps.select(
+        *keys,
+        "late_step",
+        f.sum("n").over(group.orderBy("late_step")).alias("within"),
+        f.sum("n").over(group).alias("timed"),
+    )
+    # Both sides come from the same rows, so the keys of one get names of their own.
+    percentiles = ranked.groupBy(*(f.col(key).alias(f"same_{key}") for key in keys)).agg(
+        *(
+            f.min(f.when(f.col("within") >= f.col("timed") * part, f.col("late_step"))).alias(name)
+            for name, part in PERCENTILES.items()
+        )
+    )
+    same: Column = reduce(and_, [f.col(key).eqNullSafe(f.col(f"same_{key}")) for key in keys])
+    return counts.join(percentiles, same, "left").drop(*(f"same_{key}" for key in keys))
+
+
+def findings(cells: DataFrame) -> DataFrame:
+    """The records that violate what a router promises, with all that is known of each."""
+    place = f.concat_ws("/", "topic", "partition", "offset")
+    return cells.where("wrong").select(
+        f.when(f.col("topic").isNotNull(), place).otherwise("(no such place)").alias("source"),
+        "topic",
+        "partition",
+        "offset",
+        "outcome",
+        *ASIDE,
+        "due_ms",
+        "sent_ms",
+        "copies",
+        "rejections",
+        f.col("first_ms").alias("first_append_ms"),
+        f.col("last_ms").alias("last_append_ms"),
+    )
+
+
+def _number(condition: Column) -> Column:
+    return f.sum(f.when(condition, f.col("n")).otherwise(0))
+
+
+def _is(outcome: str) -> Column:
+    return f.col("outcome") == outcome

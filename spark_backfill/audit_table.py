@@ -1,0 +1,127 @@
+"""What an audit counts and how it is shown: no Spark here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.table import Table
+
+FOREIGN: Final = "foreign"
+
+OUTCOMES: Final = ("released", "rejected", "pending", "doubled", "lost", "unprovable", "unread")
+"""What became of a record that was sent: exactly one of these."""
+
+ASIDE: Final = ("early", "altered", "astray", "untimed", "illegible")
+"""What may be true of it besides."""
+
+VIOLATIONS: Final = ("lost", "doubled", "early", "altered", "astray", FOREIGN)
+"""What a router must never do; one of them and the audit fails."""
+
+COUNTS: Final = ("sent", *OUTCOMES, *ASIDE, FOREIGN)
+
+GROUPS: Final = {"topic": ("topic",), "partition": ("topic", "partition"), "hour": ("topic", "partition", "hour_ms")}
+"""What a summary may be grouped by."""
+
+SAMPLES: Final = 20
+"""Findings shown one by one."""
+
+LATE_STEPS: Final = 9
+"""Lateness is counted in 2**9 steps for each doubling: exact below 1,024 ms, then within 0.2 %."""
+
+PERCENTILES: Final = {"late_p50_ms": 0.5, "late_p99_ms": 0.99}
+LATENESS: Final = (*PERCENTILES, "late_max_ms")
+
+NOTES: Final = {
+    "lost": "due for longer than the grace period when looked for, and nowhere; a router that is down or behind makes"
+    " such records too, until it has caught up",
+    "doubled": "more than once in a topic, in a topic too many, or both released and rejected",
+    "early": "appended to a target before the due time",
+    "altered": "key, value or headers differ from what was sent",
+    "astray": "in a topic the record did not ask for",
+    FOREIGN: "copies whose origin is not in the delay topic",
+    "unprovable": "nowhere, but what is looked at no longer reaches back so far (retention, compaction): no verdict",
+    "unread": "to be released to a topic that was left out; name it with --target",
+    "untimed": "in a topic without message.timestamp.type=LogAppendTime: neither early nor late can be judged",
+    "illegible": "released, although its schedule cannot be read here; is an alias missing in the configuration?",
+}
+
+_ALWAYS_SHOWN: Final = frozenset({"sent", "released", "rejected", "pending", "lost", "doubled", "early", "altered"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of a group of records; ``keys`` say which, ``lateness`` has no values where nothing was timed."""
+
+    keys: tuple[tuple[str, str | int | None], ...]
+    counts: Mapping[str, int]
+    lateness: Mapping[str, int | None]
+
+    @property
+    def violations(self) -> int:
+        """How many findings a router must never give cause for."""
+        return sum(self.counts[name] for name in VIOLATIONS)
+
+    def as_json(self) -> dict[str, Any]:
+        """A flat object: keys, counts, lateness."""
+        return {**dict(self.keys), **self.counts, **self.lateness}
+
+
+NOTHING: Final = Tally((), dict.fromkeys(COUNTS, 0), dict.fromkeys(LATENESS))
+
+
+def tally(row: Mapping[str, Any], keys: Sequence[str]) -> Tally:
+    """From a row of a summary."""
+    return Tally(
+        tuple((key, row[key]) for key in keys),
+        {name: int(row[name] or 0) for name in COUNTS},
+        {name: None if row[name] is None else int(row[name]) for name in LATENESS},
+    )
+
+
+def table(tallies: Sequence[Tally], total: Tally) -> Table:
+    """Counts line by line, the total last; columns in which everything is 0 are left out, save the usual ones."""
+    counts = [name for name in COUNTS if name in _ALWAYS_SHOWN or total.counts[name]]
+    keys = [name for name, _ in tallies[0].keys] if tallies else []
+    shown = Table(show_footer=False, pad_edge=False, header_style="bold")
+    for name in keys:
+        shown.add_column(name)
+    for name in counts:
+        shown.add_column(name, justify="right", style="red" if name in VIOLATIONS and total.counts[name] else None)
+    for heading in ("late p50", "p99", "max"):
+        shown.add_column(heading, justify="right")
+    for each in tallies:
+        shown.add_row(*(_key(name, value) for name, value in each.keys), *_cells(each, counts))
+    if keys:
+        shown.add_section()
+        shown.add_row("total", *[""] * (len(keys) - 1), *_cells(total, counts), style="bold")
+    else:
+        shown.add_row(*_cells(total, counts), style="bold")
+    return shown
+
+
+def notes(total: Tally) -> list[str]:
+    """A line for each unusual count, saying what it means."""
+    return [f"{name} {total.counts[name]:,}: {text}" for name, text in NOTES.items() if total.counts[name]]
+
+
+def verdict(total: Tally) -> str:
+    """The one line that sums up."""
+    if total.violations:
+        found = ", ".join(f"{name} {total.counts[name]:,}" for name in VIOLATIONS if total.counts[name])
+        return f"VIOLATIONS: {found}"
+    if total.counts["unprovable"] or total.counts["unread"]:
+        open_ = total.counts["unprovable"] + total.counts["unread"]
+        return f"no violation found; no verdict on {open_:,} of {total.counts['sent']:,} records"
+    return f"no violation: {total.counts['sent']:,} records sent, each accounted for once"
+
+
+def _cells(each: Tally, counts: Iterable[str]) -> list[str]:
+    late = ("" if value is None else f"{value:,} ms" for value in each.lateness.values())
+    return [*(f"{each.counts[name]:,}" for name in counts), *late]
+
+
+def _key(name: str, value: str | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{datetime.fromtimestamp(int(value) / 1000, UTC):%Y-%m-%d %H}h" if name == "hour_ms" else str(value)

@@ -1,0 +1,201 @@
+"""One verdict for every judged record: the rows of :mod:`spark_backfill.audit_facts`, grouped by where they come from.
+
+A record has exactly one outcome:
+
+===========  =======================================================================================================
+released     one copy in each target it asks for, and in no other topic; not rejected
+rejected     once in the rejected topic, and released nowhere
+pending      not everywhere it belongs, and not due when the audit began
+doubled      twice in one topic, or in a topic too many beside those it asks for, or both released and rejected
+lost         not everywhere it belongs, although it was due when the audit began, a grace period before its targets
+             were looked at. A router that is behind by more than that makes such records too: they count as lost
+             until they are there
+unprovable   like lost, but its target, or its rejected topic, no longer holds everything since then
+unread       like lost or pending, but it asks for a topic that was left out of this audit
+foreign      a copy whose origin is not in the delay topic
+===========  =======================================================================================================
+
+And it may be, besides: *early* (a copy was appended before the due time), *altered* (key, value or headers of a copy
+are not what they must be), *astray* (a copy is in a topic it did not ask for), *untimed* (a copy is in a topic without
+append times, so its punctuality cannot be judged), *illegible* (released, although its schedule cannot be read here).
+"""
+
+from functools import reduce
+from operator import add, and_
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from spark_backfill.audit_facts import (
+    BITS,
+    CREATE_TIME,
+    MISSING,
+    REJECTED,
+    RELEASED,
+    SENT,
+    UNREAD,
+    WANTS,
+    Scene,
+    bits,
+)
+from spark_backfill.audit_protocol import UNREADABLE, any_of
+from spark_backfill.audit_table import ASIDE, FOREIGN, LATE_STEPS
+
+HOUR_MS: Final = 3_600_000
+
+_LONG: Final = "bigint"
+
+
+def verdicts(rows: DataFrame, scene: Scene, began_ms: int, horizons: dict[str, int], tasks: int) -> DataFrame:
+    """A row for each record: slot, offset, due_ms, hour_ms, outcome, the flags, late_ms and late_step.
+
+    ``began_ms`` is the moment up to which records must have left, ``horizons`` those of the outgoing topics
+    (:func:`spark_backfill.audit_history.horizons`), ``tasks`` how many share the work. ``late_ms`` is null where
+    punctuality is not judged.
+    """
+    # Dealt out first: hardly two rows of a task meet before, and what they would be folded into is twice as wide.
+    grouped = rows.repartition(tasks, "slot", "offset").groupBy("slot", "offset").agg(*_folds(scene))
+    told = grouped.select("*", _found_count(scene).alias("found"), _complete(scene).alias("complete"))
+    judged = told.select(
+        "slot",
+        "offset",
+        "due_ms",
+        "sent_ms",
+        "copies",
+        "rejections",
+        "first_ms",
+        "last_ms",
+        _hour_ms().alias("hour_ms"),
+        _outcome(scene, began_ms, horizons).alias("outcome"),
+        *_flags(scene),
+        _late_ms().alias("late_ms"),
+    )
+    return judged.select("*", step_of(f.col("late_ms")).alias("late_step"))
+
+
+def step_of(late_ms: Column) -> Column:
+    """Lateness in steps that can be counted: exact below 1,024 ms, then rounded up by less than 0.2 %."""
+    width = f.greatest(f.floor(f.log2(f.greatest(late_ms, f.lit(1)).cast("double"))).cast("int") - LATE_STEPS, f.lit(0))
+    size = f.call_function("shiftleft", f.lit(1).cast(_LONG), width)
+    return late_ms - late_ms % size + size - 1
+
+
+def _folds(scene: Scene) -> list[Column]:
+    kind, at_ms, flags = f.col("kind"), f.col("at_ms"), f.col("flags")
+    sent, released, rejected = kind == SENT, kind == RELEASED, kind == REJECTED
+    appended = released & (flags.bitwiseAND(CREATE_TIME) == 0)
+    words = range(scene.words)
+    return [
+        f.max(f.when(sent, 1)).alias("sent"),
+        f.max(f.when(sent, at_ms)).alias("due_ms"),
+        f.max("sent_ms").alias("sent_ms"),
+        f.max(f.when(sent, f.col("released"))).alias("as_released"),
+        f.max(f.when(sent, f.col("rejected"))).alias("as_rejected"),
+        f.max(f.when(sent, flags)).alias("wishes"),
+        *(f.max(f.when(sent, f.col(bits(word)))).alias(f"wanted{word}") for word in words),
+        f.coalesce(f.sum(f.when(released, 1)), f.lit(0)).alias("copies"),
+        f.coalesce(f.sum(f.when(rejected, 1)), f.lit(0)).alias("rejections"),
+        *(f.coalesce(f.bit_or(f.when(released, f.col(bits(w)))), f.lit(0)).alias(f"found{w}") for w in words),
+        f.min(f.when(released, f.col("released"))).alias("low_released"),
+        f.max(f.when(released, f.col("released"))).alias("high_released"),
+        f.min(f.when(rejected, f.col("rejected"))).alias("low_rejected"),
+        f.max(f.when(rejected, f.col("rejected"))).alias("high_rejected"),
+        f.coalesce(f.sum(f.when(rejected & f.col("rejected").isNull(), 1)), f.lit(0)).alias("malformed"),
+        f.min(f.when(appended, at_ms)).alias("first_ms"),
+        f.max(f.when(appended, at_ms)).alias("last_ms"),
+        f.max(f.when(released & ~appended, 1)).alias("create_time"),
+    ]
+
+
+def _has(flag: int) -> Column:
+    return f.coalesce(f.col("wishes").bitwiseAND(flag), f.lit(0)) != 0
+
+
+def _all(conditions: list[Column]) -> Column:
+    return reduce(and_, conditions)
+
+
+def _found_count(scene: Scene) -> Column:
+    return reduce(add, [f.bit_count(f"found{word}") for word in range(scene.words)])
+
+
+def _complete(scene: Scene) -> Column:
+    """Whether every target it asks for has it; where it asks for none, whether any topic has."""
+    read = [
+        f.col(f"found{word}").bitwiseAND(f.col(f"wanted{word}")) == f.col(f"wanted{word}")
+        for word in range(scene.words)
+    ]
+    everywhere = _all(read) & ~_has(UNREAD) & ~_has(MISSING)
+    return f.when(_has(WANTS), everywhere).otherwise(_found_count(scene) > 0)
+
+
+def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
+    copies, rejections, found = f.col("copies"), f.col("rejections"), f.col("found")
+    exact = _all([f.col(f"found{word}") == f.col(f"wanted{word}") for word in range(scene.words)])
+    too_many = f.when(_has(WANTS), f.col("complete") & ~exact).otherwise(found > 1)
+    doubled = (copies > found) | (rejections > 1) | ((rejections > 0) & (copies > 0)) | too_many
+    # Released to some of its targets is not released.
+    return (
+        f.when(f.col("sent").isNull(), FOREIGN)
+        .when(doubled, "doubled")
+        .when(rejections == 1, "rejected")
+        .when((copies > 0) & f.col("complete"), "released")
+        .when(_has(UNREAD), "unread")
+        .when(f.col("due_ms") > began_ms, "pending")
+        .when(_removed(scene, horizons), "unprovable")
+        .otherwise("lost")
+    )
+
+
+def _removed(scene: Scene, horizons: dict[str, int]) -> Column:
+    """Whether its copy may have been there and be gone: retention or compaction has taken records that young."""
+    targets = [
+        (f.col(f"wanted{place // BITS}").bitwiseAND(f.lit(1 << (place % BITS)).cast(_LONG)) != 0)
+        & (f.greatest("due_ms", "sent_ms") < horizons[name])
+        for place, name in enumerate(scene.targets)
+        if horizons[name] > 0
+    ]
+    rejected = {each.topic.rejected for each in scene.judged}
+    oldest = max((horizons.get(name, 0) for name in rejected), default=0)
+    return any_of([*targets, f.col("sent_ms") < oldest] if oldest else targets)
+
+
+def _flags(scene: Scene) -> list[Column]:
+    copies, due_ms = f.col("copies"), f.col("due_ms")
+    sent, legible = f.col("sent").isNotNull(), due_ms != UNREADABLE
+    released_as = (f.col("low_released") != f.col("as_released")) | (f.col("high_released") != f.col("as_released"))
+    rejected_as = (f.col("low_rejected") != f.col("as_rejected")) | (f.col("high_rejected") != f.col("as_rejected"))
+    strange = [
+        f.col(f"found{word}").bitwiseAND(f.bitwise_not(f.col(f"wanted{word}"))) != 0 for word in range(scene.words)
+    ]
+    flags = {
+        "early": sent & legible & (f.col("first_ms") < due_ms),
+        "altered": sent & (_true(released_as) | _true(rejected_as) | (f.col("malformed") > 0)),
+        "astray": sent & _has(WANTS) & any_of(strange),
+        "untimed": sent & (f.col("create_time") == 1),
+        "illegible": sent & (copies > 0) & ~legible,
+    }
+    assert set(flags) == set(ASIDE)
+    return [_true(flag).alias(name) for name, flag in flags.items()]
+
+
+def _true(condition: Column) -> Column:
+    return f.coalesce(condition, f.lit(False))
+
+
+def _late_ms() -> Column:
+    """Append time of the last copy minus the moment the record could first leave.
+
+    A producer's clock may run ahead of the broker's; what it sent has left no earlier than it was sent.
+    """
+    last_ms = f.col("last_ms")
+    could_leave_ms = f.greatest("due_ms", f.least(f.col("sent_ms"), last_ms))
+    timed = f.col("sent").isNotNull() & last_ms.isNotNull() & (f.col("due_ms") != UNREADABLE)
+    return f.when(timed, f.greatest(last_ms - could_leave_ms, f.lit(0).cast(_LONG)))
+
+
+def _hour_ms() -> Column:
+    """The hour in which the record was to leave, as its first millisecond; null for a foreign copy."""
+    leaves_ms = f.greatest("due_ms", "sent_ms")
+    return leaves_ms - f.pmod(leaves_ms, f.lit(HOUR_MS).cast(_LONG))

@@ -1,0 +1,46 @@
+"""The commands of ``python -m spark_backfill``: each job has a module of its own, imported when it is asked for.
+
+Exit codes: 0 done, 1 failed or violations found, 2 wrong usage or configuration.
+"""
+
+import importlib
+from typing import Final
+
+import click
+
+from spark_backfill import jars
+from spark_backfill.cli_common import Commands, say
+
+JOBS: Final = ("audit", "index", "rebuild", "schedule")
+
+
+class Jobs(Commands):
+    """Finds the job NAME as ``NAME_command`` of ``spark_backfill.NAME_command``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the help text."""
+        return sorted([*JOBS, *super().list_commands(ctx)])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name."""
+        if cmd_name not in JOBS:
+            return super().get_command(ctx, cmd_name)
+        name = f"{cmd_name}_command"
+        command: click.Command = getattr(importlib.import_module(f"spark_backfill.{name}"), name)
+        return command
+
+
+@click.group(cls=Jobs, context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Bulk work beside the delay router, on Spark: every job may be killed and run again."""
+
+
+@cli.command("jars")
+def jars_command() -> None:
+    """Print the jars of Spark's Kafka connector, as spark-submit --jars takes them."""
+    click.echo(",".join(str(path) for path in jars.connector_jars(say)))
+
+
+def main() -> None:
+    """Entry point."""
+    cli.main(prog_name="python -m spark_backfill")

@@ -1,0 +1,89 @@
+"""What the commands share: options, lines for people on stderr, and exit codes."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from index.errors import ConfigError, DelayRouterError
+from spark_backfill.settings import ENV_FILE
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Commands(click.Group):
+    """A group whose errors are one clear line and an exit code, never a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; configuration and usage give 2, failures 1."""
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            fail(str(error), WRONG_USAGE)
+        except DelayRouterError as error:
+            fail(str(error), FAILED)
+        except KafkaException as exception:
+            fail(f"Kafka: {exception.args[0].str()}", FAILED)
+        # PySpark hands on what it does not know as it came over its bridge to the JVM.
+        except (PySparkException, Py4JJavaError) as error:
+            fail(f"Spark: {first_lines(str(error))}", FAILED)
+
+
+def config_option(command: Command) -> Command:
+    """``--config FILE``, as the argument ``config_file``."""
+    option = click.option(
+        "--config",
+        "-c",
+        "config_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar=ENV_FILE,
+        help="Configuration file of the router; default ./delay-router.toml.",
+    )
+    return option(command)
+
+
+def conf_option(command: Command) -> Command:
+    """``--conf KEY=VALUE``, as the argument ``conf``: settings of the Spark session."""
+    option = click.option(
+        "--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark, as spark-submit takes it; repeatable."
+    )
+    return option(command)
+
+
+def kafka_option(command: Command) -> Command:
+    """``--kafka-option KEY=VALUE``, as the argument ``kafka_options``: settings of Spark's Kafka connector."""
+    option = click.option(
+        "--kafka-option",
+        "kafka_options",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An option of Spark's Kafka connector, as in kafka.ssl.truststore.location=...; repeatable. "
+        "Needed only for what cannot be derived from the router's [kafka] keys.",
+    )
+    return option(command)
+
+
+def say(line: str) -> None:
+    """A line for the person who waits; stdout is for results."""
+    click.echo(f"{time.strftime('%H:%M:%S')} {line}", err=True)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Say what went wrong and end with a code."""
+    for line in message.splitlines() or [""]:
+        click.echo(f"error: {line}", err=True)
+    raise click.exceptions.Exit(code)
+
+
+def first_lines(text: str, count: int = 12) -> str:
+    """The front of a message of Spark, whose rest is a stack trace of the JVM."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    return "\n".join(lines[:count])

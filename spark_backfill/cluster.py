@@ -1,0 +1,184 @@
+"""Questions of the driver to the cluster, and the few records it reads itself: those of state and staging topics."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from index.errors import ConfigError
+from spark_backfill.errors import JobError
+
+REQUEST_TIMEOUT_S: Final = 20.0
+_MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+
+
+class Connection(Protocol):
+    """What says how to reach the cluster: the settings, or a job made from them."""
+
+    @property
+    def kafka(self) -> Mapping[str, str]:
+        """Keys of librdkafka."""
+
+    @property
+    def group_id(self) -> str:
+        """The router's group, which names our clients."""
+
+
+class Topic(NamedTuple):
+    """A topic of the cluster; the id changes when it is deleted and created again."""
+
+    name: str
+    topic_id: str
+    partitions: int
+
+
+class LogRange(NamedTuple):
+    """The first offset a partition still holds, and the one behind its last committed record."""
+
+    start: int
+    end: int
+
+
+def connect(settings: Connection) -> AdminClient:
+    """An admin client; ConfigError when librdkafka does not take the configuration."""
+    try:
+        return AdminClient({**settings.kafka, "client.id": f"{settings.group_id}-spark"})
+    except KafkaException as exception:
+        raise ConfigError(f"kafka: {exception.args[0].str()}") from None
+
+
+def topics(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
+    """What the cluster says of these topics; those that do not exist are left out."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    found = {}
+    futures = admin.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_TIMEOUT_S)
+    for name, future in futures.items():
+        try:
+            told = future.result(REQUEST_TIMEOUT_S + 1)
+        except KafkaException as exception:
+            if exception.args[0].code() not in _MISSING:
+                raise
+        else:
+            found[name] = Topic(name, str(told.topic_id), len(told.partitions))
+    return found
+
+
+def topic(admin: AdminClient, name: str) -> Topic:
+    """One topic; JobError when it does not exist."""
+    found = topics(admin, [name]).get(name)
+    if found is None:
+        raise JobError(f"topic {name} does not exist; 'delay-router check' tells what is missing")
+    return found
+
+
+def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Effective settings of topics, by name."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
+    if not resources:
+        return {}
+    futures = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+    return {
+        resource.name: {key: str(entry.value) for key, entry in future.result(REQUEST_TIMEOUT_S + 1).items()}
+        for resource, future in futures.items()
+    }
+
+
+def all_topics(admin: AdminClient) -> list[str]:
+    """Names of all topics that we may see."""
+    return sorted(admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+
+
+def log_ranges(admin: AdminClient, name: str, partitions: Iterable[int]) -> dict[int, LogRange]:
+    """What each partition holds now: everything committed, read_committed."""
+    places = [TopicPartition(name, partition) for partition in partitions]
+    starts = _offsets(admin, places, OffsetSpec.earliest())
+    ends = _offsets(admin, places, OffsetSpec.latest())
+    return {partition: LogRange(start, ends[partition]) for partition, start in starts.items()}
+
+
+def appended_ends(admin: AdminClient, name: str, partitions: Iterable[int]) -> dict[int, int]:
+    """The offset behind the last record of each partition, open transactions included."""
+    places = [TopicPartition(name, partition) for partition in partitions]
+    return _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
+
+def offsets_at(admin: AdminClient, name: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
+    """The first offset of each partition with a timestamp at or after a moment; -1 where there is none."""
+    places = [TopicPartition(name, partition) for partition in partitions]
+    return _offsets(admin, places, OffsetSpec.for_timestamp(time_ms))
+
+
+def _offsets(
+    admin: AdminClient,
+    places: Sequence[TopicPartition],
+    spec: OffsetSpec,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+) -> dict[int, int]:
+    if not places:
+        return {}
+    asked = dict.fromkeys(places, spec)
+    futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
+    return {place.partition: int(future.result(REQUEST_TIMEOUT_S + 1).offset) for place, future in futures.items()}
+
+
+def group_members(admin: AdminClient, group_id: str) -> list[str]:
+    """Client ids and hosts of the members of a consumer group; none when there is no such group."""
+    (future,) = admin.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S).values()
+    try:
+        described = future.result(REQUEST_TIMEOUT_S + 1)
+    except KafkaException as exception:
+        if exception.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return []
+        raise
+    return [f"{member.client_id} on {member.host}" for member in described.members]
+
+
+def records_of(
+    settings: Connection, name: str, partition: int, end: int
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Keys and values of a partition from its beginning to ``end``, which is that of its log; read_committed."""
+    if end <= 0:
+        return
+    consumer = Consumer(reading(settings.kafka, settings.group_id))
+    try:
+        consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING)])
+        while True:
+            message = consumer.poll(REQUEST_TIMEOUT_S)
+            if message is None:
+                raise JobError(f"{name}/{partition} was not read to offset {end} in {REQUEST_TIMEOUT_S:.0f} s")
+            error = message.error()
+            if error is None:
+                yield message.key(), message.value()
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return
+            else:
+                raise KafkaException(error)
+    finally:
+        consumer.close()
+
+
+def reading(kafka: Mapping[str, str], group_id: str) -> dict[str, Any]:
+    """Settings of an assign-only consumer that reads what is committed and commits nothing."""
+    return {
+        **kafka,
+        "client.id": f"{group_id}-spark",
+        # Required by the client even where partitions are assigned by hand.
+        "group.id": group_id,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+    }

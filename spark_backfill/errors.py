@@ -1,0 +1,7 @@
+"""Errors of the jobs; what a user can mend by other arguments is a ConfigError, as everywhere."""
+
+from index.errors import DelayRouterError
+
+
+class JobError(DelayRouterError):
+    """A job that cannot be done as asked, or did not get through; the message names the thing and the remedy."""

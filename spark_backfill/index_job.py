@@ -1,0 +1,186 @@
+"""``index``: builds the buckets of ranges of a delay topic and stages them for the router.
+
+::
+
+    connector ─► decide (Arrow) ─► shuffle by slot ─► sort ─► cut, encode, write (tasks) ─► stage (driver, at the end)
+                                                              D.delay-snapshots            D.delay-backfill
+"""
+
+import dataclasses
+import json
+import re
+import secrets
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_backfill import cluster, scope
+from spark_backfill.deciding import DECIDED_SCHEMA, Deciding
+from spark_backfill.errors import JobError
+from spark_backfill.job import Job, portable
+from spark_backfill.plan import buckets_of, planned
+from spark_backfill.progress import Progress
+from spark_backfill.sampling import sample
+from spark_backfill.settings import DelayTopic, Settings
+from spark_backfill.sharing import slot_keys
+from spark_backfill.sink import FORMAT, data_source
+from spark_backfill.source import OffsetRange, connector_options, read_ranges
+from spark_backfill.staging import Intents, outcome_is_open
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the work is done; ``kafka_options`` are KEY=VALUE for the connector.
+
+    * ``bucket_records``: most offsets in one bucket, which is adopted as a whole.
+    * ``task_records``: about how many records one task reads, or sorts and encodes.
+    """
+
+    job: str = "index"
+    bucket_records: int = 5_000_000
+    task_records: int = 250_000
+    kafka_options: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was staged; all numbers are 0 when there was nothing to do."""
+
+    buckets: int = 0
+    entries: int = 0
+    segments: int = 0
+    bytes: int = 0
+
+
+SEGMENTS_A_BUCKET = 5_000
+"""Of full size; those that end with their time step come on top, and a manifest holds 20,000."""
+
+_DATA_LOSS = "Some data may have been lost because they are not available in Kafka any more"
+_OWN_ERROR = re.compile(r"^(?:spark_backfill|index)\.errors\.\w+: (.+)$", re.MULTILINE)
+
+
+def index(
+    spark: SparkSession,
+    settings: Settings,
+    topic: DelayTopic,
+    asked: scope.Asked,
+    options: Options,
+    say: Callable[[str], None],
+) -> Outcome:
+    """Index what was asked for; JobError before any work when that cannot be."""
+    admin = cluster.connect(settings)
+    known = scope.look(settings, topic, admin, asked)
+    ranges = scope.index_ranges(topic, known, asked)
+    if not ranges:
+        say(f"{topic.name}: the router has indexed all there is; nothing to do")
+        return Outcome()
+    connector = connector_options(settings.kafka, options.kafka_options)
+    records = read_ranges(spark, connector, topic.name, ranges, options.task_records)
+    job = prepare(settings, topic, known.delay.topic_id, ranges, options, admin)
+    return run(spark, job, records, say)
+
+
+def prepare(
+    settings: Settings,
+    topic: DelayTopic,
+    topic_id: str,
+    ranges: Sequence[OffsetRange],
+    options: Options,
+    admin: AdminClient,
+    *,
+    restores: bool = False,
+) -> Job:
+    """Divide the work, which takes a glance at the records."""
+    # Small segments would be too many for a manifest.
+    most = min(options.bucket_records, topic.seal_rules.segment_entries * SEGMENTS_A_BUCKET)
+    buckets = buckets_of(ranges, most)
+    slots = planned(buckets, sample(settings, topic.rules, buckets, options.task_records), options.task_records)
+    return Job(
+        name=options.job,
+        run=secrets.token_hex(6),
+        kafka=portable(settings.kafka),
+        group_id=settings.group_id,
+        delay_topic=topic.name,
+        delay_topic_id=topic_id,
+        snapshots=topic.snapshots,
+        backfill=topic.backfill,
+        rules_json=topic.rules.to_json(),
+        seal_rules=dataclasses.replace(topic.seal_rules, placement=scope.placement(admin, topic)),
+        slots=slots,
+        slot_keys=slot_keys(slots.count),
+        restores=restores,
+        report=str(Path(tempfile.gettempdir()) / f"delay-router-{secrets.token_hex(8)}.json"),
+    )
+
+
+def run(
+    spark: SparkSession, job: Job, records: DataFrame, say: Callable[[str], None], *, keep: str = "true"
+) -> Outcome:
+    """Index ``records`` of the connector, of which only those stay that ``keep``, an SQL condition, holds for.
+
+    It may name the columns of DECIDED_SCHEMA.
+    """
+    intents = Intents(job, cluster.appended_ends(cluster.connect(job), job.snapshots, job.partitions))
+    intents.write()
+    offsets = sum(bucket.span for bucket in job.slots.buckets)
+    say(f"{job.delay_topic}: {offsets:,} offsets of {len(job.partitions)} partitions, {len(job.slots.buckets)} buckets")
+    context = spark.sparkContext
+    group = f"{job.name}-{job.run}"
+    context.setJobGroup(group, f"{job.name} of {job.delay_topic}", interruptOnCancel=False)
+    try:
+        with Progress(context, group, offsets, say, intents):
+            _write(spark, job, records, keep)
+        return _outcome(job)
+    except BaseException:
+        if not outcome_is_open(job):
+            _cancel(intents, say)
+        raise
+    finally:
+        Path(job.report).unlink(missing_ok=True)
+
+
+def _write(spark: SparkSession, job: Job, records: DataFrame, keep: str) -> None:
+    slots = job.slots
+    deciding = Deciding(job.rules_json, slots, job.slot_keys, keeps_payload=job.seal_rules.placement != "pointer")
+    columns = ("partition", "offset", "timestamp", "key", "value", "headers")
+    decided = records.select(*columns).mapInArrow(deciding, DECIDED_SCHEMA).where(keep)
+    by_slot = decided.repartition(slots.count, "slot_key").sortWithinPartitions("due_ms", "offset")
+    spark.dataSource.register(data_source(job))
+    try:
+        by_slot.write.format(FORMAT).mode("append").save()
+    except (PySparkException, Py4JJavaError) as error:
+        if told := _told(job, str(error)):
+            raise JobError(told) from error
+        raise
+
+
+def _told(job: Job, text: str) -> str:
+    """What an error of Spark comes down to; nothing when that is for those to say who know Spark."""
+    # What the commit refuses arrives as the traceback of its Python process.
+    if said := _OWN_ERROR.search(text):
+        return said[1]
+    if _DATA_LOSS in text:
+        return (
+            f"{job.delay_topic}: retention has removed records while the job read them, and nothing was staged; raise"
+            " the topic's retention, or run the job again for what is left"
+        )
+    return ""
+
+
+def _outcome(job: Job) -> Outcome:
+    report: Mapping[str, int] = json.loads(Path(job.report).read_text(encoding="utf-8"))
+    return Outcome(**report)
+
+
+def _cancel(intents: Intents, say: Callable[[str], None]) -> None:
+    try:
+        intents.cancel()
+    except KafkaException as exception:
+        say(f"the intents of this job stay until they expire: {exception.args[0].str()}")

@@ -1,0 +1,86 @@
+"""How a range of a delay topic is divided: into buckets by offset, and each bucket into slots by due time.
+
+::
+
+    offsets of partition 0   [a ─────── m1)[m1 ─────── b)      buckets 0 and 1: staged and adopted in this order
+    due times of bucket 0    │ slot 0 │ slot 1 │ slot 2 │      slots: one task each sorts, cuts and encodes one
+
+A bucket is what the router adopts at once; slots only share out the work. Where one ends is chosen by a sample, so
+slots differ in size, and nothing else depends on it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from index.progress import Position
+from spark_backfill.source import OffsetRange
+
+
+class BucketRange(NamedTuple):
+    """Offsets [from_offset, to_offset) of one partition, which become one bucket."""
+
+    partition: int
+    from_offset: int
+    to_offset: int
+
+    @property
+    def span(self) -> int:
+        """Offsets in it; records are fewer where transactions ended."""
+        return self.to_offset - self.from_offset
+
+
+def buckets_of(ranges: Iterable[OffsetRange], bucket_records: int) -> list[BucketRange]:
+    """Consecutive buckets of about the same size and at most ``bucket_records`` offsets, by partition and offset."""
+    buckets = []
+    for partition, start, end in sorted(ranges):
+        count = -(-(end - start) // bucket_records)
+        bounds = [start + (end - start) * number // count for number in range(count)] + [end] if count else []
+        buckets += [BucketRange(partition, *bound) for bound in pairwise(bounds)]
+    return buckets
+
+
+def slot_count(bucket: BucketRange, slot_records: int) -> int:
+    """How many tasks share the bucket."""
+    return max(1, -(-bucket.span // slot_records))
+
+
+def boundaries(sample: Iterable[Position], slots: int) -> tuple[Position, ...]:
+    """Where slots begin but the first, ascending, so that each has about as much of the sample; at most slots - 1."""
+    ordered = sorted(set(sample))
+    if not ordered:
+        return ()
+    chosen = {ordered[len(ordered) * number // slots] for number in range(1, slots)}
+    return tuple(sorted(chosen - {ordered[0]}))
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Buckets in order, and the boundaries of each one's slots; slots are numbered through all buckets."""
+
+    buckets: tuple[BucketRange, ...]
+    bounds: tuple[tuple[Position, ...], ...]
+
+    @property
+    def first(self) -> list[int]:
+        """Number of the first slot of each bucket, and at the end how many slots there are."""
+        return [0, *accumulate(len(bounds) + 1 for bounds in self.bounds)]
+
+    @property
+    def count(self) -> int:
+        """All slots."""
+        return self.first[-1]
+
+    def of_partition(self) -> dict[int, list[int]]:
+        """Numbers of the buckets of each partition, by offset."""
+        found: dict[int, list[int]] = {}
+        for number, bucket in enumerate(self.buckets):
+            found.setdefault(bucket.partition, []).append(number)
+        return found
+
+
+def planned(buckets: Sequence[BucketRange], samples: Mapping[BucketRange, Sequence[Position]], per_slot: int) -> Slots:
+    """The slots of all buckets, by a sample of each that has more than one."""
+    bounds = [boundaries(samples.get(bucket, ()), slot_count(bucket, per_slot)) for bucket in buckets]
+    return Slots(tuple(buckets), tuple(bounds))

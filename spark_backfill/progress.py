@@ -1,0 +1,77 @@
+"""What a job says while it runs: tasks done and about how many records that is, from Spark's own status."""
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import KafkaException
+from pyspark import InheritableThread, SparkContext
+
+from spark_backfill.staging import Intents
+
+EVERY_S: Final = 5.0
+
+
+class Progress:
+    """Says something every few seconds until the end of the ``with`` block, and keeps the job's intents alive.
+
+    ``records`` are the offsets of all ranges; each task of the first stage reads about the same share of them.
+    """
+
+    def __init__(
+        self, context: SparkContext, group: str, records: int, say: Callable[[str], None], intents: Intents
+    ) -> None:
+        # Which also closes the thread's own connection to the JVM.
+        self._thread = InheritableThread(self._run, daemon=True)
+        self._context = context
+        self._group = group
+        self._records = records
+        self._say = say
+        self._intents = intents
+        self._ended = threading.Event()
+        self._began_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(EVERY_S):
+            self._keep_intents()
+            if line := self._line():
+                self._say(line)
+
+    def _keep_intents(self) -> None:
+        try:
+            self._intents.renew()
+        except KafkaException as exception:
+            if not self._intents.hold:
+                self._say("the brokers have not taken our intents for too long; what was written may be trimmed")
+                self._context.cancelJobGroup(self._group)
+            else:
+                self._say(f"intents not renewed yet: {exception.args[0].str()}")
+
+    def _line(self) -> str:
+        tracker = self._context.statusTracker()
+        stages = []
+        for job in sorted(tracker.getJobIdsForGroup(self._group)):
+            told = tracker.getJobInfo(job)
+            stages += [tracker.getStageInfo(stage) for stage in sorted(told.stageIds)] if told else []
+        known = [stage for stage in stages if stage is not None and stage.numTasks]
+        if not known:
+            return ""
+        first, last = known[0], known[-1]
+        read = self._records * first.numCompletedTasks // first.numTasks
+        elapsed_s = time.monotonic() - self._began_s
+        line = f"read {first.numCompletedTasks} of {first.numTasks} parts, about {read:,} records"
+        if last is not first:
+            line += f"; written {last.numCompletedTasks} of {last.numTasks} parts"
+        return f"{line}; {read / elapsed_s:,.0f} records/s"

@@ -1,0 +1,214 @@
+"""``schedule``: a table of schedules becomes records of a delay topic, each row exactly once.
+
+1. *Check the columns*, before a row is read (:mod:`spark_backfill.schedule_columns`).
+2. *Survey all rows* by the router's own rules, as if they were written now, and count what is invalid or past due
+   (:mod:`spark_backfill.schedule_survey`); unless told otherwise, one invalid row and nothing is written.
+3. *Write*, delay partition by delay partition, in transactions that hold the rows and how many are done
+   (:mod:`spark_backfill.schedule_write`).
+
+**What holds**: every row is written once, whether a task is repeated, the job is killed and run again, or two runs of
+it go on at once; a finished job that is run again writes nothing. **What does not**: the job is not one transaction
+(Kafka has none over several producers), so consumers see rows of a running job before its last ones; and the brokers
+remember a job for ``offsets.retention.minutes`` after its last transaction, a week by default, and not longer.
+"""
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from spark_backfill import cluster
+from spark_backfill.errors import JobError
+from spark_backfill.schedule_ledger import Ledger, check_same_rows, group_name
+from spark_backfill.schedule_survey import Route, Survey, merged
+from spark_backfill.schedule_tasks import INVALID, SORTED, SURVEYED, WRITTEN, Deciding, Writing
+from spark_backfill.schedule_write import Target, Written
+from spark_backfill.settings import DelayTopic, Settings
+
+PROGRESS_EVERY_S: Final = 5.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to write where: ``on_invalid`` is fail, skip or divert, ``on_past`` is release, fail or skip."""
+
+    topic: DelayTopic
+    job: str
+    on_invalid: str = "fail"
+    on_past: str = "release"
+    divert_to: str = ""
+    batch: int = 10_000
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found and done; rows ``before`` were done by an earlier run of the job."""
+
+    survey: Survey
+    written: int = 0
+    left_out: int = 0
+    before: int = 0
+    seconds: float = 0.0
+    diverted_to: str = ""
+    refused: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """A flat object, with counts and samples by reason."""
+        survey = self.survey
+        targets: Counter[str] = Counter()
+        for route, count in survey.routes.items():
+            targets.update(dict.fromkeys(route.targets, count))
+        return {
+            "rows": survey.rows,
+            "valid": survey.valid,
+            "invalid": survey.invalid,
+            "past_due": survey.past,
+            "reasons": dict(survey.reasons),
+            "samples": survey.samples,
+            "targets": dict(targets),
+            "written": self.written,
+            "left_out": self.left_out,
+            "before": self.before,
+            "seconds": round(self.seconds, 1),
+            "diverted_to": self.diverted_to,
+            "refused": self.refused,
+        }
+
+
+def schedule(settings: Settings, request: Request, rows: DataFrame, say: Say) -> Report:
+    """Run the job; ``rows`` have the columns of :func:`spark_backfill.schedule_source.rows`.
+
+    Rows that must not be there end it with ``report.refused`` set and nothing written. JobError when the delay topic is
+    missing, the job has begun with other rows, or another run of it takes over.
+    """
+    began_s = time.monotonic()
+    admin = cluster.connect(settings)
+    delay = cluster.topic(admin, request.topic.name)
+    max_bytes = int(cluster.topic_settings(admin, [delay.name])[delay.name]["max.message.bytes"])
+    now_ms = time.time_ns() // 1_000_000
+    rules = request.topic.rules.to_json()
+    decider = Deciding(rules, request.job, delay.partitions, max_bytes, now_ms, skip_past=request.on_past == "skip")
+    say(f"surveying the rows for {delay.name} ({delay.partitions} partitions)")
+    surveyed = rows.mapInArrow(decider.survey, SURVEYED).collect()
+    survey = merged(Survey.from_json(row["survey"]) for row in surveyed)
+    unknown = _unknown_targets(admin, survey)
+    survey.refuse(unknown)
+    decider = replace(decider, unknown=unknown)
+    report = Report(survey)
+    say(f"{survey.rows:,} rows: {survey.valid:,} valid ({survey.past:,} past due), {survey.invalid:,} invalid")
+    with Ledger(settings.kafka, group_name(settings.group_id, request.job), delay.name, settled=False) as ledger:
+        found = ledger.read(range(delay.partitions))
+        check_same_rows(request.job, _fingerprints(survey), found)
+        report.before = sum(progress.done for progress in found.values())
+        if report.before == survey.rows:
+            say("nothing is left to write")
+        elif not (refused := _refusal(request, survey)) and not request.dry_run:
+            _write(settings, request, rows, decider, report, ledger, say)
+        else:
+            report.refused = refused
+    report.seconds = time.monotonic() - began_s
+    return report
+
+
+def _fingerprints(survey: Survey) -> dict[int, str]:
+    return {partition: each.text() for partition, each in survey.partitions.items()}
+
+
+def _refusal(request: Request, survey: Survey) -> str:
+    if survey.invalid and request.on_invalid == "fail":
+        return f"{survey.invalid:,} rows are invalid; mend them, or pass --on-invalid skip or divert"
+    if survey.past and request.on_past == "fail":
+        return f"{survey.past:,} rows are past due; pass --on-past release or skip"
+    return ""
+
+
+def _unknown_targets(admin: Any, survey: Survey) -> dict[Route, str]:
+    """Routes that lead to no topic, or to a partition it does not have, with a message."""
+    found = cluster.topics(admin, {name for route in survey.routes for name in route.targets})
+    unknown = {}
+    for route in survey.routes:
+        for name in route.targets:
+            if name not in found:
+                unknown[route] = f"Target topic {name} does not exist; create it first"
+            elif route.partition >= found[name].partitions:
+                unknown[route] = f"Target topic {name} has {found[name].partitions} partitions, not {route.partition}"
+    return unknown
+
+
+def _write(
+    settings: Settings,
+    request: Request,
+    rows: DataFrame,
+    decider: Deciding,
+    report: Report,
+    ledger: Ledger,
+    say: Say,
+) -> None:
+    if report.survey.invalid and request.on_invalid == "divert":
+        report.diverted_to = f"{request.divert_to.rstrip('/')}/run={decider.now_ms}"
+        rows.mapInArrow(decider.invalid, INVALID).write.parquet(report.diverted_to)
+    target = Target(
+        kafka=settings.kafka,
+        group_id=settings.group_id,
+        job=request.job,
+        topic=request.topic.name,
+        fingerprints=_fingerprints(report.survey),
+        batch=request.batch,
+        max_bytes=decider.max_bytes,
+    )
+    partitions = sorted(report.survey.partitions)
+    placed = rows.mapInArrow(decider.in_place, SORTED).repartition(len(partitions), "partition")
+    written = placed.sortWithinPartitions("partition", "digest").mapInArrow(Writing(target).run, WRITTEN)
+    with _Progress(ledger, partitions, report.survey.rows, say):
+        try:
+            tasks = [Written(**row.asDict()) for row in written.collect()]
+        except PySparkException as error:
+            # What a task says about itself stands at the end of a page of traces.
+            if said := re.findall(r"JobError: (.+)", str(error)):
+                raise JobError(said[0]) from error
+            raise
+    report.written = sum(each.written for each in tasks)
+    report.left_out = sum(each.left_out for each in tasks)
+    report.before = sum(each.before for each in tasks)
+
+
+class _Progress:
+    """Says now and then how many rows are done, as long as its context lasts."""
+
+    def __init__(self, ledger: Ledger, partitions: list[int], rows: int, say: Say) -> None:
+        self._ledger = ledger
+        self._partitions = partitions
+        self._rows = rows
+        self._say = say
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        began_s, before = time.monotonic(), -1
+        while not self._stopping.wait(PROGRESS_EVERY_S):
+            # A coordinator that does not answer now will the next time; the tasks do not depend on it.
+            with suppress(KafkaException):
+                done = sum(each.done for each in self._ledger.read(self._partitions).values())
+                if before < 0:
+                    began_s, before = time.monotonic(), done
+                else:
+                    rate = (done - before) / (time.monotonic() - began_s)
+                    self._say(f"{done:,} of {self._rows:,} rows done ({rate:,.0f}/s)")

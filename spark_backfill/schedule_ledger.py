@@ -1,0 +1,106 @@
+"""How far a job has come, kept where it can be moved in the same transaction as the records: in a group's offsets.
+
+For each delay partition the group ``<group_id>.schedule.<job>`` has an offset, the number of rows that are done in the
+job's fixed order, and as its metadata the fingerprint of these rows. Nobody ever joins the group.
+
+Rejected: reading the delay topic for the ids of the job. It cannot see what retention or trimming has taken, and a task
+that is repeated after its commit was lost on the way would have to read it too. The brokers forget the offsets of a
+group without members after ``offsets.retention.minutes`` (a week by default), and the job with them.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from spark_backfill.errors import JobError
+
+REQUEST_TIMEOUT_S: Final = 30.0
+_AGAIN_S: Final = 0.2
+_COORDINATOR_MOVES: Final = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+
+
+class Progress(NamedTuple):
+    """Rows that are done in a delay partition, and the fingerprint of all that are to be."""
+
+    done: int
+    fingerprint: str
+
+
+NOTHING: Final = Progress(0, "")
+
+
+class Ledger:
+    """The progress of one job in one delay topic; a context that ends the consumer."""
+
+    def __init__(self, kafka: Mapping[str, Any], group: str, topic: str, *, settled: bool) -> None:
+        """``settled``: wait for transactions that are open, and fail rather than answer without them."""
+        isolation = "read_committed" if settled else "read_uncommitted"
+        self._consumer = Consumer(
+            {**kafka, "group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
+        )
+        self._topic = topic
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    @property
+    def group(self) -> Any:
+        """What a transaction needs to know of the group."""
+        return self._consumer.consumer_group_metadata()
+
+    def read(self, partitions: Iterable[int]) -> dict[int, Progress]:
+        """Progress of these partitions; NOTHING where the job has none."""
+        asked = [TopicPartition(self._topic, partition) for partition in partitions]
+        found = {}
+        for each in self._committed(asked) if asked else ():
+            if each.error is not None:
+                raise KafkaException(each.error)
+            found[each.partition] = NOTHING if each.offset < 0 else Progress(each.offset, each.metadata or "")
+        return found
+
+    def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+        """Ask until the coordinator answers: one that has just started or moved is still loading."""
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            try:
+                return self._consumer.committed(asked, REQUEST_TIMEOUT_S)
+            except KafkaException as exception:
+                if exception.args[0].code() not in _COORDINATOR_MOVES or time.monotonic() > deadline:
+                    raise
+            time.sleep(_AGAIN_S)
+
+    def entry(self, partition: int, progress: Progress) -> TopicPartition:
+        """As a transaction takes it."""
+        return TopicPartition(self._topic, partition, progress.done, progress.fingerprint)
+
+
+def group_name(group_id: str, job: str) -> str:
+    """The group that keeps the progress of a job."""
+    return f"{group_id}.schedule.{job}"
+
+
+def transactional_id(group_id: str, job: str, topic: str, partition: int) -> str:
+    """One for each delay partition, so that whoever writes it next shuts out whoever did before."""
+    return f"{group_name(group_id, job)}.{topic}.{partition}"
+
+
+def check_same_rows(job: str, wanted: Mapping[int, str], found: Mapping[int, Progress]) -> None:
+    """Refuse rows that are not those the job began with; JobError names a partition and the remedy."""
+    for partition, progress in sorted(found.items()):
+        if progress.fingerprint and progress.fingerprint != wanted.get(partition, ""):
+            raise JobError(
+                f"job {job} has done {progress.done:,} rows of delay partition {partition}, and they are of another"
+                " table than this one (or the number of partitions has changed). A job goes with one table: put new"
+                " rows into a table of their own, under another --job"
+            )

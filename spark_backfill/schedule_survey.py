@@ -1,0 +1,167 @@
+"""What a table of schedules holds, counted before anything is written: no Spark, no Kafka.
+
+Every task surveys its rows, the driver merges the surveys; their size is that of the distinct targets and reasons, not
+of the table.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from index.schedule import Reason
+from spark_backfill.schedule_row import Decision, Row
+
+SAMPLES: Final = 5
+"""Rows shown of each reason."""
+
+_SHOWN: Final = 60
+_HALF: Final = 4
+
+
+class Route(NamedTuple):
+    """Where rows are to be released: topics, and the partition in them; -1: by key."""
+
+    targets: tuple[str, ...]
+    partition: int
+
+
+@dataclass(slots=True)
+class Fingerprint:
+    """Of the rows of one delay partition, whatever their order: how many, and two sums over their digests."""
+
+    rows: int = 0
+    one: int = 0
+    two: int = 0
+
+    def add(self, digest: bytes) -> None:
+        """Take in a row."""
+        self.rows += 1
+        self.one += int.from_bytes(digest[:_HALF], "big")
+        self.two += int.from_bytes(digest[_HALF : 2 * _HALF], "big")
+
+    def join(self, other: "Fingerprint") -> None:
+        """Take in other rows of the partition."""
+        self.rows += other.rows
+        self.one += other.one
+        self.two += other.two
+
+    def text(self) -> str:
+        """As it is kept beside the progress of a job."""
+        return f"{self.rows}.{self.one:x}.{self.two:x}"
+
+
+@dataclass(slots=True)
+class Survey:
+    """Counts of rows: by delay partition; by reason when invalid, by route and past due when valid."""
+
+    partitions: dict[int, Fingerprint] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    samples: dict[str, list[str]] = field(default_factory=dict)
+    routes: Counter[Route] = field(default_factory=Counter)
+    past_routes: Counter[Route] = field(default_factory=Counter)
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return sum(each.rows for each in self.partitions.values())
+
+    @property
+    def invalid(self) -> int:
+        """Rows that cannot be written."""
+        return sum(self.reasons.values())
+
+    @property
+    def valid(self) -> int:
+        """Rows that can be written, those past due included."""
+        return sum(self.routes.values())
+
+    @property
+    def past(self) -> int:
+        """Valid rows whose due time has passed."""
+        return sum(self.past_routes.values())
+
+    def add(self, row: Row, decision: Decision) -> None:
+        """Count a row."""
+        self.partitions.setdefault(decision.partition, Fingerprint()).add(decision.digest)
+        if decision.reason:
+            self._sample(decision.reason, f"{shown(row)}: {decision.message}")
+            self.reasons[decision.reason] += 1
+            return
+        route = Route(decision.targets, decision.target_partition)
+        self.routes[route] += 1
+        if decision.past:
+            self.past_routes[route] += 1
+
+    def join(self, other: "Survey") -> None:
+        """Take in what another task has counted."""
+        for partition, fingerprint in other.partitions.items():
+            self.partitions.setdefault(partition, Fingerprint()).join(fingerprint)
+        self.reasons += other.reasons
+        self.routes += other.routes
+        self.past_routes += other.past_routes
+        for reason, lines in other.samples.items():
+            for line in lines:
+                self._sample(reason, line)
+
+    def refuse(self, refusals: Mapping[Route, str]) -> None:
+        """Count the rows of these routes as invalid: their targets cannot be written to, for the reason given."""
+        for route, message in refusals.items():
+            count = self.routes.pop(route, 0)
+            self.past_routes.pop(route, None)
+            if count:
+                self.reasons[Reason.TARGET_UNKNOWN] += count
+                self._sample(Reason.TARGET_UNKNOWN, f"{count:,} rows: {message}")
+
+    def to_json(self) -> str:
+        """For the way to the driver."""
+        plain = {
+            "partitions": [[p, each.rows, each.one, each.two] for p, each in self.partitions.items()],
+            "reasons": self.reasons,
+            "samples": self.samples,
+            "routes": [[*route, count, self.past_routes[route]] for route, count in self.routes.items()],
+        }
+        return json.dumps(plain)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Survey":
+        """What ``to_json`` wrote."""
+        plain = json.loads(text)
+        survey = cls(
+            partitions={p: Fingerprint(rows, one, two) for p, rows, one, two in plain["partitions"]},
+            reasons=Counter(plain["reasons"]),
+            samples=plain["samples"],
+        )
+        for targets, partition, count, past in plain["routes"]:
+            route = Route(tuple(targets), partition)
+            survey.routes[route] = count
+            if past:
+                survey.past_routes[route] = past
+        return survey
+
+    def _sample(self, reason: str, line: str) -> None:
+        lines = self.samples.setdefault(reason, [])
+        if len(lines) < SAMPLES:
+            lines.append(line)
+
+
+def merged(surveys: Iterable[Survey]) -> Survey:
+    """All of them in one."""
+    result = Survey()
+    for survey in surveys:
+        result.join(survey)
+    return result
+
+
+def shown(row: Row) -> str:
+    """A row in a line for people: never its value, which may be private."""
+    parts = [f"due {_cut(row.due)}", f"target {_cut(row.target)}", f"key {_cut(row.key)}"]
+    return ", ".join([f"id {_cut(row.row_id)}", *parts] if row.row_id is not None else parts)
+
+
+def _cut(value: str | bytes | None) -> str:
+    if value is None:
+        return "null"
+    text = repr(value[:_SHOWN])
+    return text if len(value) <= _SHOWN else f"{text}..."

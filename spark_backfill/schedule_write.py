@@ -1,0 +1,169 @@
+"""What a task does: write the rows of a delay partition in their fixed order, exactly once.
+
+Rows come sorted by digest, which is the same order in every run, since equal rows are interchangeable. Each transaction
+holds up to ``batch`` rows *and* how many rows of the partition are done (:mod:`spark_backfill.schedule_ledger`). A task
+first calls ``init_transactions``: that shuts out any other writer of the partition, of whatever run, and settles what
+that one has left open; then it reads how many rows are done and goes on behind them. So a task that is repeated, runs
+twice or was left over by a run that was killed writes no row again and leaves none out.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from index.headers import Headers
+from spark_backfill.errors import JobError
+from spark_backfill.schedule_ledger import Ledger, Progress, check_same_rows, group_name, transactional_id
+from spark_backfill.schedule_row import deliver_id
+from spark_backfill.schedule_survey import Fingerprint
+
+INIT_TIMEOUT_S: Final = 90.0
+"""Another writer's transaction may have to time out first: 60 s by default."""
+
+COMMIT_TIMEOUT_S: Final = 60.0
+_COMMIT_ATTEMPTS: Final = 5
+
+
+class Sorted(NamedTuple):
+    """A row in its place: invalid ones are counted, but have nothing to be written."""
+
+    partition: int
+    digest: bytes
+    write: bool
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Written(NamedTuple):
+    """What was done in a delay partition: rows written now, rows passed over, rows that were done before."""
+
+    partition: int
+    written: int
+    left_out: int
+    before: int
+
+
+class Target(NamedTuple):
+    """Where and under which name rows are written; ``fingerprints`` are those of all rows by partition."""
+
+    kafka: dict[str, Any]
+    group_id: str
+    job: str
+    topic: str
+    fingerprints: dict[int, str]
+    batch: int
+    max_bytes: int
+
+
+def write(target: Target, rows: Iterable[Sorted]) -> Iterator[Written]:
+    """Write rows that come sorted by (partition, digest); JobError when another run takes over or rows are others."""
+    for partition, group in groupby(rows, attrgetter("partition")):
+        yield _write_partition(target, partition, group)
+
+
+def _write_partition(target: Target, partition: int, rows: Iterable[Sorted]) -> Written:
+    group = group_name(target.group_id, target.job)
+    producer = Producer(producer_settings(target, partition))
+    with Ledger(target.kafka, group, target.topic, settled=True) as ledger:
+        try:
+            producer.init_transactions(INIT_TIMEOUT_S)
+            progress = ledger.read([partition])[partition]
+            check_same_rows(target.job, target.fingerprints, {partition: progress})
+            return _Writing(target, partition, producer, ledger, progress.done).run(rows)
+        except KafkaException as exception:
+            error: KafkaError = exception.args[0]
+            if error.code() in (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED):
+                raise JobError(f"another run of job {target.job} has taken over delay partition {partition}") from None
+            raise JobError(f"{target.topic}/{partition}: {error.str()}; run the job again: it goes on here") from None
+
+
+def producer_settings(target: Target, partition: int) -> dict[str, Any]:
+    """Settings of the producer of a delay partition."""
+    return {
+        **target.kafka,
+        "transactional.id": transactional_id(target.group_id, target.job, target.topic, partition),
+        "message.max.bytes": max(target.max_bytes, 1_000_000) + 100_000,
+        "linger.ms": 5,
+    }
+
+
+class _Writing:
+    """The rows of one partition on their way."""
+
+    def __init__(self, target: Target, partition: int, producer: Producer, ledger: Ledger, before: int) -> None:
+        self._target = target
+        self._partition = partition
+        self._producer = producer
+        self._ledger = ledger
+        self._before = before
+        self._failures: list[KafkaError] = []
+
+    def run(self, rows: Iterable[Sorted]) -> Written:
+        """Write what is not done yet."""
+        done, written, open_rows = 0, 0, 0
+        previous, occurrence = b"", 0
+        seen = Fingerprint()
+        for row in rows:
+            seen.add(row.digest)
+            occurrence = occurrence + 1 if row.digest == previous else 0
+            previous = row.digest
+            done += 1
+            if done <= self._before:
+                continue
+            if not open_rows:
+                self._producer.begin_transaction()
+            open_rows += 1
+            if row.write:
+                self._send(row, occurrence)
+                written += 1
+            if open_rows >= self._target.batch:
+                self._commit(done)
+                open_rows = 0
+        if seen.text() != self._target.fingerprints[self._partition]:
+            raise JobError(
+                f"the table has changed while it was read: rows of delay partition {self._partition} are not those that"
+                f" were surveyed ({seen.rows:,} now); job {self._target.job} stays unfinished"
+            )
+        if open_rows:
+            self._commit(done)
+        return Written(self._partition, written, done - self._before - written, self._before)
+
+    def _send(self, row: Sorted, occurrence: int) -> None:
+        headers = [*row.headers, ("deliver-id", deliver_id(self._target.job, row.digest, occurrence))]
+        while True:
+            try:
+                self._producer.produce(
+                    self._target.topic,
+                    row.value,
+                    row.key,
+                    self._partition,
+                    on_delivery=self._note,
+                    headers=list(headers),
+                )
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                self._producer.poll(0)
+                return
+
+    def _note(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failures.append(error)
+
+    def _commit(self, done: int) -> None:
+        progress = Progress(done, self._target.fingerprints[self._partition])
+        entry = self._ledger.entry(self._partition, progress)
+        self._producer.send_offsets_to_transaction([entry], self._ledger.group, COMMIT_TIMEOUT_S)
+        for attempt in range(_COMMIT_ATTEMPTS):
+            try:
+                self._producer.commit_transaction(COMMIT_TIMEOUT_S)
+            except KafkaException as exception:
+                # Anything but "ask again" leaves the transaction to the next writer, who aborts it.
+                if not exception.args[0].retriable() or attempt + 1 == _COMMIT_ATTEMPTS:
+                    raise KafkaException(self._failures[0] if self._failures else exception.args[0]) from exception
+            else:
+                return

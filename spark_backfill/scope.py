@@ -1,0 +1,165 @@
+"""Which offsets a job is about: what was asked for, against what the log and the router's state say.
+
+Everything that can be wrong with it is found here, before any work begins, and named with its remedy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from index.errors import FormatError
+from index.sealing import PlacementRule
+from snapshots.state import PartitionState, fold_state
+from spark_backfill import cluster
+from spark_backfill.cluster import LogRange, Topic
+from spark_backfill.errors import JobError
+from spark_backfill.settings import DelayTopic, Settings
+from spark_backfill.source import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says: partitions (all when empty), and first and last offset of each where given."""
+
+    partitions: tuple[int, ...] = ()
+    starts: Mapping[int, int] | None = None
+    ends: Mapping[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the cluster says of a delay topic: its id, the log of each partition, and the router's state of it."""
+
+    delay: Topic
+    logs: Mapping[int, LogRange]
+    states: Mapping[int, PartitionState | None]
+
+
+def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked) -> Known:
+    """Ask the cluster; JobError when a topic is missing, does not fit, or its state cannot be understood."""
+    found = cluster.topics(admin, [topic.name, topic.state, topic.snapshots, topic.backfill])
+    delay = found.get(topic.name)
+    if delay is None:
+        raise JobError(f"delay topic {topic.name} does not exist; is {settings.source} the router's configuration?")
+    for name in (topic.state, topic.snapshots, topic.backfill):
+        has = found[name].partitions if name in found else 0
+        if has != delay.partitions:
+            raise JobError(
+                f"topic {name} has {has} partitions and {topic.name} has {delay.partitions}; to create or see how to"
+                " mend it: delay-router init"
+            )
+    partitions = _partitions(asked, delay)
+    logs = cluster.log_ranges(admin, topic.name, partitions)
+    ends = cluster.log_ranges(admin, topic.state, partitions)
+    states = {partition: _state(settings, topic.state, partition, ends[partition].end) for partition in partitions}
+    return Known(delay, logs, states)
+
+
+def _partitions(asked: Asked, delay: Topic) -> list[int]:
+    named = {*asked.partitions, *(asked.starts or ()), *(asked.ends or ())}
+    for partition in sorted(named):
+        if not 0 <= partition < delay.partitions:
+            raise JobError(f"{delay.name} has partitions 0 to {delay.partitions - 1}, and no partition {partition}")
+    return sorted(asked.partitions) or list(range(delay.partitions))
+
+
+def _state(settings: Settings, name: str, partition: int, end: int) -> PartitionState | None:
+    try:
+        return fold_state(cluster.records_of(settings, name, partition, end))
+    except FormatError as error:
+        raise JobError(f"state topic {name}/{partition} cannot be understood: {error}") from error
+
+
+def index_ranges(topic: DelayTopic, known: Known, asked: Asked) -> list[OffsetRange]:
+    """Ranges to index: from the cursor, or the start of the log, to its end, where nothing else was asked for.
+
+    Partitions in which the router has indexed all of it are left out. JobError with a line for each problem.
+    """
+    problems: list[str] = []
+    ranges = []
+    for partition, log in known.logs.items():
+        state = known.states[partition]
+        place = f"{topic.name}/{partition}"
+        problems += _problems_of_state(topic, known, partition)
+        cursor = log.start if state is None else state.progress.cursor
+        start = (asked.starts or {}).get(partition, max(cursor, log.start))
+        end = (asked.ends or {}).get(partition, log.end)
+        problems += _problems_of_range(place, log, start, end)
+        if state is not None and partition in (asked.ends or {}) and end <= cursor:
+            problems.append(f"{place}: the router has indexed everything below {cursor}, and --to is {end}")
+        if start < end and end > cursor:
+            ranges.append(OffsetRange(partition, start, end))
+    if problems:
+        raise JobError("\n".join(problems))
+    return ranges
+
+
+def _problems_of_range(place: str, log: LogRange, start: int, end: int) -> list[str]:
+    problems = []
+    if end > log.end:
+        problems.append(
+            f"{place}: the log ends at offset {log.end}, and {end} was asked for; leave --to out for its end"
+        )
+    if start < log.start:
+        problems.append(
+            f"{place}: retention has removed what lies below offset {log.start}, and {start} was asked for; leave"
+            " --from out, or start there"
+        )
+    if start > end:
+        problems.append(f"{place}: nothing lies between --from {start} and --to {end}")
+    return problems
+
+
+def _problems_of_state(topic: DelayTopic, known: Known, partition: int) -> list[str]:
+    state = known.states[partition]
+    if state is None:
+        return []
+    place = f"{topic.name}/{partition}"
+    if state.delay_topic_id != known.delay.topic_id:
+        problem = (
+            f"{place}: the topic was deleted and created again (id {known.delay.topic_id}, the router's state is about"
+            f" {state.delay_topic_id}); to forget the old one: delay-router init --start-over {place}"
+        )
+        return [problem]
+    if state.epochs[-1].rules != topic.rules:
+        problem = (
+            f"{place}: the router decides by other rules than this configuration; start it with the same"
+            " configuration first, or name the one that it runs with by --config"
+        )
+        return [problem]
+    return []
+
+
+def rebuild_ranges(settings: Settings, topic: DelayTopic, known: Known, members: list[str]) -> list[OffsetRange]:
+    """Everything the log holds, of partitions without state; JobError when there is state, or a router that works.
+
+    Of a partition whose log is empty by now, its last offset: the router has to know where to go on.
+    """
+    if members:
+        raise JobError(
+            f"group {settings.group_id} has members ({', '.join(members[:3])}): stop the routers, so that nothing is"
+            " released while it is counted what was. One that is gone already stays until its session_timeout"
+        )
+    standing = [partition for partition, state in known.states.items() if state is not None]
+    if standing:
+        raise JobError(
+            f"state topic {topic.state} has the state of partitions {standing}: it is not lost. Name the lost ones by"
+            " --partition, or give the state up first: delay-router init --start-over"
+        )
+    logs = known.logs.items()
+    return [OffsetRange(partition, min(log.start, log.end - 1), log.end) for partition, log in logs if log.end]
+
+
+def placement(admin: AdminClient, topic: DelayTopic) -> PlacementRule:
+    """The placement rule in force: ``auto`` points into the delay topic only where that keeps long enough."""
+    if topic.seal_rules.placement != "auto":
+        return topic.seal_rules.placement
+    resource = ConfigResource(ResourceType.TOPIC, topic.name)
+    (future,) = admin.describe_configs([resource], request_timeout=cluster.REQUEST_TIMEOUT_S).values()
+    told = {name: entry.value or "" for name, entry in future.result(cluster.REQUEST_TIMEOUT_S + 1).items()}
+    if "delete" not in told["cleanup.policy"]:
+        return "auto"
+    keeps_ms, longest_ms = int(told["retention.ms"]), topic.rules.max_delay_ms
+    keeps = keeps_ms < 0 or 0 < longest_ms <= keeps_ms
+    return "auto" if keeps and int(told["retention.bytes"]) < 0 else "inline"

@@ -1,0 +1,103 @@
+"""The Spark session: defaults that give way to ``--conf``, ``spark-defaults.conf`` and ``spark-submit``.
+
+Under ``spark-submit`` the JVM runs already, with the jars it was given; started by ``python -m spark_backfill`` it is
+launched from here, in local mode when no master is named anywhere.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from index.errors import ConfigError
+from spark_backfill.errors import JobError
+from spark_backfill.jars import CONNECTOR, connector_jars, connector_version
+
+DEFAULTS: Final = {
+    "spark.master": "local[*]",
+    # Progress is printed by the jobs themselves, in records.
+    "spark.ui.showConsoleProgress": "false",
+    # A batch of 10,000 records, Spark's own limit, is more than a worker's memory where records are large.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
+    # Times in the topics are epoch milliseconds; nothing may depend on where a job runs.
+    "spark.sql.session.timeZone": "UTC",
+}
+
+_JAR_KEYS: Final = ("spark.jars", "spark.jars.packages")
+
+
+def start(application: str, conf: Sequence[str], say: Callable[[str], None]) -> SparkSession:
+    """The session of a job; ``conf`` are KEY=VALUE of the command line, ``say`` hears of a download.
+
+    Raises ConfigError for a ``conf`` that is none, JobError when Spark does not start or lacks the Kafka connector.
+    """
+    given = parse_conf(conf)
+    launched = "PYSPARK_GATEWAY_PORT" in os.environ
+    elsewhere = {} if launched else {**_spark_defaults(os.environ), **_submit_arguments(os.environ)}
+    wanted: dict[str, Any] = {"spark.app.name": application, **given}
+    if not launched:
+        wanted |= {key: value for key, value in DEFAULTS.items() if key not in elsewhere | given}
+        if not any(CONNECTOR in (elsewhere | given).get(key, "") for key in _JAR_KEYS):
+            own = ",".join(str(path) for path in connector_jars(say))
+            others = given.get("spark.jars") or elsewhere.get("spark.jars")
+            wanted["spark.jars"] = f"{others},{own}" if others else own
+        # Executors of local mode are this machine's; the same Python has the same packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise JobError(f"Spark did not start: {error}") from error
+    require_connector(spark)
+    return spark
+
+
+def parse_conf(conf: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE as pairs; ConfigError for anything else."""
+    pairs = {}
+    for each in conf:
+        key, equals, value = each.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise ConfigError(f"--conf {each!r}: written spark.KEY=VALUE, as in spark.driver.memory=4g")
+        pairs[key] = value
+    return pairs
+
+
+def require_connector(spark: SparkSession) -> None:
+    """JobError when the session cannot read Kafka."""
+    try:
+        # It complains about its options, unless it is not there at all.
+        spark.read.format("kafka").load()
+    except Exception as error:  # noqa: BLE001 -- py4j hands on IllegalArgumentException and others as it likes
+        if "DATA_SOURCE_NOT_FOUND" in str(error) or "Failed to find" in str(error):
+            raise JobError(
+                "this Spark has no Kafka connector: pass --jars with the output of 'python -m spark_backfill jars' to"
+                f" spark-submit, or --packages org.apache.spark:{CONNECTOR}_2.13:{connector_version()}"
+            ) from None
+
+
+def _spark_defaults(environ: Mapping[str, str]) -> dict[str, str]:
+    """What ``spark-defaults.conf`` sets; a line is a key, white space or ``=``, and a value."""
+    home = environ.get("SPARK_HOME")
+    folder = environ.get("SPARK_CONF_DIR") or (str(Path(home) / "conf") if home else "")
+    file = Path(folder) / "spark-defaults.conf"
+    if not folder or not file.is_file():
+        return {}
+    lines = (line.strip().replace("=", " ", 1) for line in file.read_text(encoding="utf-8").splitlines())
+    pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
+    return {pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}
+
+
+def _submit_arguments(environ: Mapping[str, str]) -> dict[str, str]:
+    """What ``PYSPARK_SUBMIT_ARGS`` sets, as far as it matters for the defaults above."""
+    words = environ.get("PYSPARK_SUBMIT_ARGS", "").split()
+    options = {"--master": "spark.master", "--jars": "spark.jars", "--packages": "spark.jars.packages"}
+    found = {options[word]: words[at + 1] for at, word in enumerate(words[:-1]) if word in options}
+    confs = (words[at + 1].partition("=") for at, word in enumerate(words[:-1]) if word == "--conf")
+    return found | {key: value for key, _, value in confs}

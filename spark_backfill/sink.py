@@ -1,0 +1,175 @@
+"""A Spark data source that segments are written to: tasks write them, the commit of the driver stages their buckets.
+
+Spark asks each task to ``write`` and gives ``commit`` the message of one attempt of each. So a task that fails and is
+tried again, or runs twice at once (speculation), leaves segments that nothing names: they are tombstoned where the
+attempt is still there to do it, and else they go when the topic is trimmed. A job that is killed before its commit has
+staged nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from index.bucket import SegmentRef
+from snapshots.staged import staged_segment_key
+from snapshots.writing import Encoded
+from spark_backfill.collector import no_collector
+from spark_backfill.cutting import Cutter
+from spark_backfill.job import Job
+from spark_backfill.staging import outcome_is_open, stage
+
+FORMAT: Final = "delay-router-segments"
+DELIVERY_TIMEOUT_S: Final = 300.0
+
+_producers: dict[str, Producer] = {}
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one attempt of a task has written: segments by number of their bucket."""
+
+    segments: list[tuple[int, SegmentRef]] = field(default_factory=list)
+    keys: list[tuple[int, bytes]] = field(default_factory=list)
+    needs_from: dict[int, int] = field(default_factory=dict)
+
+
+def data_source(job: Job) -> type[DataSource]:
+    """The data source of one job, to be registered; what it needs travels in the class, not in options that are shown.
+
+    The class has no name in a module, so that it is sent whole.
+    """
+
+    class Segments(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 -- Spark's
+            return SegmentsWriter(job)
+
+    return Segments
+
+
+class SegmentsWriter(DataSourceArrowWriter):
+    """Writes what the tasks have sorted, and stages it."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Cut, encode and write the rows of one task, which are sorted by (due, offset)."""
+        context = TaskContext.get()
+        attempt = f"{self._job.run}.{context.taskAttemptId() if context else 0}"
+        return write_segments(self._job, attempt, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Stage the buckets, all in one transaction."""
+        written = [message for message in messages if isinstance(message, Written)]
+        segments = [each for message in written for each in message.segments]
+        needs_from: dict[int, int] = {}
+        for message in written:
+            for bucket, offset in message.needs_from.items():
+                needs_from[bucket] = min(offset, needs_from.get(bucket, offset))
+        stage(self._job, segments, needs_from)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Tombstone the segments of tasks that got through, unless they may be staged already."""
+        if outcome_is_open(self._job):
+            return
+        keys = [key for message in messages if isinstance(message, Written) for key in message.keys]
+        _tombstone(self._job, keys)
+
+
+def write_segments(job: Job, attempt: str, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Write the segments of sorted batches and wait until the brokers have them all; KafkaException otherwise."""
+    writing = _Writing(job, attempt)
+    try:
+        with no_collector():
+            writing.write(batches)
+    except BaseException:
+        writing.give_up()
+        raise
+    return writing.written
+
+
+class _Writing:
+    """One attempt of a task."""
+
+    def __init__(self, job: Job, attempt: str) -> None:
+        self.written = Written()
+        self._job = job
+        self._attempt = attempt
+        self._producer = _producer_of(job)
+        self._errors: list[KafkaError] = []
+        self._numbers: Counter[int] = Counter()
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Write everything."""
+        cutter = Cutter(self._job.slots.buckets, self._job.seal_rules)
+        for bucket, encoded in cutter.segments(batches):
+            self._send(bucket, encoded)
+            self._raise_first()
+        if left := self._producer.flush(DELIVERY_TIMEOUT_S):
+            self._errors.append(KafkaError(KafkaError._TIMED_OUT, f"{left} segments were not acknowledged"))
+        self._raise_first()
+        self.written.needs_from = cutter.needs_from
+
+    def give_up(self) -> None:
+        """Forget what waits to be sent, and tombstone the rest."""
+        _producers.clear()
+        self._producer.purge()
+        _tombstone(self._job, self.written.keys)
+
+    def _send(self, bucket: int, encoded: Encoded) -> None:
+        job, span = self._job, self._job.slots.buckets[bucket]
+        key = staged_segment_key(job.name, span.from_offset, self._numbers[bucket], self._attempt)
+        self._numbers[bucket] += 1
+        self.written.keys.append((span.partition, key))
+        report = partial(self._delivered, bucket, encoded.ref)
+        _produce(self._producer, job.snapshots, key, encoded.value, span.partition, report)
+
+    def _delivered(self, bucket: int, ref: SegmentRef, error: KafkaError | None, sent: Message) -> None:
+        offset = sent.offset()
+        if error is not None or offset is None:
+            self._errors.append(error or KafkaError(KafkaError.UNKNOWN, "a segment was written at no offset"))
+        else:
+            self.written.segments.append((bucket, ref._replace(record_offset=offset)))
+
+    def _raise_first(self) -> None:
+        if self._errors:
+            raise KafkaException(self._errors[0])
+
+
+def _producer_of(job: Job) -> Producer:
+    """The producer of this process for a run, whose start takes a second: most of the time of a small task."""
+    if job.run not in _producers:
+        _producers.clear()
+        _producers[job.run] = Producer(job.producer())
+    return _producers[job.run]
+
+
+def _produce(producer: Producer, topic: str, key: bytes, value: bytes | None, partition: int, report: Any) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, key, partition, on_delivery=report)
+        except BufferError:
+            producer.poll(0.5)
+        else:
+            producer.poll(0)
+            return
+
+
+def _tombstone(job: Job, keys: list[tuple[int, bytes]]) -> None:
+    """As far as it goes: what stays is named by nothing, and goes when the topic is trimmed."""
+    producer = Producer(job.producer())
+    for partition, key in keys:
+        _produce(producer, job.snapshots, key, None, partition, None)
+    producer.flush(10.0)

@@ -1,0 +1,151 @@
+"""Offsets of topics as a DataFrame, by Spark's own Kafka connector: pinned, read_committed, with headers.
+
+The connector is a Java client, and the configuration holds librdkafka's keys: what both know is translated, and what
+cannot be is asked for (``--kafka-option``), so that a job never reads with less security than the router.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from index.errors import ConfigError
+
+_LOGIN_MODULES: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_TRANSLATED: Final = frozenset(
+    {
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.username",
+        "sasl.password",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.key.location",
+        "ssl.key.pem",
+        "ssl.key.password",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
+
+
+class OffsetRange(NamedTuple):
+    """Offsets [from_offset, to_offset) of one partition."""
+
+    partition: int
+    from_offset: int
+    to_offset: int
+
+
+def read_ranges(
+    spark: SparkSession, options: Mapping[str, str], topic: str, ranges: Iterable[OffsetRange], split_records: int
+) -> DataFrame:
+    """Records of the ranges, of which there must be one: key, value, headers, topic, partition, offset, timestamp.
+
+    ``options`` are those of ``connector_options``; a task reads about ``split_records`` offsets. A range that retention
+    has cut into fails the query: nothing is skipped.
+    """
+    given = list(ranges)
+    wanted = [each for each in given if each.to_offset > each.from_offset] or given[:1]
+    records = sum(each.to_offset - each.from_offset for each in wanted)
+    return (
+        spark.read.format("kafka")
+        .options(**options)
+        .option("assign", json.dumps({topic: [each.partition for each in wanted]}))
+        .option("startingOffsets", json.dumps({topic: {str(each.partition): each.from_offset for each in wanted}}))
+        .option("endingOffsets", json.dumps({topic: {str(each.partition): each.to_offset for each in wanted}}))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .option("kafka.isolation.level", "read_committed")
+        .option("minPartitions", str(max(1, -(-records // split_records))))
+        .load()
+    )
+
+
+def connector_options(kafka: Mapping[str, str], overrides: Sequence[str] = ()) -> dict[str, str]:
+    """Options of the connector for librdkafka's keys; ``overrides`` are KEY=VALUE of the command line and win.
+
+    ConfigError for security settings that have no counterpart and are not overridden.
+    """
+    given = _parsed(overrides)
+    options = {
+        "kafka.bootstrap.servers": kafka.get("bootstrap.servers") or kafka["metadata.broker.list"],
+        # A fetch of the default 1 MiB a partition is a third of the throughput (librdkafka fetches as much).
+        "kafka.max.partition.fetch.bytes": "8388608",
+    }
+    if protocol := kafka.get("security.protocol"):
+        options["kafka.security.protocol"] = protocol.upper()
+    for prefix, translate in (("sasl.", _sasl), ("ssl.", _ssl)):
+        unknown = sorted(key for key in kafka if key.startswith(prefix) and key not in _TRANSLATED)
+        if unknown and not any(key.startswith(f"kafka.{prefix}") for key in given):
+            raise ConfigError(
+                f'kafka."{unknown[0]}" has no counterpart in the Java client that Spark reads with; say what it is'
+                f" there: --kafka-option kafka.{prefix}...=..."
+            )
+        options |= {f"kafka.{key}": value for key, value in translate(kafka).items()}
+    return options | given
+
+
+def _parsed(overrides: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for each in overrides:
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--kafka-option {each!r}: written KEY=VALUE, as in kafka.ssl.truststore.location=FILE")
+        pairs[key] = value
+    return pairs
+
+
+def _sasl(kafka: Mapping[str, str]) -> dict[str, str]:
+    mechanism = kafka.get("sasl.mechanism") or kafka.get("sasl.mechanisms")
+    if not mechanism:
+        return {}
+    java = {"sasl.mechanism": mechanism}
+    if module := _LOGIN_MODULES.get(mechanism):
+        user, password = (_quoted(kafka.get(f"sasl.{each}", "")) for each in ("username", "password"))
+        java["sasl.jaas.config"] = f"{module} required username={user} password={password};"
+    return java
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _ssl(kafka: Mapping[str, str]) -> dict[str, str]:
+    java: dict[str, str] = {}
+    if trusted := _pem(kafka, "ssl.ca"):
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trusted}
+    chain, key = _pem(kafka, "ssl.certificate"), _pem(kafka, "ssl.key")
+    if chain and key:
+        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
+    elif store := kafka.get("ssl.keystore.location"):
+        java |= {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": store}
+        java["ssl.keystore.password"] = kafka.get("ssl.keystore.password", "")
+    if password := kafka.get("ssl.key.password"):
+        java["ssl.key.password"] = password
+    if (verified := kafka.get("ssl.endpoint.identification.algorithm")) is not None:
+        java["ssl.endpoint.identification.algorithm"] = "" if verified == "none" else verified
+    return java
+
+
+def _pem(kafka: Mapping[str, str], name: str) -> str:
+    """The text itself, not its place: executors need not have the file."""
+    if text := kafka.get(f"{name}.pem"):
+        return text
+    place = kafka.get(f"{name}.location")
+    if not place:
+        return ""
+    try:
+        return Path(place).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f'kafka."{name}.location": {place} cannot be read as PEM: {error}') from None

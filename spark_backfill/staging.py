@@ -1,0 +1,167 @@
+"""Records of the backfill topic: intents before any segment is written, and what is staged when all are.
+
+An intent keeps the owner of the partition from trimming segments that no manifest names yet. It expires by itself, so
+that a job that was killed holds nothing back for long; while a job runs, its driver renews it.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from index.bucket import Manifest, SegmentRef
+from snapshots.staged import (
+    STAGED_PREFIX,
+    Intent,
+    Staged,
+    encode_intent,
+    encode_staged,
+    intent_key,
+    latest_of,
+    staged_key,
+)
+from spark_backfill import cluster
+from spark_backfill.errors import JobError
+from spark_backfill.job import Job
+
+INTENT_LASTS_MS: Final = 3_600_000
+RENEWED_EVERY_S: Final = 300.0
+TRANSACTION_TIMEOUT_S: Final = 60.0
+CANCEL_TIMEOUT_S: Final = 10.0
+
+
+class Intents:
+    """The intents of one job, one for each of its partitions; used by the driver."""
+
+    def __init__(self, job: Job, snapshots_from: Mapping[int, int]) -> None:
+        self._job = job
+        self._snapshots_from = snapshots_from
+        self._written_s = 0.0
+
+    def write(self) -> None:
+        """Write all, and wait until the brokers have them; KafkaException when they do not take them."""
+        expires_ms = time.time_ns() // 1_000_000 + INTENT_LASTS_MS
+        self._send(
+            {
+                partition: encode_intent(Intent(self._job.name, offset, expires_ms))
+                for partition, offset in self._snapshots_from.items()
+            },
+            TRANSACTION_TIMEOUT_S,
+        )
+        self._written_s = time.monotonic()
+
+    def renew(self) -> None:
+        """Write them again when a good part of their time is over."""
+        if time.monotonic() - self._written_s > RENEWED_EVERY_S:
+            self.write()
+
+    @property
+    def hold(self) -> bool:
+        """Whether they have held without a gap since they were written."""
+        return time.monotonic() - self._written_s < INTENT_LASTS_MS / 1_000
+
+    def cancel(self) -> None:
+        """Remove them, of a job that failed; where that does not get through they expire."""
+        self._send(dict.fromkeys(self._snapshots_from), CANCEL_TIMEOUT_S)
+
+    def _send(self, values: Mapping[int, bytes | None], timeout_s: float) -> None:
+        errors: list[KafkaError] = []
+        producer = Producer(self._job.producer())
+        for partition, value in values.items():
+            producer.produce(
+                self._job.backfill,
+                value,
+                intent_key(self._job.name),
+                partition,
+                on_delivery=lambda error, _: errors.append(error) if error is not None else None,
+            )
+        if left := producer.flush(timeout_s):
+            errors.append(
+                KafkaError(KafkaError._TIMED_OUT, f"{left} records for {self._job.backfill} not acknowledged")
+            )
+        if errors:
+            raise KafkaException(errors[0])
+
+
+def stage(job: Job, segments: Sequence[tuple[int, SegmentRef]], needs_from: Mapping[int, int]) -> None:
+    """Write every bucket of the job and remove its intents, all in one transaction.
+
+    JobError when what was read is not the delay topic of now, KafkaException when the transaction does not get through;
+    ``outcome_is_open`` tells whether it may have done so all the same. Running the job again is harmless either way.
+    """
+    admin = cluster.connect(job)
+    _refuse_other_topic(job, admin)
+    staged = staged_buckets(job, segments, needs_from)
+    stale = list(_stale(job, admin))
+    producer = Producer(job.producer(**{"transactional.id": job.transactional_id}))
+    producer.init_transactions(TRANSACTION_TIMEOUT_S)
+    producer.begin_transaction()
+    for bucket, each in zip(job.slots.buckets, staged, strict=True):
+        key = staged_key(job.name, bucket.from_offset)
+        producer.produce(job.backfill, encode_staged(each), key, bucket.partition)
+    for partition, key in [*stale, *((partition, intent_key(job.name)) for partition in job.partitions)]:
+        producer.produce(job.backfill, None, key, partition)
+    _commit(job, producer)
+    manifests = [each.manifest for each in staged]
+    summary = {
+        "buckets": len(manifests),
+        "entries": sum(manifest.entries for manifest in manifests),
+        "segments": len(segments),
+        "bytes": sum(ref.size_bytes for _, ref in segments),
+    }
+    Path(job.report).write_text(json.dumps(summary), encoding="utf-8")
+
+
+def outcome_is_open(job: Job) -> bool:
+    """Whether the transaction was asked to commit and its answer, if any, was not understood as a no.
+
+    Then what is staged may be there, and name segments: nothing that protects them may be taken back.
+    """
+    return Path(job.report).exists()
+
+
+def _commit(job: Job, producer: Producer) -> None:
+    # The report is also the word to the abort, which runs in another process of this machine.
+    Path(job.report).touch()
+    try:
+        producer.commit_transaction(TRANSACTION_TIMEOUT_S)
+    except KafkaException as exception:
+        if exception.args[0].txn_requires_abort():
+            producer.abort_transaction(TRANSACTION_TIMEOUT_S)
+            Path(job.report).unlink()
+        raise
+
+
+def staged_buckets(job: Job, segments: Sequence[tuple[int, SegmentRef]], needs_from: Mapping[int, int]) -> list[Staged]:
+    """A staged bucket for each range, in their order; one in which nothing waits has no segments."""
+    of_bucket: dict[int, list[SegmentRef]] = {}
+    for bucket, ref in segments:
+        of_bucket.setdefault(bucket, []).append(ref)
+    manifests = [
+        Manifest(0, span.from_offset, span.to_offset, needs_from.get(number), tuple(sorted(of_bucket.get(number, ()))))
+        for number, span in enumerate(job.slots.buckets)
+    ]
+    return [Staged(job.name, job.delay_topic_id, job.rules, manifest, job.restores) for manifest in manifests]
+
+
+def _stale(job: Job, admin: AdminClient) -> Iterator[tuple[int, bytes]]:
+    """What an earlier run of the job has staged and this one does not write again, since it was divided otherwise."""
+    prefix = STAGED_PREFIX + f"{job.name}/".encode("ascii")
+    written = {(bucket.partition, staged_key(job.name, bucket.from_offset)) for bucket in job.slots.buckets}
+    for partition, log in cluster.log_ranges(admin, job.backfill, job.partitions).items():
+        for key in latest_of(cluster.records_of(job, job.backfill, partition, log.end)):
+            if key.startswith(prefix) and (partition, key) not in written:
+                yield partition, key
+
+
+def _refuse_other_topic(job: Job, admin: AdminClient) -> None:
+    now = cluster.topic(admin, job.delay_topic).topic_id
+    if now != job.delay_topic_id:
+        raise JobError(
+            f"delay topic {job.delay_topic} was deleted and created again while the job ran (id {now}, it read"
+            f" {job.delay_topic_id}); nothing was staged"
+        )

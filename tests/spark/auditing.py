@@ -1,0 +1,60 @@
+"""The audit of a stage on Spark, to be compared with that of the single process."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sidecar.audit import AuditReport
+from spark_backfill.audit import audit, pin
+from spark_backfill.audit_scope import Request, Selection
+from spark_backfill.audit_table import GROUPS, Tally
+from spark_backfill.settings import load
+from spark_backfill.source import connector_options
+from tests.integration.scenario import Stage
+
+NAMES = {
+    "sent": "sent",
+    "released": "released_once",
+    "rejected": "rejected",
+    "pending": "pending",
+    "doubled": "duplicated",
+    "lost": "lost",
+    "early": "early",
+    "altered": "altered",
+    "astray": "wrong_target",
+    "foreign": "foreign",
+    "illegible": "unreadable",
+}
+"""What the single process calls what is counted here."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an audit found, in all, by partition and one by one."""
+
+    total: Tally
+    partitions: list[Tally]
+    samples: list[dict[str, Any]]
+
+    def outcome(self, place: str) -> str:
+        """What became of the record at a place; KeyError when it is not among the findings."""
+        return {str(sample["source"]): str(sample["outcome"]) for sample in self.samples}[place]
+
+
+def audit_stage(
+    spark: SparkSession, stage: Stage, selection: Selection | None = None, *, grace_ms: int = 0, **request: Any
+) -> Found:
+    """Audit every delay topic of a stage."""
+    settings = load(stage.router("audit").config, {})
+    asked = Request(settings.delay_topics, selection or Selection(), grace_ms=grace_ms, **request)
+    pinned = pin(settings, asked)
+    with audit(spark, settings, connector_options(settings.kafka), pinned, print) as audited:
+        return Found(audited.total(), audited.by(GROUPS["partition"]), audited.samples(100))
+
+
+def assert_same(found: Tally, report: AuditReport) -> None:
+    """Assert that both audits say the same of every record."""
+    here = {of: found.counts[name] for name, of in NAMES.items()}
+    there = {of: getattr(report, of) for of in NAMES.values()}
+    assert here == there, f"{here}\n{there}\n{report.samples}"

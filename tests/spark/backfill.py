@@ -1,0 +1,109 @@
+"""What a job has staged, read back by position, and what the rules say of the same log."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka.admin import NewTopic
+
+from index.bucket import Manifest
+from index.record import Record
+from index.rules import Rules
+from index.schedule import AT_ONCE, Rejection
+from sidecar.demo.router import config_text
+from snapshots.segment import StoredEntry, decode_segment
+from snapshots.staged import Intent, Staged, fold_staged
+from spark_backfill import cluster, index_job, scope, settings
+from spark_backfill.index_job import Options
+from spark_backfill.job import Job
+from spark_backfill.scope import Asked
+from spark_backfill.source import OffsetRange
+from tests.integration.scenario import Stage
+
+COMPACT = {"cleanup.policy": "compact"}
+
+
+def delay_topic(stage: Stage, partitions: int = 1, **options: Any) -> str:
+    """A delay topic of the stage with its backfill topic."""
+    delay = stage.delay(partitions=partitions, **options)
+    if f"{delay}.delay-backfill" not in stage.admin.list_topics(timeout=10).topics:
+        stage.create([NewTopic(f"{delay}.delay-backfill", partitions, 1, config=COMPACT)])
+    return delay
+
+
+def config_file(stage: Stage, directory: Path) -> Path:
+    """The configuration of the stage, as its routers get it."""
+    file = directory / "jobs.toml"
+    tables: dict[str, Any] = {
+        "kafka": stage.kafka,
+        "router": {"group_id": stage.group_id},
+        "delay_topics": list(stage.delays.values()),
+    }
+    file.write_text(config_text(tables))
+    return file
+
+
+def settings_of(stage: Stage, directory: Path) -> settings.Settings:
+    """The same, read as the jobs read it."""
+    return settings.load(config_file(stage, directory), {})
+
+
+class Wanted(NamedTuple):
+    """An entry as it must be: when, which record, and what of it is in the segment (None: nothing)."""
+
+    due_ms: int
+    offset: int
+    record: Record | None
+
+
+def wanted(stage: Stage, delay: str, rules: Rules, partition: int, start: int, end: int) -> list[Wanted]:
+    """The entries of [start, end), in release order, by deciding every record as the router does."""
+    found = []
+    for each in stage.records(delay):
+        if each.partition != partition or not start <= each.offset < end:
+            continue
+        record = Record(each.key, each.value, list(each.headers), each.timestamp_ms)
+        decision = rules.decide(record.headers, record.timestamp_ms)
+        rejected = isinstance(decision, Rejection)
+        due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
+        found.append(Wanted(due_ms, each.offset, None if rejected else record))
+    return sorted(found, key=lambda entry: entry[:2])
+
+
+def staged(stage: Stage, delay: str, partition: int = 0) -> tuple[list[Staged], list[Intent]]:
+    """What waits in the backfill topic, and the intents that stand."""
+    records = [each for each in stage.records(f"{delay}.delay-backfill") if each.partition == partition]
+    return fold_staged([(each.key, each.value) for each in records])
+
+
+def entries_of(stage: Stage, delay: str, manifest: Manifest, partition: int = 0) -> list[StoredEntry]:
+    """The entries of all segments of a staged bucket, checked against its manifest."""
+    snapshots = {each.offset: each for each in stage.records(f"{delay}.delay-snapshots") if each.partition == partition}
+    found: list[StoredEntry] = []
+    for ref in manifest.segments:
+        value = snapshots[ref.record_offset].value
+        assert value is not None, f"segment at {ref.record_offset} was removed"
+        assert len(value) == ref.size_bytes
+        entries = decode_segment(value)
+        assert (entries[0][:2], entries[-1][:2], len(entries)) == (ref.first, ref.last, ref.entries)
+        found += entries
+    return found
+
+
+def same(found: Sequence[StoredEntry], expected: Sequence[Wanted]) -> bool:
+    """Whether the entries are the expected ones in the expected order, inline."""
+    return [_plain(entry) for entry in found] == [_plain(entry) for entry in expected]
+
+
+def _plain(entry: tuple[int, int, Record | None]) -> tuple[int, int, Any]:
+    due_ms, offset, record = entry
+    return due_ms, offset, record and record._replace(headers=list(record.headers))
+
+
+def prepared(stage: Stage, directory: Path, delay: str) -> tuple[Job, list[OffsetRange]]:
+    """An index job over everything, as it is before it has written anything."""
+    settings = settings_of(stage, directory)
+    admin, topic = cluster.connect(settings), settings.delay_topic(delay)
+    known = scope.look(settings, topic, admin, Asked())
+    ranges = scope.index_ranges(topic, known, Asked())
+    return index_job.prepare(settings, topic, known.delay.topic_id, ranges, Options(task_records=1_500), admin), ranges

@@ -1,0 +1,51 @@
+"""One Spark session for all tests, and a stage on the shared broker for each."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sidecar import local_kafka
+from spark_backfill import session
+from tests.integration.scenario import Stage
+
+CONF = (
+    "spark.master=local[2]",
+    "spark.driver.memory=1g",
+    "spark.ui.enabled=false",
+    "spark.sql.shuffle.partitions=4",
+    # A worker that is reused keeps the modules it has imported, which take a second.
+    "spark.python.worker.reuse=true",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let PySpark leave sockets to the garbage collector, as it does with that of every ``collect()``."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(autouse=True)
+def sockets_collected() -> Iterator[None]:
+    """Have them collected here, and not in a test of somebody else."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session as a job starts it, small."""
+    started = session.start("tests", CONF, print)
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
+    """A stage of the test's own."""
+    stage = Stage(kafka.bootstrap, tmp_path)
+    yield stage
+    stage.print_logs()

@@ -1,0 +1,67 @@
+"""Backfills that a running router adopts: every record is released once, whatever else goes on."""
+
+from pathlib import Path
+from random import Random
+
+from pyspark.sql import SparkSession
+
+from spark_backfill import index_job
+from spark_backfill.index_job import Options
+from spark_backfill.scope import Asked
+from spark_backfill.source import connector_options, read_ranges
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
+from tests.spark.backfill import delay_topic, prepared, settings_of, staged
+
+
+def adopted(router: RouterProcess, delay: str) -> float:
+    return router.metric(f'backfills_total{{outcome="adopted",topic="{delay}"}}')
+
+
+def post(stage: Stage, delay: str, rng: Random, count: int, *, due_in_ms: tuple[int, int]) -> None:
+    """Records due in a span around now; some to be rejected."""
+    began_ms = now_ms()
+    for number in range(count):
+        headers: list[Header] = [("deliver-at", b"%d" % (began_ms + rng.randint(*due_in_ms))), ("n", b"%d" % number)]
+        if number % 50 == 0:
+            headers[0] = ("deliver-after", b"soon")
+        stage.post(delay, *headers, value=b"%d" % number)
+    stage.flush()
+
+
+def test_a_backlog_is_indexed_by_spark_and_released_by_the_router(
+    spark: SparkSession, stage: Stage, tmp_path: Path, rng: Random
+) -> None:
+    delay = delay_topic(stage, default_target=stage.target())
+    # Overdue while the job runs, and due after it.
+    post(stage, delay, rng, 3_000, due_in_ms=(-60_000, 60_000))
+    settings = settings_of(stage, tmp_path)
+    options = Options(bucket_records=1_500, task_records=1_000)
+    index_job.index(spark, settings, settings.delay_topic(delay), Asked(), options, print)
+    assert len(staged(stage, delay)[0]) == 2
+
+    with stage.router() as router:
+        router.start_and_wait()
+        post(stage, delay, rng, 200, due_in_ms=(-1_000, 3_000))
+        stage.settle(timeout_s=150)
+        assert staged(stage, delay) == ([], []), "what was staged has been taken or refused"
+        assert adopted(router, delay) == 2
+        # A second run finds nothing to do.
+        outcome = index_job.index(spark, settings, settings.delay_topic(delay), Asked(), options, print)
+        assert outcome == index_job.Outcome()
+
+
+def test_a_job_that_the_router_has_overtaken(spark: SparkSession, stage: Stage, tmp_path: Path, rng: Random) -> None:
+    delay = delay_topic(stage, default_target=stage.target(), seal_age="1s", seal_records=200)
+    post(stage, delay, rng, 1_500, due_in_ms=(-5_000, 40_000))
+    job, ranges = prepared(stage, tmp_path, delay)
+    records = read_ranges(spark, connector_options(job.kafka), delay, ranges, 1_000)
+    with stage.router() as router, Load(stage, [delay], rng, a_second=50, delays_ms=(0, 10_000)):
+        router.start_and_wait()
+        stage.wait_records(stage.targets[0], 1)
+        # It began when nothing had been indexed, and stages the whole range beside what the router has of it.
+        index_job.run(spark, job, records, print)
+        wait_until(lambda: staged(stage, delay) == ([], []), "what was staged is gone", 60)
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.settle(timeout_s=150)

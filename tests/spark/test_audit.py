@@ -1,0 +1,256 @@
+"""The audit on Spark against a real broker: it finds what is planted and nothing else, like the single process."""
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from index.errors import ConfigError
+from spark_backfill.audit_scope import Edge, Selection
+from spark_backfill.cli import cli
+from spark_backfill.errors import JobError
+from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
+from tests.spark.auditing import assert_same, audit_stage
+from tests.spark.backfill import delay_topic
+
+# Several jobs of Spark each, and whatever else the machine has to do meanwhile.
+pytestmark = pytest.mark.timeout(600)
+
+AFTER: Header = ("deliver-after", b"1")
+HOUR: Header = ("deliver-after", b"PT1H")
+REJECTION: list[Header] = [("delay-error", b"X"), ("delay-error-message", b"x")]
+
+
+class Hand:
+    """Releases and rejects by hand, as a router would or as it should not."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.producer = Producer({**stage.kafka, "transactional.id": stage.word, "linger.ms": 0})
+        self.producer.init_transactions()
+
+    def write(
+        self, topic: str, source: str, *headers: Header, value: bytes = b"v", key: bytes = b"k", partition: int = 0
+    ) -> None:
+        self.producer.begin_transaction()
+        self.open(topic, source, *headers, value=value, key=key, partition=partition)
+        self.producer.commit_transaction()
+
+    def open(
+        self, topic: str, source: str, *headers: Header, value: bytes = b"v", key: bytes = b"k", partition: int = 0
+    ) -> None:
+        """Write within the transaction that is open."""
+        named = [*headers, ("delay-source", source.encode())]
+        self.producer.produce(topic, value, key, partition, headers=list(named))
+        self.producer.flush()
+
+
+@pytest.fixture
+def hand(stage: Stage) -> Hand:
+    return Hand(stage)
+
+
+def settled(stage: Stage, topic: str, count: int) -> None:
+    stage.wait_records(topic, count)
+    time.sleep(0.01)  # past the due times, which are 1 ms after sending
+
+
+def test_a_router_under_load_is_found_without_fault(spark: SparkSession, stage: Stage, rng: Random) -> None:
+    out = stage.target(partitions=2)
+    delay = delay_topic(stage, 2, default_target=out, allowed_targets=[f"{stage.word}.*"])
+    other = stage.target("other")
+    with stage.router() as router:
+        router.start_and_wait()
+        with Load(stage, [delay], rng, partitions=2) as load:
+            time.sleep(3)
+            # While records come and go, with an open transaction at any moment: no false verdict.
+            moving = audit_stage(spark, stage, grace_ms=5_000).total
+            load.finish()
+        stage.send(delay, ("deliver-after", b"10"), ("deliver-to", other.encode()), ("deliver-to", out.encode()))
+        stage.send(delay, ("deliver-at", b"2999-01-01T00:00:00Z"))
+        report = stage.settle()
+        found = audit_stage(spark, stage)
+    assert moving.violations == 0, moving
+    assert moving.counts["released"] > 0
+    assert_same(found.total, report)
+    assert found.total.violations == 0
+    assert found.total.counts["rejected"] > 0
+    assert found.total.counts["sent"] == sum(each.counts["sent"] for each in found.partitions)
+    assert [dict(each.keys)["partition"] for each in found.partitions] == [0, 1]
+    assert found.total.lateness["late_max_ms"] == max(report.lateness_ms)
+    median = found.total.lateness["late_p50_ms"]
+    assert median is not None
+    assert abs(median - report.percentile_ms(50)) <= max(2, median // 100)  # a record with two targets counts once here
+
+
+def test_every_planted_fault_is_found(spark: SparkSession, stage: Stage, hand: Hand) -> None:
+    out, second = stage.target(), stage.target("second")
+    delay = stage.delay(default_target=out, allowed_targets=[second])
+    rejected = f"{delay}.rejected"
+    both: list[Header] = [("deliver-to", out.encode()), ("deliver-to", second.encode())]
+    names = ["good", "lost", "doubled", "altered", "no_headers", "astray", "refused", "refused_and_released"]
+    sent = {name: stage.send(delay, AFTER, ("n", name.encode())) for name in names}
+    sent |= {name: stage.send(delay, AFTER, *both) for name in ("fan", "half_fan", "twice_in_one")}
+    sent["early"] = stage.send(delay, HOUR)
+    sent["pending"] = stage.send(delay, HOUR)
+    sent["illegible"] = stage.send(delay, ("deliver-after", b"soon"))
+    sent["keyed"] = stage.send(delay, AFTER, ("deliver-key", b"other"))
+    settled(stage, delay, len(sent))
+
+    def n(name: str) -> Header:
+        return "n", name.encode()
+
+    for name in ("good", "doubled", "doubled", "refused_and_released"):
+        hand.write(out, sent[name], n(name))
+    hand.write(out, sent["altered"], n("altered"), value=b"w")
+    hand.write(out, sent["no_headers"])
+    hand.write(second, sent["astray"], n("astray"))
+    for name in ("refused", "refused_and_released"):
+        hand.write(rejected, sent[name], AFTER, n(name), *REJECTION)
+    for topic in (out, second):
+        hand.write(topic, sent["fan"])
+    hand.write(out, sent["half_fan"])
+    for topic in (out, second, second):
+        hand.write(topic, sent["twice_in_one"])
+    hand.write(out, sent["early"])
+    hand.write(out, sent["illegible"])
+    hand.write(out, sent["keyed"], key=b"other")
+    hand.write(out, f"{delay}/0/999")
+    hand.write(out, f"{delay}/7/0")
+    hand.write(out, "nonsense")
+    hand.producer.begin_transaction()
+    hand.open(out, sent["good"], n("good"))
+    hand.producer.abort_transaction()
+    wait_until(lambda: stage.audit().foreign == 3, "everything is visible")
+
+    found, report = audit_stage(spark, stage), stage.audit()
+    assert_same(found.total, report)
+    counts = found.total.counts
+    assert (counts["lost"], counts["doubled"], counts["early"]) == (3, 3, 1)
+    assert (counts["altered"], counts["astray"], counts["foreign"]) == (2, 1, 3)
+    assert {name: found.outcome(sent[name]) for name in ("lost", "half_fan", "astray", "doubled", "twice_in_one")} == {
+        "lost": "lost",
+        "half_fan": "lost",
+        "astray": "lost",
+        "doubled": "doubled",
+        "twice_in_one": "doubled",
+    }
+    assert {sample["source"] for sample in found.samples if sample["early"]} == {sent["early"]}
+    assert {sample["source"] for sample in found.samples if sample["altered"]} == {sent["altered"], sent["no_headers"]}
+    assert not {sent[name] for name in ("good", "fan", "pending", "refused", "keyed")} & {
+        sample["source"] for sample in found.samples
+    }
+
+
+def test_an_open_transaction_is_waited_for(spark: SparkSession, stage: Stage, hand: Hand) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    place = stage.send(delay, AFTER)
+    settled(stage, delay, 1)
+    hand.producer.begin_transaction()
+    hand.open(out, place)
+    with pytest.raises(JobError, match=rf"{out}/0: a transaction is open"):
+        audit_stage(spark, stage, settle_s=0.5)
+    hand.producer.commit_transaction()
+    assert audit_stage(spark, stage).total.counts["released"] == 1
+
+
+def test_a_part_of_a_topic(spark: SparkSession, stage: Stage, hand: Hand) -> None:
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out)
+    places = [stage.send(delay, AFTER, partition=partition) for partition in (0, 1, 1, 1)]
+    time.sleep(0.05)
+    between_ms = now_ms()
+    time.sleep(0.05)
+    places.append(stage.send(delay, AFTER, partition=1))
+    settled(stage, delay, 5)
+    for place in places[1:]:
+        hand.write(out, place)
+
+    def counts(selection: Selection) -> tuple[int, int, int, int]:
+        found = audit_stage(spark, stage, selection).total.counts
+        return found["sent"], found["released"], found["lost"], found["foreign"]
+
+    one = frozenset({1})
+    assert counts(Selection()) == (5, 4, 1, 0)
+    assert counts(Selection(one)) == (4, 4, 0, 0)
+    assert counts(Selection(one, Edge(offset=1), Edge(offset=3))) == (2, 2, 0, 0)
+    assert counts(Selection(start=Edge(time_ms=between_ms))) == (1, 1, 0, 0)
+    assert counts(Selection(end=Edge(time_ms=between_ms))) == (4, 3, 1, 0)
+    assert counts(Selection(start=Edge(time_ms=now_ms() + 1_000))) == (0, 0, 0, 0)
+    for selection, message in (
+        (Selection(frozenset({2})), "--partition 2: .* has 2 partitions"),
+        (Selection(start=Edge(offset=1)), "--from 1: an offset is meant for one partition"),
+        (Selection(one, end=Edge(offset=9)), "--to 9: .*/1 holds offsets 0 to 4"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            audit_stage(spark, stage, selection)
+
+
+def test_no_verdict_where_the_target_has_forgotten_or_was_left_out(
+    spark: SparkSession, stage: Stage, hand: Hand
+) -> None:
+    out, kept = stage.target(), stage.target("kept")
+    compacted = stage.target("compacted", config={"cleanup.policy": "compact"})
+    delay = stage.delay(default_target=out, allowed_targets=[kept, compacted])
+    removed = stage.send(delay, AFTER)
+    for target in (kept, compacted):
+        stage.send(delay, AFTER, ("deliver-to", target.encode()))
+    settled(stage, delay, 3)
+    hand.write(out, removed)
+    hand.write(out, "nonsense")
+    stage.admin.delete_records([TopicPartition(out, 0, 4)])[TopicPartition(out, 0, 4)].result(10)
+    counts = audit_stage(spark, stage).total.counts
+    assert (counts["sent"], counts["unprovable"], counts["lost"]) == (3, 2, 1)
+    counts = audit_stage(spark, stage, targets=(out, compacted)).total.counts
+    assert (counts["unprovable"], counts["unread"], counts["lost"]) == (2, 1, 0)
+
+
+def test_aliases_and_topics_without_append_times(spark: SparkSession, stage: Stage, hand: Hand) -> None:
+    out = stage.target(config={"message.timestamp.type": "CreateTime"})
+    delay = stage.delay(default_target=out, aliases=["etf1"])
+    far = stage.send(delay, ("scheduler-epoch", b"%d" % (now_ms() // 1000 + 3600)))
+    place = stage.send(delay, ("scheduler-epoch", b"1700000000"), ("n", b"1"))
+    settled(stage, delay, 2)
+    hand.write(out, place, ("n", b"1"))
+    found = audit_stage(spark, stage)
+    assert far
+    assert (found.total.counts["pending"], found.total.counts["released"]) == (1, 1)
+    assert (found.total.counts["untimed"], found.total.violations) == (1, 0)
+    assert found.total.lateness["late_max_ms"] is None
+
+
+def test_from_the_shell(spark: SparkSession, stage: Stage, hand: Hand, tmp_path: Path) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    lost, good = stage.send(delay, AFTER), stage.send(delay, AFTER)
+    settled(stage, delay, 2)
+    hand.write(out, good)
+    call = ["audit", "--config", str(stage.router("audit").config), "--grace", "0ms"]
+    shell = CliRunner()
+    done = shell.invoke(cli, [*call, "--json", "--output", str(tmp_path / "result")])
+    assert done.exit_code == 1, done.output
+    told = json.loads(done.stdout)
+    assert (told["ok"], told["total"]["sent"], told["total"]["lost"]) == (False, 2, 1)
+    assert [sample["source"] for sample in told["samples"]] == [lost]
+    summary = spark.read.parquet(str(tmp_path / "result" / "summary")).collect()
+    assert [(row["topic"], row["partition"], row["sent"], row["lost"]) for row in summary] == [(delay, 0, 2, 1)]
+    assert summary[0]["hour"].minute == 0
+    findings = spark.read.parquet(str(tmp_path / "result" / "findings")).collect()
+    assert [(row["source"], row["outcome"]) for row in findings] == [(lost, "lost")]
+    hand.write(out, lost)
+    done = shell.invoke(cli, [*call, "--from", datetime.fromtimestamp(0, UTC).isoformat()])
+    assert done.exit_code == 0, done.output
+    assert "no violation: 2 records sent" in done.stdout
+    for arguments, message in (
+        (["--topic", "nope"], "is not a configured delay topic"),
+        (["--from", "yesterday"], "--from 'yesterday'"),
+        (["--target", "no-such-topic"], "--target no-such-topic: no such topic"),
+    ):
+        done = shell.invoke(cli, [*call, *arguments])
+        assert (done.exit_code, message in done.stderr) == (2, True), done.output

@@ -1,0 +1,184 @@
+"""Due times, targets and digests worked out by Spark, against the reading that the router and its auditor have."""
+
+import random
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from index.headers import PRESETS, Alias, Role, Unit
+from index.rules import Rules, Schedule
+from sidecar.audit import record as single
+from spark_backfill.audit_protocol import UNREADABLE, Protocol, digest, rejected_as_sent, source
+
+Header = tuple[str, bytes | None]
+SCHEMA = "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp_ms bigint"
+SENT_MS = 1_700_000_000_123
+
+
+def rows(spark: SparkSession, headers: list[list[Header]], timestamp_ms: int = SENT_MS) -> DataFrame:
+    return spark.createDataFrame([(b"k", b"v", each, timestamp_ms) for each in headers], SCHEMA).coalesce(1)
+
+
+def due(spark: SparkSession, headers: list[list[Header]], aliases: tuple[Alias, ...] = ()) -> list[int]:
+    protocol = Protocol(aliases)
+    found = rows(spark, headers).select(protocol.due_ms(protocol.control(f.col("headers")), f.col("timestamp_ms")))
+    return [row[0] for row in found.collect()]
+
+
+TIMES: list[tuple[Header, int]] = [
+    (("deliver-at", b"1700000001000"), 1_700_000_001_000),
+    (("deliver-at", b"0"), 0),
+    (("deliver-at", b"9223372036854775807"), 2**63 - 1),
+    (("deliver-at", b"9223372036854775808"), UNREADABLE),
+    (("deliver-at", b"17000000010001700000001000"), UNREADABLE),
+    (("deliver-at", b"1700000001000\n"), UNREADABLE),
+    (("deliver-at", b" 1700000001000"), UNREADABLE),
+    (("deliver-at", b"-1"), UNREADABLE),
+    (("deliver-at", b""), UNREADABLE),
+    (("deliver-at", None), UNREADABLE),
+    (("deliver-at", "١٢٣".encode()), UNREADABLE),
+    (("deliver-at", b"2030-01-31T08:00:00Z"), 1_896_076_800_000),
+    (("deliver-at", b"2030-01-31T10:00:00+02:00"), 1_896_076_800_000),
+    (("deliver-at", b"2030-01-31t02:30:00.0000001-05:30"), 1_896_076_800_001),
+    (("deliver-at", b"2030-01-31T08:00:00.250Z"), 1_896_076_800_250),
+    (("deliver-at", b"2030-01-31T07:59:60Z"), 1_896_076_800_000),
+    (("deliver-at", b"1960-01-31T08:00:00Z"), 0),
+    (("deliver-at", b"2030-02-30T08:00:00Z"), UNREADABLE),
+    (("deliver-at", b"2030-01-31T08:00:00"), UNREADABLE),
+    (("deliver-at", b"2030-01-31 08:00:00Z"), UNREADABLE),
+    (("deliver-after", b"500"), SENT_MS + 500),
+    (("deliver-after", b"PT15M"), SENT_MS + 900_000),
+    (("deliver-after", b"P1W"), SENT_MS + 604_800_000),
+    (("deliver-after", b"P1DT12H"), SENT_MS + 129_600_000),
+    (("deliver-after", b"PT0.0000001S"), SENT_MS + 1),
+    (("deliver-after", b"PT1,5S"), SENT_MS + 1_500),
+    (("deliver-after", b"P9999999999999999999W"), UNREADABLE),
+    (("deliver-after", b"9223372036854775807"), UNREADABLE),
+    (("deliver-after", b"P1M"), UNREADABLE),
+    (("deliver-after", b"P"), UNREADABLE),
+    (("deliver-after", b"PT"), UNREADABLE),
+    (("deliver-after", b"-PT1S"), UNREADABLE),
+    (("deliver-after", b"soon"), UNREADABLE),
+]
+
+
+def test_due_times(spark: SparkSession) -> None:
+    assert due(spark, [[header] for header, _ in TIMES]) == [expected for _, expected in TIMES]
+
+
+def test_no_time_both_times_and_a_time_twice(spark: SparkSession) -> None:
+    at, after = ("deliver-at", b"1700000001000"), ("deliver-after", b"500")
+    wanted = [0, 1_700_000_001_000, 1_700_000_001_000, UNREADABLE, UNREADABLE]
+    assert due(spark, [[("n", b"1")], [at, after], [after, at], [at, at], [after, after]]) == wanted
+
+
+def test_aliases_by_their_units(spark: SparkSession) -> None:
+    presets = (alias for preset in PRESETS.values() for alias in preset)
+    aliases = (*presets, Alias("wait", Role.AFTER, Unit.S))
+    headers: list[list[Header]] = [
+        [("cesium-deliver-at", b"1700000001000")],
+        [("cesium-deliver-at", b"2030-01-31T08:00:00Z")],
+        [("scheduler-epoch", b"1700000001")],
+        [("scheduler-epoch", b"9223372036854775807")],
+        [("X-Timebridge-When", b"2030-01-31T08:00:00Z")],
+        [("wait", b"2")],
+        [("wait", b"2"), ("deliver-after", b"2")],
+    ]
+    assert due(spark, headers, aliases) == [
+        1_700_000_001_000,
+        UNREADABLE,
+        1_700_000_001_000,
+        UNREADABLE,
+        1_896_076_800_000,
+        SENT_MS + 2_000,
+        UNREADABLE,
+    ]
+
+
+def test_what_the_router_accepts_is_due_at_the_same_time_here(spark: SparkSession, rng: random.Random) -> None:
+    headers = [[_time(rng)] for _ in range(500)]
+    rules = Rules("d", default_target="t")
+    decided = [rules.decide(each, SENT_MS) for each in headers]
+    found = due(spark, headers)
+    accepted = [
+        (each, one.due_ms, two)
+        for each, one, two in zip(headers, decided, found, strict=True)
+        if isinstance(one, Schedule)
+    ]
+    assert len(accepted) > 200
+    assert [two for _, _, two in accepted] == [one for _, one, _ in accepted]
+
+
+def _time(rng: random.Random) -> Header:
+    number = rng.randrange(10 ** rng.randint(1, 15))
+    match rng.randrange(5):
+        case 0:
+            return "deliver-at", b"%d" % number
+        case 1:
+            return "deliver-after", b"%d" % number
+        case 2:
+            day = f"{rng.randint(1960, 2100)}-{rng.randint(1, 12):02}-{rng.randint(1, 31):02}"
+            clock = f"{rng.randint(0, 23):02}:{rng.randint(0, 59):02}:{rng.randint(0, 60):02}"
+            fraction = rng.choice(["", f".{rng.randrange(10**9)}", ".000000001", ".999999999"])
+            offset = rng.choice(["Z", "z", f"{rng.choice('+-')}{rng.randint(0, 23):02}:{rng.randint(0, 59):02}"])
+            return "deliver-at", f"{day}T{clock}{fraction}{offset}".encode()
+        case 3:
+            parts = f"P{rng.randint(0, 9)}W{rng.randint(0, 99)}DT{rng.randint(0, 99)}H{rng.randint(0, 999)}M"
+            return "deliver-after", f"{parts}{rng.randint(0, 99)}.{rng.randrange(10**9)}S".encode()
+        case _:
+            return "deliver-after", f"PT{rng.randint(0, 99)}S".encode()
+
+
+CHANGES = [
+    (b"k", b"v", [("a", b"1")]),
+    (None, b"v", [("a", b"1")]),
+    (b"", b"v", [("a", b"1")]),
+    (b"v", b"k", [("a", b"1")]),
+    (b"k", None, [("a", b"1")]),
+    (b"k", b"v", []),
+    (b"k", b"v", [("a", None)]),
+    (b"k", b"v", [("a", b"")]),
+    (b"k", b"v", [("a", b"1"), ("a", b"1")]),
+    (b"k", b"v", [("a", b"b"), ("x", None)]),
+    (b"k", b"v", [("a", None), ("b", b"x")]),
+]
+
+
+def test_a_digest_tells_everything_apart(spark: SparkSession) -> None:
+    schema = "key binary, value binary, headers array<struct<key:string,value:binary>>"
+    frame = spark.createDataFrame(CHANGES, schema).coalesce(1)
+    digests = [row[0] for row in frame.select(digest(f.col("key"), f.col("value"), f.col("headers"))).collect()]
+    assert len(set(digests)) == len(CHANGES)
+
+
+def test_a_released_record_keeps_its_headers_and_its_key(spark: SparkSession) -> None:
+    sent: list[Header] = [("a", b"1"), ("deliver-at", b"1"), ("delay-id", b"x"), ("a", None), ("deliver-odd", b"")]
+    protocol = Protocol()
+    frame = rows(spark, [sent, [("deliver-key", None)], [("deliver-key", b"other")]])
+    control = protocol.control(f.col("headers"))
+    key = protocol.released_key(control, f.col("key"))
+    found = frame.select(protocol.user(f.col("headers")).alias("user"), key.alias("key")).collect()
+    assert [(each["key"], each["value"]) for each in found[0]["user"]] == single.user_headers(sent)
+    assert [row["key"] for row in found] == [b"k", None, b"other"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([("delay-source", b"d/0/1")], ["d", "0", "1"]),
+        ([("delay-source", b"d/0/1"), ("n", b"1"), ("delay-source", b"d/1/2")], ["d", "1", "2"]),
+        ([("n", b"1")], None),
+        ([("delay-source", None)], None),
+    ],
+)
+def test_the_last_source_counts(spark: SparkSession, headers: list[Header], expected: list[str] | None) -> None:
+    assert rows(spark, [headers]).select(source(f.col("headers"))).first()[0] == expected  # type: ignore[index]
+
+
+def test_a_rejected_record_is_what_was_sent_and_three_headers(spark: SparkSession) -> None:
+    added: list[Header] = [("delay-error", b"X"), ("delay-error-message", b"x"), ("delay-source", b"d/0/1")]
+    sent: list[Header] = [("a", b"1"), ("delay-error", b"mine")]
+    frame = rows(spark, [[*sent, *added], added, added[:2], [*added, ("a", b"1")]])
+    found = [row[0] for row in frame.select(rejected_as_sent(f.col("headers"))).collect()]
+    assert [None if each is None else [tuple(header) for header in each] for each in found] == [sent, [], None, None]

@@ -1,0 +1,228 @@
+"""``index``: what it stages is what the router would have indexed, whatever happens to its tasks."""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+
+from index.bucket import Placement
+from index.partition import PartitionIndex
+from index.progress import start_of
+from index.record import Record
+from index.schedule import AT_ONCE
+from snapshots.staged import Staged
+from spark_backfill import index_job
+from spark_backfill.errors import JobError
+from spark_backfill.index_job import Options
+from spark_backfill.scope import Asked
+from tests.integration.scenario import Header, Stage, now_ms
+from tests.spark.backfill import Wanted, delay_topic, entries_of, same, settings_of, staged, wanted
+
+DAY_MS = 86_400_000
+SMALL = Options(bucket_records=500, task_records=250)
+
+
+def headers_of(rng: Random, number: int) -> list[Header]:
+    """Every kind of record: due now or within a day, at once, and rejected ones."""
+    headers: list[Header] = [("n", b"%d" % number), ("n", None), ("e", b"")]
+    match rng.randrange(10):
+        case 0:
+            return headers
+        case 1:
+            return [*headers, ("deliver-after", b"soon")]
+        case 2:
+            return [("deliver-after", b"P30D"), *headers]
+        case 3:
+            return [("deliver-to", b"elsewhere"), *headers]
+        case 4:
+            return []
+        case 5:
+            return [*headers, ("deliver-at", b"%d" % (now_ms() - rng.randrange(DAY_MS)))]
+        case _:
+            return [*headers, ("deliver-at", b"%d" % (now_ms() + rng.randrange(6 * DAY_MS)))]
+
+
+def fill(stage: Stage, topic: str, rng: Random, count: int, partitions: int = 1) -> None:
+    """Write records of every kind, some of them in transactions that are aborted."""
+    steady = Producer({**stage.kafka, "linger.ms": 5})
+    producer = Producer({**stage.kafka, "transactional.id": f"{topic}.fill"})
+    producer.init_transactions(30)
+    for number in range(count):
+        key = rng.choice([None, b"", b"%d" % rng.randrange(50)])
+        value = rng.choice([None, b"", b"%d" % number, rng.randbytes(100)])
+        partition = rng.randrange(partitions)
+        steady.produce(topic, value, key, partition, headers=list(headers_of(rng, number)))
+        if number % 400 == 0:
+            steady.flush(30)
+            producer.begin_transaction()
+            for _ in range(5):
+                producer.produce(topic, b"never", b"aborted", partition)
+            producer.flush(30)
+            producer.abort_transaction(30)
+    assert steady.flush(30) == 0
+
+
+def index(
+    spark: SparkSession, stage: Stage, directory: Path, delay: str, asked: Asked | None = None, options: Options = SMALL
+) -> index_job.Outcome:
+    settings = settings_of(stage, directory)
+    return index_job.index(spark, settings, settings.delay_topic(delay), asked or Asked(), options, print)
+
+
+def check(stage: Stage, directory: Path, delay: str, partition: int, found: list[Staged]) -> list[Wanted]:
+    """Every staged bucket holds exactly what the rules say of its range; returns all of it in release order."""
+    rules = settings_of(stage, directory).delay_topic(delay).rules
+    everything: list[Wanted] = []
+    for each in found:
+        expected = wanted(stage, delay, rules, partition, each.manifest.from_offset, each.manifest.to_offset)
+        assert same(entries_of(stage, delay, each.manifest, partition), expected)
+        assert each.rules == rules
+        everything += expected
+    return sorted(everything, key=lambda entry: entry[:2])
+
+
+def test_what_is_staged_is_what_the_router_would_have_indexed(
+    spark: SparkSession, stage: Stage, tmp_path: Path, rng: Random
+) -> None:
+    delay = delay_topic(stage, partitions=2, default_target="out", placement="inline")
+    fill(stage, delay, rng, 1_500, partitions=2)
+
+    outcome = index(spark, stage, tmp_path, delay)
+
+    entries = 0
+    for partition in (0, 1):
+        found, intents = staged(stage, delay, partition)
+        assert intents == []
+        ranges = [(each.manifest.from_offset, each.manifest.to_offset) for each in found]
+        assert ranges[0][0] == 0
+        assert all(one[1] == two[0] for one, two in pairwise(ranges))
+        assert len(ranges) > 1, "it was to be more than one bucket"
+        entries += len(check(stage, tmp_path, delay, partition, found))
+    assert outcome.entries == entries == len(stage.records(delay))
+
+
+def test_the_order_is_that_of_the_routers_own_index(
+    spark: SparkSession, stage: Stage, tmp_path: Path, rng: Random
+) -> None:
+    delay = delay_topic(stage, default_target="out", placement="inline")
+    fill(stage, delay, rng, 1_000)
+    index(spark, stage, tmp_path, delay, options=Options(task_records=150))
+
+    own: PartitionIndex[Record, int] = PartitionIndex(start_of(0), lambda _: 1)
+    (only,), _ = staged(stage, delay)
+    expected = check(stage, tmp_path, delay, 0, [only])
+    for due_ms, offset, record in sorted(expected, key=lambda entry: entry.offset):
+        if record is None:
+            own.reject(offset, offset)
+        else:
+            own.add([(due_ms, offset, record)])
+    own.advance(only.manifest.to_offset)
+    batch = own.plan(now_ms() + 30 * DAY_MS, 1 << 30, 1 << 30)
+
+    found = entries_of(stage, delay, only.manifest)
+    rejected = [(AT_ONCE, offset) for offset, _ in batch.rejected]
+    assert [entry[:2] for entry in found if entry[2] is None] == rejected
+    assert rejected, "nothing was rejected"
+    assert [entry[:2] for entry in found if entry[2] is not None] == [entry[:2] for entry in batch.due]
+
+
+def test_pointers_and_absent_records(spark: SparkSession, stage: Stage, tmp_path: Path, rng: Random) -> None:
+    delay = delay_topic(stage, default_target="out", placement="pointer")
+    fill(stage, delay, rng, 400)
+    index(spark, stage, tmp_path, delay)
+
+    (only,), _ = staged(stage, delay)
+    assert {ref.placement for ref in only.manifest.segments} == {Placement.POINTER}
+    assert only.manifest.needs_from == 0
+    rules = settings_of(stage, tmp_path).delay_topic(delay).rules
+    expected = wanted(stage, delay, rules, 0, 0, only.manifest.to_offset)
+    assert [entry[:2] for entry in entries_of(stage, delay, only.manifest)] == [entry[:2] for entry in expected]
+
+
+def test_records_too_large_for_a_segment_stay_in_the_delay_topic(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    delay = delay_topic(stage, default_target="out", placement="inline", segment_bytes="2KiB")
+    for size in (10, 3_000, 20, 2_500):
+        stage.send(delay, ("deliver-after", b"60000"), value=bytes(size))
+    index(spark, stage, tmp_path, delay)
+    (only,), _ = staged(stage, delay)
+    found = entries_of(stage, delay, only.manifest)
+    assert {offset: record is None for _, offset, record in found} == {0: False, 1: True, 2: False, 3: True}
+    assert only.manifest.needs_from == 1
+
+
+def test_a_range_in_which_nothing_is_pending(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    delay = delay_topic(stage, default_target="out")
+    producer = Producer({**stage.kafka, "transactional.id": f"{delay}.none"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(delay, b"never")
+    producer.flush(30)
+    producer.abort_transaction(30)
+    assert index(spark, stage, tmp_path, delay) == index_job.Outcome(buckets=1)
+    (only,), _ = staged(stage, delay)
+    assert only.manifest.segments == ()
+    assert (only.manifest.from_offset, only.manifest.to_offset) == (0, 2)
+
+
+def test_run_twice_the_second_takes_the_place_of_the_first(
+    spark: SparkSession, stage: Stage, tmp_path: Path, rng: Random
+) -> None:
+    delay = delay_topic(stage, default_target="out", placement="inline")
+    fill(stage, delay, rng, 400)
+    index(spark, stage, tmp_path, delay, options=Options(bucket_records=210))
+    first, _ = staged(stage, delay)
+    assert len(first) == 2
+    index(spark, stage, tmp_path, delay)
+    (second,), _ = staged(stage, delay)
+    assert second.manifest.segments[0] != first[0].manifest.segments[0]
+    check(stage, tmp_path, delay, 0, [second])
+    # Both are whole: the router may have adopted the first while the second was made.
+    check(stage, tmp_path, delay, 0, first)
+    keys = [each.key for each in stage.records(f"{delay}.delay-snapshots")]
+    assert len(set(keys)) == len(keys), "a key was used twice, and compaction removes the first"
+
+
+def test_unknown_partitions_and_ranges_are_refused_before_anything_is_written(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    delay = delay_topic(stage, default_target="out")
+    stage.send_many(delay, [[("deliver-after", b"60000")]] * 20)
+    for asked, message in (
+        (Asked(ends={0: 21}), "ends at offset 20"),
+        (Asked(starts={0: 5}, ends={0: 4}), "nothing lies between"),
+        (Asked(partitions=(1,)), "no partition 1"),
+    ):
+        with pytest.raises(JobError, match=message):
+            index(spark, stage, tmp_path, delay, asked)
+    assert stage.records(f"{delay}.delay-backfill") == []
+    assert stage.records(f"{delay}.delay-snapshots") == []
+
+
+def test_missing_topics_are_named(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    delay = delay_topic(stage, default_target="out")
+    stage.delete(f"{delay}.delay-backfill")
+    with pytest.raises(JobError, match=r"delay-backfill has 0 partitions.*delay-router init"):
+        index(spark, stage, tmp_path, delay)
+    stage.create([NewTopic(f"{delay}.delay-backfill", 3, 1)])
+    with pytest.raises(JobError, match="delay-backfill has 3 partitions and"):
+        index(spark, stage, tmp_path, delay)
+    stage.delete(delay)
+    with pytest.raises(JobError, match="does not exist"):
+        index(spark, stage, tmp_path, delay)
+
+
+def test_time_of_the_intent_covers_the_job(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    delay = delay_topic(stage, default_target="out")
+    stage.send_many(delay, [[("deliver-after", b"60000")]] * 20)
+    began_ms = time.time_ns() // 1_000_000
+    index(spark, stage, tmp_path, delay)
+    history = [each for each in stage.records(f"{delay}.delay-backfill") if each.key == b"intent/index"]
+    assert [each.value is None for each in history] == [False, True], "written, and removed with what was staged"
+    assert began_ms < history[0].timestamp_ms

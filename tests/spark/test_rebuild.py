@@ -1,0 +1,116 @@
+"""``rebuild``: what is pending after the state was lost, and a router that goes on from it."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+
+from spark_backfill import cluster, rebuild_job
+from spark_backfill.errors import JobError
+from spark_backfill.index_job import Options, Outcome
+from spark_backfill.scope import Asked
+from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
+from tests.spark.backfill import COMPACT, delay_topic, entries_of, settings_of, staged
+
+
+def rebuild(spark: SparkSession, stage: Stage, directory: Path, delay: str, released_before_ms: int = -1) -> Outcome:
+    settings = settings_of(stage, directory)
+    topic = settings.delay_topic(delay)
+    options = Options("rebuild", bucket_records=400, task_records=200)
+    return rebuild_job.rebuild(spark, settings, topic, Asked(), options, print, released_before_ms=released_before_ms)
+
+
+def pending_offsets(stage: Stage, delay: str) -> list[int]:
+    found, intents = staged(stage, delay)
+    assert intents == []
+    assert all(each.restores for each in found)
+    return sorted(offset for each in found for _, offset, _ in entries_of(stage, delay, each.manifest))
+
+
+def lose_state(stage: Stage, delay: str) -> None:
+    names = [f"{delay}.delay-state", f"{delay}.delay-snapshots", f"{delay}.delay-backfill"]
+    stage.delete(*names)
+    stage.create([NewTopic(name, 1, 1, config=COMPACT) for name in names])
+
+
+def test_a_router_goes_on_after_its_state_was_lost(
+    spark: SparkSession, stage: Stage, tmp_path: Path, rng: Random
+) -> None:
+    out, other = stage.target(), stage.target("other")
+    delay = delay_topic(stage, default_target=out, allowed_targets=[other], seal_age="1s", seal_records=100)
+    later_ms = now_ms() + 60_000
+    for number in range(600):
+        headers: list[Header] = [("n", b"%d" % number)]
+        match rng.randrange(4):
+            case 0:
+                headers.append(("deliver-after", b"never"))  # to be rejected
+            case 1:
+                headers.append(("deliver-at", b"%d" % (later_ms + rng.randrange(1_000))))
+            case 2:
+                headers += [("deliver-to", other.encode()), ("deliver-after", b"%d" % rng.randrange(1_500))]
+            case _:
+                headers.append(("deliver-after", b"%d" % rng.randrange(1_500)))
+        stage.post(delay, *headers, value=b"%d" % number)
+    stage.flush()
+    with stage.router() as router:
+        router.start_and_wait()
+        gone = (
+            stage.wait_records(out, 100) + stage.wait_records(other, 100) + stage.wait_records(f"{delay}.rejected", 90)
+        )
+        assert len(gone) < 600
+        with pytest.raises(JobError, match="has members"):
+            rebuild(spark, stage, tmp_path, delay)
+        router.stop()
+    admin = cluster.connect(settings_of(stage, tmp_path))
+    # A static member is one until its session ends.
+    wait_until(lambda: not cluster.group_members(admin, stage.group_id), "end of the router's session")
+    with pytest.raises(JobError, match="it is not lost"):
+        rebuild(spark, stage, tmp_path, delay)
+    left = {
+        int(dict(record.headers)["delay-source"].decode().split("/")[2])  # type: ignore[union-attr]
+        for topic in (out, other, f"{delay}.rejected")
+        for record in stage.records(topic)
+    }
+    lose_state(stage, delay)
+
+    outcome = rebuild(spark, stage, tmp_path, delay)
+
+    pending = pending_offsets(stage, delay)
+    assert pending == sorted(set(range(600)) - left)
+    assert outcome.entries == len(pending) > 100
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.settle(timeout_s=120)
+
+
+def test_what_the_targets_no_longer_hold_must_be_spoken_for(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    out = stage.target()
+    delay = delay_topic(stage, default_target=out)
+    moment_ms = now_ms()
+    for offset in range(20):
+        stage.send(delay, ("deliver-at", b"%d" % (moment_ms + offset * 1_000)), timestamp_ms=moment_ms)
+        if offset < 10:
+            stage.send(out, ("delay-source", b"%s/0/%d" % (delay.encode(), offset)))
+    (future,) = stage.admin.delete_records([TopicPartition(out, 0, 5)]).values()
+    future.result(TIMEOUT_S)
+
+    with pytest.raises(JobError, match=rf"{out}/0 begins at offset 5.*--released-before"):
+        rebuild(spark, stage, tmp_path, delay)
+    assert stage.records(f"{delay}.delay-backfill") == []
+    written_ms = max(each.timestamp_ms for each in stage.records(delay))
+    rebuild(spark, stage, tmp_path, delay, released_before_ms=max(written_ms, moment_ms + 4_000))
+    due_by_then = {offset for offset in range(20) if moment_ms + offset * 1_000 <= written_ms}
+    assert pending_offsets(stage, delay) == sorted(set(range(10, 20)) - due_by_then)
+
+
+def test_an_emptied_log_still_says_where_to_go_on(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    delay = delay_topic(stage, default_target=stage.target())
+    stage.send_many(delay, [[("deliver-after", b"60000")]] * 7)
+    (future,) = stage.admin.delete_records([TopicPartition(delay, 0, 7)]).values()
+    future.result(TIMEOUT_S)
+    assert rebuild(spark, stage, tmp_path, delay).entries == 0
+    (only,), _ = staged(stage, delay)
+    assert (only.manifest.to_offset, only.manifest.segments) == (7, ())

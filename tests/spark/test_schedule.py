@@ -1,0 +1,236 @@
+"""Tables become records of a delay topic on real Spark and Kafka, with a router that releases them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+from pyspark.sql import SparkSession
+
+from spark_backfill.cli import cli
+from spark_backfill.schedule_ledger import Ledger, group_name
+from tests.integration.scenario import Stage, header, now_ms, wait_until
+from tests.spark.auditing import audit_stage
+from tests.spark.backfill import delay_topic
+from tests.spark.conftest import CONF
+
+# Several jobs of Spark each, and whatever else the machine has to do meanwhile.
+pytestmark = pytest.mark.timeout(600)
+
+SCHEMA = "due timestamp, target string, key string, value string, headers array<struct<key:string,value:binary>>"
+
+
+def run(stage: Stage, source: Path | str, *options: str) -> Result:
+    call = ["schedule", str(source), "--config", str(stage.router("schedule").config), "--json", *options]
+    return CliRunner().invoke(cli, call)
+
+
+def report(done: Result, exit_code: int = 0) -> dict[str, Any]:
+    assert done.exit_code == exit_code, f"{done.output}\n{done.exception!r}"
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def parquet(spark: SparkSession, path: Path, rows: list[tuple[Any, ...]], schema: str = SCHEMA) -> Path:
+    spark.createDataFrame(rows, schema).write.parquet(str(path))
+    return path
+
+
+def ids(stage: Stage, topic: str) -> Counter[bytes | None]:
+    return Counter(header(record, "deliver-id") for record in stage.records(topic))
+
+
+def test_from_a_table_to_the_targets_and_not_twice(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    out, other = stage.target(partitions=2), stage.target("other")
+    delay = delay_topic(stage, 3, default_target=out, allowed_targets=[other])
+    now = datetime.now(UTC)
+    rows: list[tuple[Any, ...]] = [
+        (now + timedelta(seconds=number % 3 - 1), other if number % 5 == 0 else None, f"k{number % 7}", f"{number}",
+         [("n", b"%d" % number), ("n", None)])
+        for number in range(300)
+    ]  # fmt: skip
+    rows += [(now, None, None, None, None)] * 3  # equal in everything, without key and value
+    table = parquet(spark, tmp_path / "table", rows)
+    with stage.router() as router:
+        router.start_and_wait()
+        first = report(run(stage, table, "--job", "one"))
+        again = report(run(stage, table, "--job", "one"))
+        stage.settle()
+        audited = audit_stage(spark, stage).total
+    assert (first["rows"], first["valid"], first["invalid"], first["written"], first["before"]) == (303, 303, 0, 303, 0)
+    assert first["past_due"] > 100
+    assert first["targets"] == {out: 243, other: 60}
+    assert (again["written"], again["before"], again["refused"]) == (0, 303, "")
+    assert (audited.counts["sent"], audited.counts["released"], audited.violations) == (303, 303, 0)
+    assert set(ids(stage, delay).values()) == {1}
+    released = {record.value: record for topic in (out, other) for record in stage.records(topic)}
+    assert len(released) == 301
+    assert list(released[b"17"].headers)[:2] == [("n", b"17"), ("n", None)]
+    assert released[b"17"].key == b"k3"
+    assert (header(released[b"17"], "delay-id") or b"").startswith(b"one/")
+    due_ms = -(-round((rows[17][0] - datetime.fromtimestamp(0, UTC)) / timedelta(microseconds=1)) // 1000)
+    assert header(released[b"17"], "delay-due") == b"%d" % due_ms
+    partitions = {record.key: record.partition for record in stage.records(delay) if record.key is not None}
+    assert len(set(partitions.values())) > 1
+    assert {key: _placed_by_kafka(stage, key, 3) for key in partitions} == partitions
+
+
+def _placed_by_kafka(stage: Stage, key: bytes, partitions: int) -> int:
+    """Where librdkafka's own partitioner puts a key."""
+    probe = f"{stage.word}.probe"
+    if probe not in stage.admin.list_topics(timeout=10).topics:
+        stage.create([NewTopic(probe, partitions, 1)])
+    placed: list[int] = []
+    producer = Producer({**stage.kafka, "partitioner": "murmur2_random", "linger.ms": 0})
+    producer.produce(probe, b"", key, on_delivery=lambda _, sent: placed.append(sent.partition() or 0))
+    assert producer.flush(10) == 0
+    return placed[0]
+
+
+def test_rows_that_must_not_be_written(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out, allowed_targets=[f"{stage.word}.*"], max_delay="7d")
+    schema = "fire bigint, target string, key string, value string"
+    soon, past = now_ms() + 3_600_000, now_ms() - 1_000
+    rows = [
+        (soon, None, "k", "good"),
+        (past, None, "k", "past"),
+        (soon * 1_000, None, "k", "in microseconds"),
+        (soon + 8 * 86_400_000, None, "k", "far"),
+        (None, None, "k", "never"),
+        (soon, "elsewhere", "k", "not allowed"),
+        (soon, f"{stage.word}.gone", "k", "unknown"),
+    ]
+    table = parquet(spark, tmp_path / "table", rows, schema)
+    options = ["--column", "due=fire", "--without", "headers", "--job", "one"]
+    refused = report(run(stage, table, *options), 1)
+    assert refused["reasons"] == {
+        "UNIT_SUSPECTED": 1,
+        "MAX_DELAY_EXCEEDED": 1,
+        "MALFORMED_ROW": 1,
+        "TARGET_NOT_ALLOWED": 1,
+        "TARGET_UNKNOWN": 1,
+    }
+    assert "Exceeds max allowed delivery delay" in refused["samples"]["MAX_DELAY_EXCEEDED"][0]
+    assert "5 rows are invalid" in refused["refused"]
+    assert report(run(stage, table, *options, "--on-invalid", "skip", "--on-past", "fail"), 1)["past_due"] == 1
+    dry = report(run(stage, table, *options, "--on-invalid", "skip", "--dry-run"))
+    assert (dry["valid"], dry["written"]) == (2, 0)
+    assert stage.records(delay) == []
+
+    aside = tmp_path / "aside"
+    divert = ["--on-invalid", "divert", "--divert-to", str(aside), "--on-past", "skip"]
+    done = report(run(stage, table, *options, *divert))
+    assert (done["written"], done["left_out"]) == (1, 6)
+    assert [record.value for record in stage.records(delay)] == [b"good"]
+    invalid = spark.read.parquet(str(aside)).collect()
+    assert {(bytes(row["value"]), row["reason"]) for row in invalid} == {
+        (b"in microseconds", "UNIT_SUSPECTED"),
+        (b"far", "MAX_DELAY_EXCEEDED"),
+        (b"never", "MALFORMED_ROW"),
+        (b"not allowed", "TARGET_NOT_ALLOWED"),
+        (b"unknown", "TARGET_UNKNOWN"),
+    }
+    again = report(run(stage, table, *options, *divert))
+    assert (again["written"], again["before"]) == (0, 7)
+    assert len(stage.records(delay)) == 1
+
+
+def test_csv_and_json(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    csv = tmp_path / "table.csv"
+    csv.write_text(
+        "id,due,target,key,value,headers\n"
+        f'1,2030-01-31T08:00:00Z,{out},k,"say ""hi"",\nplease","{{""a"": ""1""}}"\n'
+        '2,1896076800000,,,"",\n'
+        "3,1896076800000\n"
+    )
+    max_delay = ["--job", "csv", "--format", "csv", "--id", "id", "--on-invalid", "skip"]
+    found = report(run(stage, csv, *max_delay), 0)
+    assert found["reasons"] == {"MAX_DELAY_EXCEEDED": 2, "MALFORMED_ROW": 1}
+    at = now_ms() + 60_000
+    csv.write_text(csv.read_text().replace("2030-01-31T08:00:00Z", str(at)).replace("1896076800000", str(at)))
+    done = report(run(stage, csv, *max_delay[:1], "csv2", *max_delay[2:]))
+    assert (done["written"], done["left_out"]) == (2, 1)
+    records = {record.value: record for record in stage.records(delay)}
+    assert set(records) == {b'say "hi",\nplease', b""}
+    assert records[b""].key is None
+    assert ("a", b"1") in records[b'say "hi",\nplease'].headers
+
+    lines = tmp_path / "table.json"
+    plain = {"due": at, "target": None, "key": "k", "value": {"n": 1.50}, "headers": {"b": "2", "a": None}}
+    lines.write_text(f'{json.dumps(plain)}\n{{"due": oops\n')
+    done = report(run(stage, lines, "--job", "json", "--format", "json", "--on-invalid", "skip"))
+    assert (done["written"], done["reasons"]) == (1, {"MALFORMED_ROW": 1})
+    record = next(record for record in stage.records(delay) if (record.value or b"").startswith(b"{"))
+    assert json.loads(record.value or b"") == {"n": 1.5}
+    assert list(record.headers)[1:3] == [("b", b"2"), ("a", None)]
+
+
+def test_wrong_input_is_refused_before_work_begins(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    stage.delay(default_target=stage.target())
+    table = parquet(spark, tmp_path / "table", [(1, "v")], "due bigint, value string")
+    of_ints = parquet(spark, tmp_path / "ints", [(1, "v")], "due int, value string")
+    without = ["--without", "target", "--without", "key", "--without", "headers"]
+    for source, options, message in (
+        (table, ["--job", "a/b"], "--job 'a/b'"),
+        (table, ["--job", "j", "--on-invalid", "divert"], "--divert-to PATH go together"),
+        (table, ["--job", "j", "--topic", "nope"], "is not a configured delay topic"),
+        (table, ["--job", "j"], "column 'target' is missing; name it with --column target="),
+        (of_ints, ["--job", "j", *without], "is of type int"),
+    ):
+        done = run(stage, source, *options)
+        assert (done.exit_code, message in done.stderr) == (2, True), done.output
+    assert run(stage, tmp_path / "nothing", "--job", "j").exit_code == 1
+
+
+def test_killed_in_the_middle_and_run_again(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out)
+    count, at = 20_000, datetime.now(UTC) + timedelta(hours=1)
+    rows = spark.range(count).selectExpr(
+        f"timestamp'{at:%Y-%m-%d %H:%M:%S}' due", "cast(null as string) target", "cast(id as string) key",
+        "cast(id as string) value",
+    )  # fmt: skip
+    table = tmp_path / "table"
+    rows.write.parquet(str(table))
+    options = [str(table), "--config", str(stage.router("schedule").config), "--job", "big", "--without", "headers"]
+    conf = [word for setting in CONF for word in ("--conf", setting)]
+    call = [sys.executable, "-m", "spark_backfill", "schedule", *options, "--batch", "20", *conf]
+    with (tmp_path / "killed.log").open("w") as log:
+        job = subprocess.Popen(call, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env={**os.environ})
+    try:
+        with Ledger(stage.kafka, group_name(stage.group_id, "big"), delay, settled=False) as ledger:
+
+            def done() -> int:
+                return sum(each.done for each in ledger.read([0, 1]).values())
+
+            wait_until(lambda: done() > 200 or job.poll() is not None, "the job writes", 120)
+            # Spark's Python workers are in groups of their own and live on for a moment: they must be shut out.
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+            assert 200 < done() < count, (tmp_path / "killed.log").read_text()
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+    found = report(run(stage, table, "--job", "big", "--without", "headers"))
+    assert found["before"] + found["written"] == count
+    assert 0 < found["before"] < count
+    time.sleep(1)
+    assert set(ids(stage, delay).values()) == {1}
+    assert {record.value for record in stage.records(delay)} == {b"%d" % number for number in range(count)}
+    other = parquet(spark, tmp_path / "other", [(at, None, "k", "v", None)])
+    done_otherwise = run(stage, other, "--job", "big")
+    assert (done_otherwise.exit_code, "of another table" in done_otherwise.stderr) == (1, True), done_otherwise.output

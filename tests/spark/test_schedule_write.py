@@ -1,0 +1,117 @@
+"""The writer of a delay partition, without Spark: interrupted anywhere and begun again, every row is there once."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from spark_backfill.errors import JobError
+from spark_backfill.schedule_ledger import Ledger, group_name
+from spark_backfill.schedule_row import Row, digest_of
+from spark_backfill.schedule_survey import Fingerprint
+from spark_backfill.schedule_write import Sorted, Target, Written, write
+from tests.integration.scenario import Stage, header
+
+ROWS = 57
+
+
+class Killed(Exception):
+    """The task ends here."""
+
+
+def make_rows(count: int = ROWS, partition: int = 0) -> list[Sorted]:
+    made = [Row(str(number), None, b"k%d" % number, b"%d" % number) for number in range(count)]
+    # One row three times, and one that is not to be written.
+    rows = [Sorted(partition, digest_of(row), row.value != b"7", row.key, row.value, ()) for row in made]
+    return sorted([*rows, rows[3], rows[3]], key=lambda row: row.digest)
+
+
+def target(stage: Stage, topic: str, rows: list[Sorted], *, batch: int = 10) -> Target:
+    fingerprints: dict[int, Fingerprint] = {}
+    for row in rows:
+        fingerprints.setdefault(row.partition, Fingerprint()).add(row.digest)
+    texts = {partition: each.text() for partition, each in fingerprints.items()}
+    return Target(dict(stage.kafka), stage.group_id, "job", topic, texts, batch, 1_000_000)
+
+
+def until(rows: Iterable[Sorted], count: int) -> Iterator[Sorted]:
+    for number, row in enumerate(rows):
+        if number == count:
+            raise Killed
+        yield row
+
+
+def ids(stage: Stage, topic: str) -> Counter[bytes | None]:
+    return Counter(header(record, "deliver-id") for record in stage.records(topic))
+
+
+def test_written_again_nothing_is_written_twice(stage: Stage) -> None:
+    topic = stage.delay(partitions=2)
+    rows = [*make_rows(), *make_rows(5, 1)]
+    assert list(write(target(stage, topic, rows), rows)) == [Written(0, ROWS + 1, 1, 0), Written(1, 7, 0, 0)]
+    found = ids(stage, topic)
+    assert len(found) == ROWS + 1 + 7 - 7  # the rows of partition 1 are equal to some of partition 0
+    assert list(write(target(stage, topic, rows), rows)) == [Written(0, 0, 0, ROWS + 2), Written(1, 0, 0, 7)]
+    assert ids(stage, topic) == found
+
+
+def test_equal_rows_are_told_apart(stage: Stage) -> None:
+    topic = stage.delay()
+    rows = make_rows()
+    list(write(target(stage, topic, rows), rows))
+    threefold = [record for record in stage.records(topic) if record.value == b"3"]
+    found = sorted(str(header(record, "deliver-id")) for record in threefold)
+    assert [text.rpartition("'")[0].count("/") for text in found] == [1, 2, 2]
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("at", [0, 1, 9, 10, 11, 35, ROWS + 1])
+def test_a_task_that_ends_anywhere_is_gone_on_with(stage: Stage, at: int) -> None:
+    topic = stage.delay()
+    rows = make_rows()
+    with pytest.raises(Killed):
+        list(write(target(stage, topic, rows), until(rows, at)))
+    (done,) = write(target(stage, topic, rows, batch=7), rows)
+    assert done.before == at // 10 * 10
+    assert set(ids(stage, topic).values()) == {1}
+    assert len(ids(stage, topic)) == ROWS + 1
+
+
+def test_who_comes_later_takes_over(stage: Stage) -> None:
+    topic = stage.delay()
+    rows = make_rows()
+
+    def overtaken() -> Iterator[Sorted]:
+        for number, row in enumerate(rows):
+            if number == 25:
+                (done,) = write(target(stage, topic, rows), rows)
+                assert done == Written(0, done.written, ROWS + 2 - 20 - done.written, 20)
+            yield row
+
+    with pytest.raises(JobError, match="another run of job job has taken over delay partition 0"):
+        list(write(target(stage, topic, rows), overtaken()))
+    assert set(ids(stage, topic).values()) == {1}
+    assert len(ids(stage, topic)) == ROWS + 1
+
+
+def test_other_rows_are_refused(stage: Stage) -> None:
+    topic = stage.delay()
+    rows = make_rows()
+    list(write(target(stage, topic, rows), rows))
+    others = make_rows(ROWS + 1)
+    with pytest.raises(JobError, match="of another table"):
+        list(write(target(stage, topic, others), others))
+    with Ledger(stage.kafka, group_name(stage.group_id, "job"), topic, settled=True) as ledger:
+        assert ledger.read([0])[0].done == ROWS + 2
+    assert len(ids(stage, topic)) == ROWS + 1
+
+
+def test_a_table_that_changes_while_it_is_read_is_not_finished(stage: Stage) -> None:
+    topic = stage.delay()
+    rows = make_rows()
+    with pytest.raises(JobError, match="has changed while it was read"):
+        list(write(target(stage, topic, rows), rows[:-1]))
+    (done,) = write(target(stage, topic, rows), rows)
+    assert done.before == 50
+    assert set(ids(stage, topic).values()) == {1}
+    assert len(ids(stage, topic)) == ROWS + 1

@@ -1,0 +1,175 @@
+"""Deciding and cutting a batch at a time, against deciding each record and the seal of the router."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from index.bucket import Placement
+from index.headers import PRESETS
+from index.progress import Position
+from index.record import Record
+from index.rules import Rules
+from index.schedule import AT_ONCE, Rejection
+from index.sealing import SealRules
+from snapshots.segment import StoredEntry, decode_segment
+from spark_backfill.cutting import BucketSegment, Cutter
+from spark_backfill.deciding import Deciding
+from spark_backfill.plan import BucketRange, Slots
+
+RULES = Rules("d", default_target="t", max_delay_ms=100_000, aliases=PRESETS["cesium"])
+SEAL = SealRules(time_step_ms=20_000, segment_entries=40, segment_bytes=4_000, placement="inline")
+BUCKETS = (BucketRange(0, 0, 300), BucketRange(0, 300, 700), BucketRange(4, 0, 500))
+BOUNDS = ((Position(1_030_000, 0),), (), (Position(1_020_000, 90), Position(1_060_000, 0)))
+SLOTS = Slots(BUCKETS, BOUNDS)
+KEYS = tuple(100 + slot for slot in range(SLOTS.count))
+STRUCT = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+Row = tuple[int, int, Record]
+
+
+def some_record(rng: random.Random) -> Record:
+    headers: list[tuple[str, bytes | None]] = [("n", None), ("n", b""), ("e", b"x")][: rng.randrange(4)]
+    match rng.randrange(6):
+        case 0:
+            headers.append(("deliver-after", b"no"))
+        case 1:
+            headers.append(("cesium-delay-ms", b"%d" % rng.randrange(200_000)))
+        case 2:
+            pass
+        case _:
+            headers.insert(0, ("deliver-at", b"%d" % rng.randrange(1_000_000, 1_080_000)))
+    value = rng.choice([None, b"", rng.randbytes(80), rng.randbytes(5_000) if rng.random() < 0.05 else b"v"])
+    return Record(rng.choice([None, b"", b"k"]), value, headers, rng.randrange(1_000_000, 1_010_000))
+
+
+def batch_of(rows: list[Row]) -> pa.RecordBatch:
+    """As the connector hands them to Python."""
+    columns: dict[str, Any] = {
+        "partition": pa.array([row[0] for row in rows], pa.int32()),
+        "offset": pa.array([row[1] for row in rows], pa.int64()),
+        "timestamp": pa.array([row[2].timestamp_ms * 1_000 for row in rows], pa.timestamp("us", "UTC")),
+        "key": pa.array([row[2].key for row in rows], pa.binary()),
+        "value": pa.array([row[2].value for row in rows], pa.binary()),
+        "headers": pa.array(
+            [[{"key": name, "value": raw} for name, raw in row[2].headers] or None for row in rows], STRUCT
+        ),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def log(rng: random.Random) -> list[Row]:
+    rows = [(0, offset, some_record(rng)) for offset in range(700) if rng.random() < 0.95]
+    rows += [(4, offset, some_record(rng)) for offset in range(500)]
+    rng.shuffle(rows)
+    return rows
+
+
+def due_of(record: Record) -> int:
+    decision = RULES.decide(record.headers, record.timestamp_ms)
+    return AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
+
+
+def decided(rows: list[Row], size: int = 130, *, keeps_payload: bool = True) -> pa.Table:
+    deciding = Deciding(RULES.to_json(), SLOTS, KEYS, keeps_payload=keeps_payload)
+    # Sliced out of larger ones, as a batch may be: offsets into buffers do not begin at 0.
+    batches = [batch_of(rows[max(0, at - 3) : at + size]).slice(min(3, at)) for at in range(0, len(rows), size)]
+    return pa.Table.from_batches(deciding(batches))
+
+
+def test_every_record_gets_its_due_time_bucket_and_slot(rng: random.Random) -> None:
+    rows = log(rng)
+    table = decided(rows).to_pydict()
+    assert len(table["offset"]) == len(rows)
+    for number, (partition, offset, record) in enumerate(rows):
+        due_ms = due_of(record)
+        (bucket,) = [
+            place
+            for place, each in enumerate(BUCKETS)
+            if each.partition == partition and each.from_offset <= offset < each.to_offset
+        ]
+        slot = SLOTS.first[bucket] + sum((due_ms, offset) >= bound for bound in BOUNDS[bucket])
+        found = (table["due_ms"][number], table["bucket"][number], table["slot_key"][number], table["offset"][number])
+        assert found == (due_ms, bucket, KEYS[slot], offset)
+
+
+def test_rejected_records_keep_their_place_and_lose_their_payload(rng: random.Random) -> None:
+    rows = log(rng)
+    table = decided(rows).to_pydict()
+    rejected = 0
+    for number, (_, _, record) in enumerate(rows):
+        is_rejected = isinstance(RULES.decide(record.headers, record.timestamp_ms), Rejection)
+        rejected += is_rejected
+        assert (table["record"][number] is None) is is_rejected
+    assert rejected > 50
+
+
+def test_pointers_need_no_payload(rng: random.Random) -> None:
+    table = decided(log(rng), keeps_payload=False).to_pydict()
+    assert set(table["record"]) == {None}
+
+
+def entries_of(segments: Iterator[BucketSegment]) -> dict[int, list[StoredEntry]]:
+    found: dict[int, list[StoredEntry]] = {}
+    for bucket, (ref, value) in segments:
+        entries = decode_segment(value)
+        assert (ref.entries, ref.first, ref.last, ref.size_bytes) == (
+            len(entries),
+            entries[0][:2],
+            entries[-1][:2],
+            len(value),
+        )
+        assert len(entries) <= SEAL.segment_entries
+        found.setdefault(bucket, []).extend(entries)
+    return found
+
+
+def test_segments_hold_the_entries_in_order(rng: random.Random) -> None:
+    rows = log(rng)
+    table = decided(rows).sort_by([("bucket", "ascending"), ("due_ms", "ascending"), ("offset", "ascending")])
+    cutter = Cutter(BUCKETS, SEAL)
+    found = entries_of(cutter.segments(table.combine_chunks().to_batches(max_chunksize=90)))
+    too_big = set()
+    for number, bucket in enumerate(BUCKETS):
+        expected = []
+        for partition, offset, record in rows:
+            if partition == bucket.partition and bucket.from_offset <= offset < bucket.to_offset:
+                fits = len(record.value or b"") < SEAL.segment_bytes
+                accepted = not isinstance(RULES.decide(record.headers, record.timestamp_ms), Rejection)
+                expected.append((due_of(record), offset, record if fits and accepted else None))
+                if not (fits and accepted):
+                    too_big.add((number, offset))
+        expected.sort(key=lambda entry: entry[:2])
+        assert [entry[:2] for entry in found[number]] == [entry[:2] for entry in expected]
+        for one, two in zip(found[number], expected, strict=True):
+            assert (one[2] and one[2]._replace(headers=list(one[2].headers))) == two[2]
+        assert cutter.needs_from[number] == min(offset for where, offset in too_big if where == number)
+
+
+def test_slots_that_share_a_task_are_cut_apart(rng: random.Random) -> None:
+    rows = log(rng)
+    mixed = decided(rows).sort_by([("due_ms", "ascending"), ("offset", "ascending")]).combine_chunks()
+    found = entries_of(Cutter(BUCKETS, SEAL).segments(mixed.to_batches(max_chunksize=64)))
+    assert {bucket: len(entries) for bucket, entries in found.items()} == {
+        number: sum(
+            partition == bucket.partition and bucket.from_offset <= offset < bucket.to_offset
+            for partition, offset, _ in rows
+        )
+        for number, bucket in enumerate(BUCKETS)
+    }
+    for entries in found.values():
+        assert [entry[:2] for entry in entries] == sorted(entry[:2] for entry in entries)
+
+
+def test_pointer_segments() -> None:
+    rows: list[Row] = [
+        (0, offset, Record(b"k", b"v", [("deliver-at", b"%d" % (1_000_000 + offset))], 1_000_000))
+        for offset in range(100)
+    ]
+    auto = SealRules(time_step_ms=20_000, segment_entries=1_000, segment_bytes=40_000, placement="auto")
+    cutter = Cutter(BUCKETS, auto)
+    ((bucket, (ref, value)),) = cutter.segments(decided(rows).to_batches())
+    assert (bucket, ref.placement) == (0, Placement.POINTER)
+    assert [entry[1] for entry in decode_segment(value)] == list(range(100))
+    assert cutter.needs_from == {0: 0}
