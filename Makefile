@@ -10,8 +10,8 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo test simulate mutants lint format bench bench-large lock proto clean \
-        chart-tools chart-schema test-helm test-monitoring image image-sbom test-image
+.PHONY: help venv demo test simulate mutants faults soak lint format bench bench-large bench-spark lock proto clean \
+        chart-tools chart-schema test-helm test-monitoring image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,12 @@ image-sbom: ## Write the CycloneDX list of components of the image to dist/sbom.
 
 test-image: venv ## Build the image and run it as the demo runs the router, where a Docker engine answers
 	@$(BIN)/python -m pytest --quiet tests/image
+
+faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks (about 15 minutes)
+	@$(BIN)/python -m pytest --quiet -m '' tests/faults
+
+soak: venv ## Random faults under a steady load for MINUTES=5, then the audit
+	@$(BIN)/python -m tests.faults.soak $(or $(MINUTES),5)
 
 lint: venv ## Check style with ruff and types with mypy --strict
 	@$(BIN)/ruff check --quiet .

@@ -1,0 +1,59 @@
+"""One cluster behind proxies for the modules that share it, and a stage on it for each test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sidecar import local_kafka
+from tests.faults.stage import FaultStage, Proxied, proxied
+
+
+def _own_nodes_or_skip() -> None:
+    try:
+        local_kafka.check_available(own_nodes=True)
+    except local_kafka.KafkaUnavailable as error:
+        pytest.skip(f"needs brokers that it may kill: {error}")
+
+
+@pytest.fixture(scope="module")
+def one_node() -> Iterator[Proxied]:
+    """A broker behind a proxy."""
+    _own_nodes_or_skip()
+    with proxied(1) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def three_nodes() -> Iterator[Proxied]:
+    """Three brokers, each behind a proxy; topics have a replica on each."""
+    _own_nodes_or_skip()
+    with proxied(3) as running:
+        yield running
+
+
+@pytest.fixture
+def lone(one_node: Proxied, tmp_path: Path) -> Iterator[FaultStage]:
+    """A stage on the single broker, whose faults are healed afterwards."""
+    yield from _staged(one_node, tmp_path)
+
+
+@pytest.fixture
+def replicated(three_nodes: Proxied, tmp_path: Path) -> Iterator[FaultStage]:
+    """A stage on three brokers, all of which run again afterwards."""
+    yield from _staged(three_nodes, tmp_path)
+    for node in three_nodes.cluster.nodes:
+        node.resume()
+        if not node.running:
+            node.start()
+
+
+def _staged(running: Proxied, directory: Path) -> Iterator[FaultStage]:
+    for proxy in running.proxies:
+        proxy.heal()
+        proxy.effects.clear()
+    stage = FaultStage(running, directory)
+    yield stage
+    for proxy in running.proxies:
+        proxy.heal()
+    stage.print_logs()

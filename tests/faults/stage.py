@@ -1,0 +1,131 @@
+"""A cluster behind proxies, a stage on it, and what must hold after every fault."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from sidecar import local_kafka
+from sidecar.admin import log_range, uncommitted_end
+from sidecar.audit import AuditReport
+from sidecar.local_kafka.settings import HOST, free_port
+from tests.faults.proxy import Proxy
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import TIMEOUT_S, Stage, wait_until
+
+CLIENTS = "PROXIED"
+"""The listener whose address, as brokers tell it to clients, is that of the proxy."""
+
+SMALL_BUCKETS: dict[str, Any] = {
+    "seal_records": 300,
+    "seal_age": "1s",
+    "segment_records": 100,
+    "max_buckets": 3,
+    "time_step": "2s",
+    "segment_bytes": "16KiB",
+}
+"""So that sealing, loading, merging and removal go on all the time, and faults meet them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxied:
+    """A cluster, and for each of its nodes the proxy that routers use; tests themselves use the brokers directly."""
+
+    cluster: local_kafka.Cluster
+    proxies: tuple[Proxy, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        """What routers connect to."""
+        return ",".join(f"{HOST}:{proxy.port}" for proxy in self.proxies)
+
+    @property
+    def effects(self) -> Counter[str]:
+        """What the faults of all proxies have done."""
+        return sum((proxy.effects for proxy in self.proxies), Counter())
+
+
+@contextmanager
+def proxied(nodes: int = 1, *, properties: Mapping[str, str] | None = None) -> Iterator[Proxied]:
+    """Start a cluster of our own nodes with a proxy in front of each."""
+    behind = [free_port() for _ in range(nodes)]
+    told = [free_port() for _ in range(nodes)]
+
+    def listeners(address: local_kafka.Address) -> dict[str, str]:
+        own = f"PLAINTEXT://{HOST}:{address.port}"
+        number = address.node_id - 1
+        return {
+            "listeners": f"{own},CONTROLLER://{HOST}:{address.controller_port},{CLIENTS}://{HOST}:{behind[number]}",
+            "advertised.listeners": f"{own},{CLIENTS}://{HOST}:{told[number]}",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{CLIENTS}:PLAINTEXT",
+        }
+
+    with ExitStack() as stack:
+        proxies = tuple(stack.enter_context(Proxy(*ports)) for ports in zip(behind, told, strict=True))
+        yield Proxied(
+            stack.enter_context(local_kafka.cluster(nodes, own_nodes=True, per_node=listeners, properties=properties)),
+            proxies,
+        )
+
+
+class FaultStage(Stage):
+    """A stage whose topics are replicated to every node, and whose routers go through the proxies."""
+
+    def __init__(self, proxied: Proxied, directory: Path) -> None:
+        super().__init__(proxied.cluster.bootstrap, directory)
+        self._proxied = proxied
+        self.kafka = {**self.kafka, "topic.metadata.refresh.interval.ms": "5000"}
+
+    def create(self, topics: Any) -> None:
+        """As of a stage, with a replica on every node."""
+        nodes = len(self._proxied.proxies)
+        more = {} if nodes == 1 else {"min.insync.replicas": "2"}
+        super().create([NewTopic(t.topic, t.num_partitions, nodes, config={**t.config, **more}) for t in topics])
+
+    def router(self, name: str = "router", **options: Any) -> RouterProcess:
+        """As of a stage; transactions are short, so that those that were left open do not hold up readers for long."""
+        through = {"bootstrap.servers": self._proxied.bootstrap}
+        return super().router(name, kafka=through, **{"transaction_timeout": "15s", **options})
+
+    def alter(self, topic: str, config: Mapping[str, str]) -> None:
+        """Set these settings of a topic."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+        ]
+        wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        for future in self.admin.incremental_alter_configs([wanted]).values():
+            future.result(TIMEOUT_S)
+
+    def offsets(self, topic: str) -> int:
+        """How many offsets the log of a topic has, whatever is left on them."""
+        partitions = self.admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+        edges = [log_range(self.admin, topic, partition) for partition in partitions]
+        return sum(end - start for start, end in edges)
+
+    def topics(self) -> list[str]:
+        """Every topic that routers write to."""
+        own = [f"{delay}.{name}" for delay in self.delays for name in ("delay-state", "delay-snapshots", "rejected")]
+        return [*self.targets, *own]
+
+    def open_transactions(self) -> list[str]:
+        """Partitions in which something written is not settled, so that readers wait in front of it."""
+        found: list[str] = []
+        known = self.admin.list_topics(timeout=TIMEOUT_S).topics
+        for topic in self.topics():
+            for partition in known[topic].partitions:
+                _, settled = log_range(self.admin, topic, partition)
+                if settled != uncommitted_end(self.admin, topic, partition):
+                    found.append(f"{topic}/{partition}")
+        return found
+
+
+def settled(stage: FaultStage, *, at_least: int = 100, timeout_s: float = 90.0) -> AuditReport:
+    """What must hold after every fault; AssertionError says what does not."""
+    report = stage.settle(timeout_s=timeout_s)
+    assert report.sent >= at_least, f"only {report.sent} records were sent: too few to mean anything"
+    wait_until(lambda: not stage.open_transactions(), "the end of every transaction", 30.0)
+    return report

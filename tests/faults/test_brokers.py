@@ -1,0 +1,89 @@
+"""Three brokers with every topic on each, one of which goes away: killed, stopped in its tracks, or in order."""
+
+import time
+from random import Random
+
+import pytest
+
+from sidecar.local_kafka import Node
+from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, settled
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import Load
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+
+
+def test_a_broker_is_killed_and_comes_back(three_nodes: Proxied, replicated: FaultStage, rng: Random) -> None:
+    """Each in turn, so that leaders, the group's coordinator and the transactions' are among them."""
+    router, load = _loaded(replicated, rng)
+    with router, load:
+        router.start_and_wait()
+        for node in _shuffled(three_nodes, rng):
+            node.kill()
+            time.sleep(rng.uniform(1, 4))
+            node.start()
+            three_nodes.cluster.wait_ready()
+            time.sleep(2)
+        load.finish()
+        settled(replicated, timeout_s=150)
+        assert router.stop() == 0
+
+
+def test_a_broker_stands_still_for_longer_than_its_session(
+    three_nodes: Proxied, replicated: FaultStage, rng: Random
+) -> None:
+    """It still takes itself for the leader when it goes on."""
+    router, load = _loaded(replicated, rng)
+    with router, load:
+        router.start_and_wait()
+        for node in _shuffled(three_nodes, rng):
+            node.pause()
+            time.sleep(9)
+            node.resume()
+            three_nodes.cluster.wait_ready()
+            time.sleep(2)
+        load.finish()
+        settled(replicated, timeout_s=150)
+        assert router.stop() == 0
+
+
+def test_brokers_are_restarted_one_after_the_other(three_nodes: Proxied, replicated: FaultStage, rng: Random) -> None:
+    router, load = _loaded(replicated, rng)
+    with router, load:
+        router.start_and_wait()
+        for node in three_nodes.cluster.nodes:
+            node.stop()
+            node.start()
+            three_nodes.cluster.wait_ready()
+        load.finish()
+        settled(replicated, timeout_s=150)
+        assert router.stop() == 0
+
+
+def test_a_broker_and_the_router_die_together(three_nodes: Proxied, replicated: FaultStage, rng: Random) -> None:
+    router, load = _loaded(replicated, rng)
+    with router, load:
+        router.start_and_wait()
+        for node in _shuffled(three_nodes, rng)[:2]:
+            time.sleep(rng.uniform(0.5, 2))
+            node.kill()
+            router.kill()
+            router.start()
+            time.sleep(rng.uniform(0, 3))
+            node.start()
+            three_nodes.cluster.wait_ready()
+            router.wait_ready(90)
+        load.finish()
+        settled(replicated, timeout_s=150)
+        assert router.stop() == 0
+
+
+def _loaded(stage: FaultStage, rng: Random) -> tuple[RouterProcess, Load]:
+    out = stage.target("out", 3)
+    delay = stage.delay("delay", 3, default_target=out, **SMALL_BUCKETS)
+    load = Load(stage, [delay], rng, partitions=3, a_second=150, delays_ms=(0, 6_000))
+    return stage.router(transaction_timeout="20s", session_timeout="6s"), load
+
+
+def _shuffled(running: Proxied, rng: Random) -> list[Node]:
+    return rng.sample(running.cluster.nodes, len(running.cluster.nodes))
