@@ -98,6 +98,12 @@ def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Answer]:
     }
 
 
+def is_there(admin: AdminClient, name: str) -> bool:
+    """Whether a topic exists, as far as the cluster tells; KafkaException when it does not answer."""
+    future = admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)[name]
+    return _described(name, future) is not None
+
+
 def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str] | None]:
     """Effective settings of existing topics; None for one whose settings may not be described."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]

@@ -17,11 +17,10 @@ from index.errors import FormatError
 from index.needed import Kept, kept_for_backfills
 from index.progress import BEFORE_ALL, Progress
 from index.rules import Rules
-from sidecar.admin import MISSING, log_range
+from sidecar.admin import is_there, log_range
 from sidecar.compacted import Stored, read_compacted
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
-from sidecar.kafka_errors import error_of
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged, fold_staged
 from snapshots.state import RuleEpoch
 
@@ -38,12 +37,8 @@ class Restored:
 
 def read_backfills(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> list[Stored]:
     """Everything in a backfill partition; nothing when there is none. Errors as of ``read_compacted``."""
-    try:
-        return read_compacted(config, topic.backfill, partition, admin)
-    except KafkaException as exception:
-        if error_of(exception).code() in MISSING:
-            return []
-        raise
+    # Asked first: the client's answer about a partition that is not there is that of one without a leader.
+    return read_compacted(config, topic.backfill, partition, admin) if is_there(admin, topic.backfill) else []
 
 
 def has_records(admin: AdminClient, backfill: str, partition: int) -> bool:
