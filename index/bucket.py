@@ -78,13 +78,15 @@ class Manifest:
 class Bucket:
     """How far a bucket has been loaded; the entries themselves lie in the index."""
 
-    __slots__ = ("_next", "_passed", "behind", "loaded_to", "manifest", "stored")
+    __slots__ = ("_last", "_next", "_passed", "behind", "loaded_to", "manifest", "stored")
 
     def __init__(self, manifest: Manifest, loaded_to: Position) -> None:
         self.manifest = manifest
         self.loaded_to = loaded_to
         # The committed watermark of its own while an adopted bucket is catching up, in the place of the partition's.
         self.behind: Position | None = None
+        # The entry that leaves last; of an adopted bucket, whose last ones may be masked, the last that was found.
+        self._last = manifest.last if manifest.built_from is None else loaded_to
         # Entries of segments that are not in memory; the whole of a segment counts, also where a part has left.
         self.stored = manifest.entries
         self._next = 0
@@ -112,9 +114,14 @@ class Bucket:
         self.stored -= self.manifest.segments[number].entries
         self._next += 1
 
+    def found(self, last: Position) -> None:
+        """The last entry of a segment that is the bucket's own, and not masked."""
+        self._last = max(self._last, last)
+
     def is_done(self, watermark: Position) -> bool:
         """Whether everything in the bucket has left."""
-        return self.behind is None and self.manifest.last <= watermark
+        is_known = self.manifest.built_from is None or self.next_segment is None
+        return self.behind is None and is_known and self._last <= watermark
 
     def is_mergeable(self, watermark: Position) -> bool:
         """Whether it may be merged: not while it is catching up, or may hold a record that is still to be rejected."""
@@ -122,7 +129,10 @@ class Bucket:
         return self.behind is None and settled
 
     def passed(self, watermark: Position) -> int:
-        """How many segments, from the first on, have left entirely; amortised O(1), since W never moves back."""
+        """How many segments, from the first on, have left entirely, as a new owner sees it; amortised O(1).
+
+        So masked entries count as any others, whatever is known of them here: a new owner will want to look.
+        """
         segments = self.manifest.segments
         watermark = watermark if self.behind is None else self.behind
         while self._passed < len(segments) and segments[self._passed].last <= watermark:

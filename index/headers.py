@@ -45,6 +45,7 @@ _MAX_ALIAS_CHARS: Final = 256
 _MAX_REMEMBERED: Final = 4096
 _SHOWN_BYTES: Final = 80
 
+_USUAL_DIGITS: Final = 13
 _FIRST_SECONDS: Final = 10**9  # 2001 in seconds; in milliseconds it would be January 1970
 _FIRST_MILLIS: Final = 10**11  # 1973 in milliseconds; in seconds it would be the year 5138
 _FIRST_MICROS: Final = 10**14  # 1973 in microseconds; in milliseconds it would be the year 5138
@@ -183,6 +184,9 @@ class StrippedNames(dict[str, bool]):
 
 
 def _at_native(raw: bytes) -> int:
+    # As many digits as milliseconds have from 2001 to 2286: nearly every record has them, and no other unit fits.
+    if len(raw) == _USUAL_DIGITS and raw.isdigit() and raw >= b"1":
+        return int(raw)
     return _at_ms(raw) if raw.isdigit() else _at_rfc3339(raw)
 
 

@@ -21,8 +21,9 @@ due *now* stays, and C stays in front of it. Nothing beyond that C is released t
 due after W, and so after every late record.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 from index.adopting import SHARE, Adoption
@@ -157,8 +158,9 @@ class PartitionIndex(Generic[P, R]):
         catching_up = self._catch_up(now_ms, max_entries, max_bytes)
         due = self._pending.take_due(now_ms, max_entries)
         fitting = self._fitting(max_bytes, due)
-        self._pending.untake(due[fitting:])
-        del due[fitting:]
+        if fitting < len(due):
+            self._pending.untake(due[fitting:])
+            del due[fitting:]
         self._pending.leave(due)
         cursor = self._cursor_after(installs) if isinstance(installs, Adoption) else self._cursor_at(now_ms)
         late, self._late = _split(self._late, bisect_left(self._late, cursor, key=_offset_of_entry))
@@ -233,13 +235,11 @@ class PartitionIndex(Generic[P, R]):
 
     def _fitting(self, max_bytes: int, due: list[Entry[P]]) -> int:
         """How many of the first entries go into a batch."""
-        total = 0
-        for count, (_, _, payload) in enumerate(due):
-            total += self._size_of(payload)
-            # One record always goes, however big: a batch that can never be planned would block the partition.
-            if total > max_bytes and count:
-                return count
-        return len(due)
+        sizes = list(map(self._size_of, [payload for _, _, payload in due]))
+        if sum(sizes) <= max_bytes:
+            return len(due)
+        # One record always goes, however big: a batch that can never be planned would block the partition.
+        return max(bisect_right(list(accumulate(sizes)), max_bytes), 1)
 
     def _cursor_after(self, adoption: Adoption) -> int:
         manifest = adoption.manifest

@@ -10,7 +10,7 @@ slots must be sorted anyway, since release order is by (due, offset) to the mill
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -108,15 +108,15 @@ class PendingIndex(Generic[P]):
         """(chunk, entries in it) of the first chunks from ``from_chunk`` on; chunk n begins at n << CHUNK_BITS ms."""
         return [(key, len(self._chunks[key])) for key in islice(self._chunks.irange(from_chunk), max_chunks)]
 
-    def drop_some(self, min_entries: int) -> list[Entry[P]]:
-        """Remove and return at least this many entries, whichever comes cheapest; fewer when there are no more."""
-        dropped: list[Entry[P]] = []
-        while self._chunks and len(dropped) < min_entries:
-            key, chunk = self._chunks.popitem(-1)
-            self._sorted.discard(key)
-            dropped += chunk
-        self._count -= len(dropped)
-        return dropped
+    def count_until(self, due_ms: int) -> int:
+        """Entries due by then, to a chunk exactly; O(chunks before it)."""
+        return sum([len(self._chunks[key]) for key in self._chunks.irange(maximum=due_ms >> CHUNK_BITS)])
+
+    def take_all(self) -> list[list[Entry[P]]]:
+        """Remove and return everything, in runs of any order."""
+        runs = list(dict.values(self._chunks))
+        self._chunks, self._sorted, self._count = SortedDict(), set(), 0
+        return runs
 
     def put_back(self, entries: Iterable[Entry[P]]) -> None:
         """Return entries that were taken and not released; their chunks are sorted again when next needed."""
@@ -125,6 +125,22 @@ class PendingIndex(Generic[P]):
             self._sorted.discard(key)
             self._chunks.setdefault(key, []).append(entry)
             self._count += 1
+
+    def put_run(self, entries: Sequence[Entry[P]]) -> None:
+        """Add entries that are in release order, a slice for each chunk."""
+        start, count = 0, len(entries)
+        while start < count:
+            key = entries[start][0] >> CHUNK_BITS
+            last = entries[-1][0] >> CHUNK_BITS == key
+            end = count if last else bisect_left(entries, ((key + 1) << CHUNK_BITS,), start)
+            self._sorted.discard(key)
+            chunk = self._chunks.get(key)
+            if chunk is None:
+                self._chunks[key] = list(entries[start:end])
+            else:
+                chunk += entries[start:end]
+            start = end
+        self._count += count
 
     def first(self) -> tuple[int, int] | None:
         """(due_ms, offset) of the first entry, or None when nothing is pending."""

@@ -65,12 +65,17 @@ class PendingSet(Generic[P]):
         self.catching_up: CatchingUp[P] = CatchingUp()
         self._loaded: PendingIndex[P] = PendingIndex()
         self._held = BitMap64()
-        self._dropped: PendingIndex[P] = PendingIndex()
+        self._dropped: list[list[Entry[P]]] = []
 
     @property
     def in_memory(self) -> int:
         """Entries held in memory, those that only wait to be dropped excluded."""
         return sum(map(len, self.in_memory_indexes()))
+
+    @property
+    def loaded(self) -> int:
+        """Entries of buckets that are in memory."""
+        return len(self._loaded)
 
     @property
     def stored(self) -> int:
@@ -172,11 +177,7 @@ class PendingSet(Generic[P]):
         kept_to = max((s.last for s in manifest.segments if s.first <= keep_to), default=watermark)
         # A few entries beyond, of the last chunk, stay too: they are known to be held when their segment is loaded.
         self._held.update(self._loaded.put_chunks(self.frozen.entries.take_chunks(kept_to.due_ms)))
-        if not len(self._dropped):
-            self._dropped = self.frozen.entries
-        else:
-            for chunk in self.frozen.entries.chunks():
-                self._dropped.put_back(chunk)
+        self._dropped += self.frozen.entries.take_all()
         self.frozen = None
         self.buckets[manifest.bucket_id] = Bucket(manifest, max(kept_to, watermark))
 
@@ -221,15 +222,22 @@ class PendingSet(Generic[P]):
         taken = BitMap64([offset for _, offset, _ in fresh])
         return [entry for entry in entries if entry[1] not in taken]
 
-    def _fresh(self, bucket: Bucket, entries: Sequence[Entry[P]], watermark: Position) -> list[Entry[P]]:
+    def _fresh(self, bucket: Bucket, entries: Sequence[Entry[P]], watermark: Position) -> Sequence[Entry[P]]:
         if bucket.manifest.built_from is not None:
             entries = [entry for entry in entries if entry[1] >= bucket.manifest.from_offset]
+            if entries:
+                bucket.found(Position(*entries[-1][:2]))
         if bucket.behind is not None:
             return self.catching_up.load(bucket.manifest.bucket_id, entries)
-        held = BitMap64([offset for _, offset, _ in entries]) & self._held
-        fresh = [entry for entry in entries if entry[:2] > watermark and entry[1] not in held]
-        self._loaded.put_back(fresh)
-        self._held.update([offset for _, offset, _ in fresh])
+        offsets = BitMap64([offset for _, offset, _ in entries])
+        held = offsets & self._held
+        fresh = entries
+        # As a rule nothing of it is known.
+        if held or (entries and entries[0][:2] <= watermark):
+            fresh = [entry for entry in entries if entry[:2] > watermark and entry[1] not in held]
+            offsets = BitMap64([offset for _, offset, _ in fresh])
+        self._loaded.put_run(fresh)
+        self._held |= offsets
         return fresh
 
     def discard_frozen(self) -> None:
@@ -240,7 +248,10 @@ class PendingSet(Generic[P]):
 
     def drop_some(self, min_entries: int) -> list[Entry[P]]:
         """Let go of entries that a bucket holds now, a few at a time: freeing many at once would stall the release."""
-        return self._dropped.drop_some(min_entries)
+        dropped: list[Entry[P]] = []
+        while self._dropped and len(dropped) < min_entries:
+            dropped += self._dropped.pop()
+        return dropped
 
     def check(self) -> None:
         """Assert every invariant; O(n log n)."""

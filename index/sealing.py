@@ -11,9 +11,11 @@ order and a pointer costs nothing more than a scan; with scattered due times eac
 everything between. Pointers also save writing the payload a second time.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, repeat
+from operator import sub
 from typing import Literal, TypeAlias, TypeVar
 
 from index.bucket import Placement
@@ -37,12 +39,16 @@ NEARLY_EMPTY = 32
 """Part of the most entries of a segment below which the end of a time step does not end it."""
 
 
+MANY = 2
+"""So many times the most entries of a segment are gathered before any are cut off, since each time the rest moves."""
+
+
 @dataclass(frozen=True, slots=True)
 class SealRules:
     """Limits of the mutable bucket and of a segment.
 
     ``max_age_ms`` is since the first entry of the mutable bucket was indexed; ``max_span`` is in offsets, and bounds
-    how much is read again after a restart.
+    how much is read again after a restart. What is due within ``soon_ms`` is no reason to seal: it leaves from memory.
     """
 
     max_entries: int = 200_000
@@ -52,9 +58,10 @@ class SealRules:
     segment_entries: int = 5_000
     segment_bytes: int = 700_000
     placement: PlacementRule = "auto"
+    soon_ms: int = 0
 
     def must_seal(self, entries: int, span: int, age_ms: int) -> bool:
-        """Whether a mutable bucket of this size and age is to be sealed."""
+        """Whether a mutable bucket of this age is to be sealed, with so many entries that are not due soon."""
         if not entries:
             return False
         return entries >= self.max_entries or span >= self.max_span or age_ms >= self.max_age_ms
@@ -64,31 +71,35 @@ def placement_of(entries: Sequence[Entry[P]], rule: PlacementRule) -> Placement:
     """Where the payload of a run of entries that is loaded together should be; O(n log n)."""
     if rule != "auto":
         return Placement[rule.upper()]
-    offsets = sorted(offset for _, offset, _ in entries)
-    cost_us = SEEK_US
-    for one, two in pairwise(offsets):
-        cost_us += min((two - one) * SCAN_US, SEEK_US)
-    return Placement.POINTER if cost_us < POINTER_BELOW_US * len(entries) else Placement.INLINE
+    offsets = sorted([offset for _, offset, _ in entries])
+    scanned = sum(map(min, map(sub, offsets[1:], offsets), repeat(SEEK_US / SCAN_US)))
+    return Placement.POINTER if SEEK_US + SCAN_US * scanned < POINTER_BELOW_US * len(entries) else Placement.INLINE
 
 
 def cut(
     chunks: Iterable[Sequence[Entry[P]]], rules: SealRules, size_of: Callable[[P], int]
 ) -> Iterator[list[Entry[P]]]:
     """Cut entries, given in release order, into segments; lazily, so that sealing can be spread over many rounds."""
-    segment: list[Entry[P]] = []
-    step_end_ms = room = 0
-    enough = rules.segment_entries // NEARLY_EMPTY
+    held: list[Entry[P]] = []
+    sizes: list[int] = []
     for chunk in chunks:
-        for entry in chunk:
-            size = min(size_of(entry[2]), rules.segment_bytes)
-            step_over = entry[0] >= step_end_ms and len(segment) >= enough
-            if segment and (step_over or size > room or len(segment) >= rules.segment_entries):
-                yield segment
-                segment = []
-            if not segment:
-                step_end_ms = (entry[0] // rules.time_step_ms + 1) * rules.time_step_ms
-                room = rules.segment_bytes
-            segment.append(entry)
-            room -= size
-    if segment:
-        yield segment
+        held += chunk
+        sizes += [size_of(payload) for _, _, payload in chunk]
+        while len(held) >= MANY * rules.segment_entries:
+            yield _cut_first(held, sizes, rules)
+    while held:
+        yield _cut_first(held, sizes, rules)
+
+
+def _cut_first(held: list[Entry[P]], sizes: list[int], rules: SealRules) -> list[Entry[P]]:
+    """Remove and return the first segment of entries that are enough for one."""
+    most = rules.segment_entries
+    step_end_ms = (held[0][0] // rules.time_step_ms + 1) * rules.time_step_ms
+    in_step = max(bisect_left(held, (step_end_ms,), 0, min(most, len(held))), most // NEARLY_EMPTY)
+    room = rules.segment_bytes
+    ends = accumulate(map(min, sizes[: min(most, in_step)], repeat(room)))
+    # The first always goes, however big.
+    count = max(sum(map(room.__ge__, ends)), 1)
+    segment = held[:count]
+    del held[:count], sizes[:count]
+    return segment

@@ -29,6 +29,10 @@ from sidecar.targets import TargetDirectory
 from sidecar.usable import UsableTopics
 from sidecar.workers import Assignment, Workers
 
+SWITCH_THREADS_S = 0.001
+"""How long a thread that only computes (deciding, encoding, merging) may hold up one that has something to release.
+Python's default is five times that, and a transaction meets it several times."""
+
 EXIT_WITHIN_S = 27.0
 """From SIGTERM or SIGINT to the end of the process at the latest."""
 
@@ -36,12 +40,14 @@ EXIT_WITHIN_S = 27.0
 def run(config: Config) -> int:
     """Run until SIGTERM or SIGINT; the exit code."""
     failpoints.arm(os.environ)
+    sys.setswitchinterval(SWITCH_THREADS_S)
     stopping = _stopping_on_signals()
     admin = cluster.connect(config)
     metrics, budget, workers = Metrics(), PayloadBudget(config.router.payload_memory_bytes), Workers()
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
-    pool, staging = LoaderPool(lambda: clients.reader(config)), Staging(lambda: clients.staging_reader(config))
+    pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
+    staging = Staging(lambda: clients.staging_reader(config))
     server = http.serve(config.http.listen, health)
     try:
         usable = UsableTopics(config, admin, health)

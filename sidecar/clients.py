@@ -102,6 +102,22 @@ def reader(config: Config) -> Consumer:
     )
 
 
+def bulk_reader(config: Config) -> Consumer:
+    """Assign-only consumer for what is read in one go: segments, and records of a delay topic that lie together."""
+    return Consumer(
+        {
+            **_reading(config, "reader"),
+            "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
+            "queued.min.messages": 10_000,
+            "queued.max.messages.kbytes": 2_048,
+            "fetch.message.max.bytes": 1_048_576,
+            # With none at all a full queue would be looked at without a pause, by a whole core.
+            "fetch.queue.backoff.ms": 2,
+        },
+        logger=logs.librdkafka_logger(),
+    )
+
+
 def state_reader(config: Config) -> Consumer:
     """Assign-only consumer that reads a state partition once, from its beginning to its end."""
     settings = {**_reading(config, "state"), "fetch.wait.max.ms": STATE_FETCH_WAIT_MS}

@@ -98,6 +98,11 @@ class DelayTopicConfig(Section):
         ge=100,
         description="A bucket is sealed this long after its first record was indexed, even when it is small.",
     )
+    seal_beyond_ms: DurationMs = Field(
+        30_000,
+        alias="seal_beyond",
+        description="What is due sooner than this is no reason to seal a bucket: it is released from memory.",
+    )
     time_step_ms: DurationMs = Field(
         300_000, alias="time_step", ge=1_000, description="Longest span of due times in one segment (PIP-195)."
     )
@@ -137,6 +142,7 @@ class DelayTopicConfig(Section):
             segment_entries=self.segment_records,
             segment_bytes=self.segment_bytes,
             placement=self.placement,
+            soon_ms=self.seal_beyond_ms,
         )
 
     @property

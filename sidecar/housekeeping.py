@@ -65,6 +65,7 @@ class Housekeeping:
         self._seal_began_s = self._merge_began_s = 0.0
         self._seal_not_before_s = self._merge_not_before_s = 0.0
         self._mutable_since_s = time.monotonic()
+        self._now_ms = 0
         self._reclaimed: dict[int, int] = {}
         self._orphaned: deque[bytes] = deque()
         self._log = structlog.get_logger().bind(topic=topic)
@@ -75,12 +76,18 @@ class Housekeeping:
         return self._sealing is not None or self._merging is not None
 
     @property
+    def is_behind(self) -> bool:
+        """Whether, beside the bucket that is being sealed, there is another one's worth that is not due soon."""
+        return self._sealing is not None and self._far() >= self._rules.max_entries
+
+    @property
     def being_merged(self) -> tuple[int, ...]:
         """Ids of the buckets that a merge under way still reads."""
         return self._merging.sources if self._merging is not None else ()
 
     def chores(self, now_ms: int, *, memory_full: bool) -> Chores:
         """What to add to the transaction that comes next; NOTHING most of the time."""
+        self._now_ms = now_ms
         removal = self._removal()
         if removal:
             failpoints.passing("removal.before")
@@ -147,7 +154,7 @@ class Housekeeping:
         if self._must_seal(memory_full=memory_full) and self._ledger.may_freeze:
             to_offset = self._ledger.indexed_to
             frozen = self._ledger.parts.freeze(to_offset)
-            self._sealing = Sealing(frozen, to_offset, self.free_id(), self._rules)
+            self._sealing = Sealing(frozen, to_offset, self.free_id(), self._rules, self._pool.encode)
             self._mutable_since_s = self._seal_began_s = time.monotonic()
         elif self._merging is None and time.monotonic() >= self._merge_not_before_s:
             buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark
@@ -170,13 +177,22 @@ class Housekeeping:
         return waits and self._must_seal(memory_full=memory_full)
 
     def _must_seal(self, *, memory_full: bool) -> bool:
-        entries, now_s = len(self._ledger.parts.mutable.entries), time.monotonic()
-        if not entries:
+        now_s, far = time.monotonic(), self._far()
+        if not far:
+            # Age counts from the first one that is not due soon.
             self._mutable_since_s = now_s
+        if now_s < self._seal_not_before_s:
             return False
         age_ms = int((now_s - self._mutable_since_s) * 1_000)
         span = self._ledger.indexed_to - self._ledger.committed.sealed_to
-        return now_s >= self._seal_not_before_s and (memory_full or self._rules.must_seal(entries, span, age_ms))
+        if memory_full:
+            return len(self._ledger.parts.mutable.entries) > 0
+        return self._rules.must_seal(far, span, age_ms)
+
+    def _far(self) -> int:
+        """How many entries of the mutable bucket are not due soon: what is will be gone before it could be sealed."""
+        entries = self._ledger.parts.mutable.entries
+        return len(entries) - (entries.count_until(self._now_ms + self._rules.soon_ms) if self._rules.soon_ms else 0)
 
     def _begin_merge(self, sources: Sequence[Bucket]) -> None:
         committed, source = self._ledger.committed, self._source
@@ -191,8 +207,8 @@ class Housekeeping:
 
     def _seal(self, sealing: Sealing, now_ms: int) -> Chores:
         segments = sealing.next_segments()
-        if segments:
-            return Chores(segments=segments)
+        if segments is not None:
+            return Chores(segments=segments) if segments else NOTHING
         installs = sealing.installation(Position(now_ms + LEAD_MS, 0))
         if installs is None:
             self._ledger.parts.discard_frozen()
@@ -254,6 +270,6 @@ class Housekeeping:
             if bucket.manifest.built_from is None:
                 reclaimed += [segment_key(bucket_id, number) for number in range(reclaimed_to, upto)]
             self._reclaimed[bucket_id] = upto
-            if upto == len(bucket.manifest.segments):
+            if upto == len(bucket.manifest.segments) or bucket.is_done(watermark):
                 removed.append(manifest_key(bucket_id))
         return Chores(reclaimed=tuple(reclaimed), removed=tuple(removed))

@@ -24,6 +24,11 @@ ReadSegment = Callable[[Manifest, int], list[StoredEntry]]
 """Reads segment ``number`` of a bucket."""
 
 QUEUED_SEGMENTS = 4
+"""Made and not taken yet."""
+
+SEGMENTS_AT_ONCE = 4
+"""Most segments in one transaction."""
+
 WAIT_S = 0.2
 RUN_ENTRIES = 1_000
 
@@ -43,7 +48,8 @@ class Merging:
         self._writer = SegmentWriter(bucket_id, manifests[0].from_offset, manifests[-1].to_offset)
         self._ready: queue.Queue[Encoded | None] = queue.Queue(QUEUED_SEGMENTS)
         self._stopping = threading.Event()
-        self._given: Encoded | None = None
+        self._given: list[Encoded] = []
+        self._ended = False
 
     def run(self, read: ReadSegment) -> None:
         """Read, merge and encode; ends early when stopped."""
@@ -60,24 +66,33 @@ class Merging:
         self._stopping.set()
 
     def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
-        """The next segment as (key, value): empty when it is not ready yet, None when all are written.
+        """The next ones as (key, value): empty when none is ready yet, None when all are written.
 
-        The same again until it is ``written``: it may have had to make way for a record that was refused.
+        The same again until they are ``written``: they may have had to make way for a record that was refused.
         """
-        if self._given is None:
+        if self._given:
+            return self._pairs()
+        while not self._ended and len(self._given) < SEGMENTS_AT_ONCE:
             try:
-                self._given = self._ready.get_nowait()
+                encoded = self._ready.get_nowait()
             except queue.Empty:
-                return ()
-        if self._given is None:
+                break
+            if encoded is None:
+                self._ended = True
+            else:
+                self._given.append(encoded)
+        if self._ended and not self._given:
             return None
-        return ((self._writer.key(self._writer.count), self._given.value),)
+        return self._pairs()
+
+    def _pairs(self) -> tuple[tuple[bytes, bytes], ...]:
+        first = self._writer.count
+        return tuple((self._writer.key(number), value) for number, (_, value) in enumerate(self._given, first))
 
     def written(self, record_offsets: Sequence[int]) -> None:
-        """The segment given last was committed."""
-        assert self._given is not None
-        self._writer.written([self._given.ref], record_offsets)
-        self._given = None
+        """The segments given last were committed."""
+        self._writer.written([ref for ref, _ in self._given], record_offsets)
+        self._given = []
 
     def installation(self) -> Installation | None:
         """The manifest to install; None when nothing is left of the sources."""

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.adopting import Adoption
+from index.batch import Batch
 from index.needed import Kept
 from index.partition import PartitionIndex
 from index.record import Record
@@ -22,16 +23,16 @@ from sidecar.chores import Chores
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.housekeeping import Housekeeping
-from sidecar.intake import Indexed, Intake, PartitionLedger
+from sidecar.intake import NEVER, Indexed, Intake, PartitionLedger
 from sidecar.kafka_errors import Verdict, classify, error_of
 from sidecar.loading import LoaderPool, Loading
 from sidecar.metrics import Metrics
+from sidecar.packing import whole_batch
 from sidecar.reader import OffsetReader
-from sidecar.records import resident_bytes, scheduled_size
+from sidecar.records import Payload, Refused, resident_bytes, scheduled_size
 from sidecar.release import Released, Releaser, commit
 from sidecar.restoring import has_records, kept_by_backfills, read_backfills
 from sidecar.retention import placement_under, retention_of
-from sidecar.screening import Leaving
 from sidecar.segments import SegmentSource
 from sidecar.staging import Place, Staging
 from sidecar.takeover import Origin, fence, read_origin
@@ -43,7 +44,7 @@ from sidecar.upkeep import Upkeep
 MAX_BATCH_BYTES = 64 * 1_048_576
 """Most payload in one transaction: at 100 MB/s it takes under a second, far below any transaction timeout."""
 
-DROPPED_AT_ONCE = 2_000
+DROPPED_AT_ONCE = 10_000
 """Entries let go of in one round once a bucket holds them: freeing all at once would stall the release loop."""
 
 LOOK_WITHIN_S = 10.0
@@ -111,9 +112,12 @@ class Owned:
         self.ledger: PartitionLedger = PartitionIndex(origin.progress, scheduled_size, origin.buckets)
         compresses = clients.compresses(shared.config)
         source = SegmentSource(topic, partition, origin.epochs)
+        self._decide = source.decide
         self._releaser = Releaser(writer, self._rules, shared.directory, self._read, compresses, source.decide)
         self._epochs = origin.epochs
-        self._intake = self._read_on()
+        staged = has_records(admin, topic.backfill, partition)
+        # Not beyond C, before it is known what was staged: C would pass it.
+        self._intake = self._read_on(origin.progress.cursor if staged else NEVER)
         parts = self.ledger.parts
         self._loading = Loading(parts, source, shared.pool, shared.budget, shared.metrics, topic.name)
         retention = retention_of(topic_settings(admin, [topic.name])[topic.name])
@@ -124,7 +128,6 @@ class Owned:
         bootstrap = check.bootstrap(shared.config)
         trimming = Trimming(shared.admin, bootstrap, topic, partition, shared.metrics, self._look_at_backfills)
         self.upkeep = Upkeep(self.ledger, trimming, shared.pool, (topic.name, partition), retention)
-        staged = has_records(admin, topic.backfill, partition)
         self._look_until_s = time.monotonic() + LOOK_WITHIN_S if staged else 0.0
         self._adopting = Adopting(
             self.ledger,
@@ -138,11 +141,20 @@ class Owned:
         )
         return origin
 
-    def _read_on(self) -> Intake:
+    def _read_on(self, until_offset: int = NEVER) -> Intake:
         """Read the delay topic from where the index is."""
         shared, topic = self._shared, self._topic
         at = TopicPartition(topic.name, self.partition, self.ledger.indexed_to)
-        return Intake(clients.tail(shared.config), at, self.ledger, self._epochs, shared.budget)
+        return Intake(
+            clients.tail(shared.config),
+            at,
+            self.ledger,
+            self._epochs,
+            shared.budget,
+            now_ms=lambda: shared.now_ns() // 1_000_000,
+            soon_ms=topic.seal_rules.soon_ms,
+            until_offset=until_offset,
+        )
 
     def _look_at_backfills(self) -> Future[Kept]:
         shared, topic, partition = self._shared, self._topic, self.partition
@@ -173,17 +185,21 @@ class Owned:
 
     @property
     def intake_pauses(self) -> bool:
-        """Whether nothing may come in for now: memory is used up, or a bucket is about to be adopted."""
-        return self.memory_full or self._is_looking or self._adopting.pauses
+        """Whether nothing may come in: a bucket is about to be adopted, or as much waits to be sealed as is being.
+
+        When memory is used up the intake itself stops reading; what it holds by then is counted, and has to come in.
+        """
+        return self._is_looking or self._adopting.pauses or self._housekeeping.is_behind
 
     @property
     def _is_looking(self) -> bool:
         """Whether it is not known yet what was staged before: to read on now might pass it."""
-        if self._look_until_s and (
-            self._shared.staging.has_looked(self._staged_at) or time.monotonic() > self._look_until_s
-        ):
+        has_looked = self._shared.staging.has_looked(self._staged_at) or time.monotonic() > self._look_until_s
+        if self._look_until_s and has_looked and not self.ledger.replaying:
             self._look_until_s = 0.0
             self._adopting.turn()
+            self._intake.close()
+            self._intake = self._read_on()
         return self._look_until_s > 0
 
     @property
@@ -216,10 +232,10 @@ class Owned:
         self._resident_bytes += indexed.resident_bytes
         return indexed
 
-    def release(self, batch: Leaving, chores: Chores) -> Released:
+    def release(self, batch: Batch[Payload, Refused], chores: Chores) -> Released:
         """Commit a batch that the index has planned, and the chores that go with it."""
         try:
-            released = self._releaser.release(batch, chores)
+            released = self._releaser.release(whole_batch(batch, self._decide), chores)
         except KafkaException as exception:
             if chores.withdrawn and classify(error_of(exception)) is Verdict.REFUSED:
                 self._shared.staging.hold_off(self._staged_at)

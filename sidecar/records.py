@@ -1,19 +1,24 @@
 """A record of a delay topic as the router keeps it between indexing and release."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 from confluent_kafka import Message
 
 from index.pending import Entry
 from index.record import Record
 from index.schedule import Rejection, Schedule
+from snapshots.rows import RowPacker
 
 RESIDENT_OVERHEAD_BYTES = 500
 """What a record costs in memory beside its key and value: tuples, header list and strings (measured with tracemalloc
 for three headers of 20 B; one more header is HEADER_OVERHEAD_BYTES more)."""
 
 HEADER_OVERHEAD_BYTES = 120
+
+PACKED_OVERHEAD_BYTES = 300
+"""What a packed record costs in memory beside its row: entry, Packed, numbers and its place in a chunk."""
 
 # A NamedTuple's own constructor is a Python function and costs three times as much.
 _new = tuple.__new__
@@ -25,6 +30,22 @@ class Scheduled(NamedTuple):
     schedule: Schedule
     size_bytes: int
     record: Record | None
+
+
+class Packed(NamedTuple):
+    """An accepted record that waits for long, as a row of a segment; what it asks for is decided again when it leaves.
+
+    Size and payload are where a Scheduled has them.
+    """
+
+    timestamp_ms: int
+    size_bytes: int
+    row: bytes
+    packer: RowPacker
+
+
+Payload: TypeAlias = Scheduled | Packed
+"""What is kept of an accepted record until it is released."""
 
 
 class Refused(NamedTuple):
@@ -46,9 +67,15 @@ def scheduled(schedule: Schedule, size_bytes: int, record: Record | None) -> Sch
     return _new(Scheduled, (schedule, size_bytes, record))
 
 
-def resident_bytes(entries: Iterable[Entry[Scheduled]]) -> int:
+def packed(timestamp_ms: int, row: bytes, packer: RowPacker) -> Packed:
+    """Make a Packed, of which there is one for every record that waits for long."""
+    return _new(Packed, (timestamp_ms, PACKED_OVERHEAD_BYTES + len(row), row, packer))
+
+
+def resident_bytes(entries: Iterable[Entry[Payload]]) -> int:
     """Bytes of payload that these entries hold in memory."""
-    return sum(payload[1] for _, _, payload in entries if payload[2] is not None)
+    # A list, since a generator takes twice as long.
+    return sum([payload[1] for _, _, payload in entries if payload[2] is not None])
 
 
 def size_of(record: Record) -> int:
@@ -65,6 +92,10 @@ def size_of(record: Record) -> int:
     return size
 
 
-def scheduled_size(scheduled: Scheduled) -> int:
-    """Size of an accepted record, whether it is resident or not."""
-    return scheduled.size_bytes
+def mean_size(records: int, headers: int, size_bytes: int) -> int:
+    """About the mean of ``size_of`` of some records that take so many bytes together."""
+    return RESIDENT_OVERHEAD_BYTES + (HEADER_OVERHEAD_BYTES * headers + size_bytes) // records
+
+
+scheduled_size: Callable[[Payload], int] = itemgetter(1)
+"""Size of an accepted record, whether it is resident or not; no Python function, since it is asked for each."""

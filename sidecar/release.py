@@ -43,7 +43,7 @@ class Released:
 
     def by_target(self) -> Counter[str]:
         """Released records by target topic."""
-        routes = Counter(scheduled.schedule.targets for _, _, scheduled in self.screened.released)
+        routes = Counter([payload[0][1] for _, _, payload in self.screened.released])
         counts: Counter[str] = Counter()
         for targets, count in routes.items():
             for target in targets:

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 
 import structlog
 
+from index.batch import Batch
 from index.schedule import AT_ONCE
 from sidecar.chores import NOTHING, Chores
 from sidecar.owned import MAX_BATCH_BYTES, Owned, Shared
+from sidecar.records import Payload, Refused
 from sidecar.release import Released
-from sidecar.screening import Leaving
 
 IDLE_WAIT_S = 0.25
 """Longest sleep: how soon a worker notices that it is to stop."""
@@ -134,7 +135,7 @@ class Rounds:
         self._open_again_ns = max(ended_ns + SETTLE_NS, self._last_began_ns + tick_ns)
         self._count(batch, released, (ended_ns - self._last_began_ns) / NS_PER_S)
 
-    def _count(self, batch: Leaving, released: Released, seconds: float) -> None:
+    def _count(self, batch: Batch[Payload, Refused], released: Released, seconds: float) -> None:
         metrics, topic = self._shared.metrics, self._topic
         metrics.transactions.labels(topic, "committed").inc()
         if released.aborted:

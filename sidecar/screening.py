@@ -7,6 +7,7 @@ exists, may be written to and is still allowed. A record with several targets go
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 
 from index.batch import Batch
 from index.pending import Entry
@@ -18,6 +19,9 @@ from sidecar.targets import Target, TargetDirectory
 
 Leaving = Batch[Scheduled, Refused]
 _Route = tuple[tuple[str, ...], int]
+
+_route_of: Callable[[Schedule], _Route] = itemgetter(1, 2)
+"""Targets and partition of a schedule, without a call of Python code for each record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,9 @@ def screen(batch: Leaving, rules: Rules, directory: TargetDirectory, read: ReadR
     entries, rejected = _rejected_at_last(entries, decide)
     lost: list[int] = []
     # Without targets it was gone when its segment was loaded, and is not asked for again.
-    absent = {offset: bool(payload.schedule.targets) for _, offset, payload in entries if payload.record is None}
+    absent = [(offset, payload.schedule.targets) for _, offset, payload in entries if payload[2] is None]
     if absent:
-        entries, lost = _completed(entries, read(sorted(offset for offset in absent if absent[offset])))
+        entries, lost = _completed(entries, read(sorted(offset for offset, targets in absent if targets)))
     screened = Screened(entries, batch.rejected + rejected, lost)
     refusals = refused_by_target(entries, rules, directory)
     return screened.without(refusals) if refusals else screened
@@ -81,7 +85,7 @@ def refused_by_target(
     entries: list[Entry[Scheduled]], rules: Rules, directory: TargetDirectory
 ) -> dict[int, Rejection]:
     """Offsets whose targets cannot all be written to now, with the reason; O(1) lookups for each distinct route."""
-    routes: set[_Route] = {(schedule.targets, schedule.partition) for _, _, (schedule, _, _) in entries}
+    routes: set[_Route] = set(map(_route_of, [payload[0] for _, _, payload in entries]))
     targets = directory.resolve(set(chain.from_iterable(names for names, _ in routes)))
     refused = {route: refusal for route in routes if (refusal := _refusal(route, rules, targets)) is not None}
     if not refused:

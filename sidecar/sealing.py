@@ -1,44 +1,70 @@
 """Sealing the mutable bucket, some segments at a time between releases.
 
+The worker cuts what is pending into segments, so that nothing leaves or comes back meanwhile; a thread of the pool
+encodes them while the worker releases and waits for its transactions.
+
 Segments first, then the manifest with S, in a later transaction of the same fenced producer: a crash in between leaves
 segments that nothing refers to. Their keys are used again, since the id of the bucket was not taken, and what is not
 overwritten goes when the topic is trimmed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
+from itertools import islice
 
 from index.batch import Installation
-from index.bucket import Placement
+from index.bucket import Placement, SegmentRef
 from index.pending import Entry
 from index.pending_set import Unsealed
 from index.progress import Position
-from index.record import Record
 from index.sealing import SealRules, cut, placement_of
-from sidecar.records import Scheduled
-from snapshots.writing import Encoded, SegmentWriter, record_size
+from sidecar.packing import records_of
+from sidecar.records import Packed, Payload
+from snapshots.rows import encode_rows
+from snapshots.writing import COLUMN_BYTES, MAX_SEGMENT_BYTES, Encoded, SegmentWriter, record_size
 
-SEGMENTS_AT_ONCE = 1
-"""Segments in one transaction: 2,000 records are cut and encoded in some 15 ms, which is what releasing waits for."""
+SEGMENTS_AT_ONCE = 8
+"""Most segments in one transaction."""
+
+BYTES_AT_ONCE = 2 << 20
+"""Most of them all; releasing waits for the brokers to take it."""
+
+AHEAD = 10
+"""Segments cut and not committed yet."""
+
+CUT_AT_ONCE = 3
+"""Most segments cut in one round; of 2,000 records each takes a few milliseconds while other threads compute."""
+
+Encode = Callable[[Callable[[], list[Encoded]]], "Future[list[Encoded]]"]
+"""Has something encoded in another thread, one after the other."""
 
 
 class Sealing:
     """One frozen bucket on its way into segments."""
 
-    def __init__(self, frozen: Unsealed[Scheduled], to_offset: int, bucket_id: int, rules: SealRules) -> None:
+    def __init__(
+        self, frozen: Unsealed[Payload], to_offset: int, bucket_id: int, rules: SealRules, encode: Encode
+    ) -> None:
         self._rules = rules
+        self._encode = encode
+        self._encoding: deque[Future[list[Encoded]]] = deque()
         self._writer = SegmentWriter(bucket_id, frozen.from_offset, to_offset)
-        self._segments: Iterator[list[Entry[Scheduled]]] = cut(frozen.entries.chunks(), rules, stored_size)
+        self._segments: Iterator[list[Entry[Payload]]] = cut(frozen.entries.chunks(), rules, stored_size)
         self._given: list[Encoded] = []
 
-    def next_segments(self) -> tuple[tuple[bytes, bytes], ...]:
-        """Encode the next ones, as (key, value); empty when all are written.
+    def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
+        """The next ones as (key, value): empty when none is encoded yet, None when all are written.
 
         The same again until they are ``written``: they may have had to make way for a record that was refused.
         """
-        while len(self._given) < SEGMENTS_AT_ONCE and (entries := next(self._segments, None)) is not None:
-            placement = placement_of(entries, self._rules.placement)
-            stored = [(due_ms, offset, self._stored(payload, placement)) for due_ms, offset, payload in entries]
-            self._given += self._writer.encode(placement, stored)
+        for entries in islice(self._segments, min(CUT_AT_ONCE, AHEAD - len(self._encoding))):
+            self._encoding.append(self._encode(partial(self._encoded, entries)))
+        if not self._given:
+            if not self._encoding:
+                return None
+            self._take_encoded()
         first = self._writer.count
         return tuple((self._writer.key(number), value) for number, (_, value) in enumerate(self._given, first))
 
@@ -51,12 +77,44 @@ class Sealing:
         """The manifest to install; None when everything was released before it could be written."""
         return Installation(self._writer.manifest(), keep_to=keep_to) if self._writer.count else None
 
-    def _stored(self, payload: Scheduled, placement: Placement) -> Record | None:
-        if placement is Placement.POINTER or stored_size(payload) > self._rules.segment_bytes:
+    def _take_encoded(self) -> None:
+        size_bytes = 0
+        while self._encoding and self._encoding[0].done() and size_bytes < BYTES_AT_ONCE:
+            if len(self._given) >= SEGMENTS_AT_ONCE:
+                return
+            encoded = self._encoding.popleft().result()
+            self._given += encoded
+            size_bytes += sum(len(value) for _, value in encoded)
+
+    def _encoded(self, entries: Sequence[Entry[Payload]]) -> list[Encoded]:
+        placement = placement_of(entries, self._rules.placement)
+        if placement is Placement.POINTER:
+            return self._writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])
+        joined = self._joined(entries)
+        if joined is not None:
+            return [joined]
+        payloads = [payload for _, _, payload in entries]
+        stored = [
+            (due_ms, offset, record if stored_size(payload) <= self._rules.segment_bytes else None)
+            for (due_ms, offset, payload), record in zip(entries, records_of(payloads), strict=True)
+        ]
+        return self._writer.encode(placement, stored)
+
+    def _joined(self, entries: Sequence[Entry[Payload]]) -> Encoded | None:
+        """A segment joined of rows, when every entry is one."""
+        dues_ms, offsets, payloads = zip(*entries, strict=True)
+        if set(map(type, payloads)) != {Packed}:
             return None
-        return payload.record
+        timestamps_ms, _, rows, packers = zip(*payloads, strict=True)
+        if len(set(packers)) > 1 or max(map(len, rows)) + COLUMN_BYTES > self._rules.segment_bytes:
+            return None
+        value = encode_rows(dues_ms, offsets, timestamps_ms, rows, packers[0].names)
+        if len(value) > MAX_SEGMENT_BYTES:
+            return None
+        first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])
+        return Encoded(SegmentRef(first, last, len(entries), len(value), -1, placement=Placement.INLINE), value)
 
 
-def stored_size(payload: Scheduled) -> int:
+def stored_size(payload: Payload) -> int:
     """Bytes of an accepted record in an inline segment, about."""
-    return record_size(payload[2])
+    return COLUMN_BYTES + len(payload.row) if isinstance(payload, Packed) else record_size(payload.record)

@@ -7,9 +7,12 @@ the bucket's ledger range. Otherwise the partition must stop: going on would los
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import repeat
+from typing import cast
 
 import structlog
 
+from index.alike import decide_alike
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError, RefusedError
 from index.pending import Entry
@@ -17,9 +20,11 @@ from index.record import Record
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Rejection, Schedule
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.reader import OffsetReader
-from sidecar.records import Scheduled, scheduled, size_of
-from snapshots.segment import StoredEntry, decode_segment
+from sidecar.records import Scheduled, mean_size, scheduled, size_of
+from snapshots.segment import Columns, StoredEntry, decode_columns
 from snapshots.state import RuleEpoch
+
+_new_tuple = tuple.__new__
 
 
 class SegmentSource:
@@ -32,18 +37,20 @@ class SegmentSource:
         self._epoch_starts = [epoch.from_offset for epoch in epochs]
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
 
-    def _value(self, ref: SegmentRef, reader: OffsetReader) -> bytes:
-        record = reader.read(self._topic.snapshots, self._partition, [ref.record_offset])[ref.record_offset]
-        if record is None or record.value is None:
-            raise FormatError(f"{self._topic.snapshots}/{self._partition} has nothing at offset {ref.record_offset}")
-        return record.value
-
     def load(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[Entry[Scheduled]]:
         """Entries of a segment in release order, their records read again where the segment only points to them.
 
         KafkaException when the cluster does not answer; RefusedError when the segment is lost and cannot be made good.
         """
-        return self._scheduled(self.stored(manifest, number, reader), reader)
+        return self.load_run(manifest, range(number, number + 1), reader)[0]
+
+    def load_run(self, manifest: Manifest, numbers: range, reader: OffsetReader) -> list[list[Entry[Scheduled]]]:
+        """Entries of each of some segments that follow each other; errors as of ``load``."""
+        offsets = [manifest.segments[number].record_offset for number in numbers]
+        read = reader.read_large(self._topic.snapshots, self._partition, sorted(offsets))
+        return [
+            self._loaded(manifest, *each, reader) for each in zip(numbers, map(read.__getitem__, offsets), strict=True)
+        ]
 
     def stored(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[StoredEntry]:
         """What a segment holds, in release order; when made good, also what was released before it was written.
@@ -52,15 +59,49 @@ class SegmentSource:
         """
         ref = manifest.segments[number]
         try:
-            stored = decode_segment(self._value(ref, reader))
-            if len(stored) != ref.entries or stored[0][:2] != ref.first or stored[-1][:2] != ref.last:
-                raise FormatError("it is not the segment that the manifest names")  # noqa: TRY301 -- as the others
+            read = reader.read_large(self._topic.snapshots, self._partition, [ref.record_offset])
+            stored = self._columns(ref, read[ref.record_offset]).entries()
         except FormatError as error:
             stored = self._from_delay_topic(manifest, number, reader, error)
-        if manifest.built_from is not None:
-            # Of a backfill that began below C: those are in other buckets.
-            stored = [entry for entry in stored if entry[1] >= manifest.from_offset]
-        return stored
+        return _unmasked(manifest, stored)
+
+    def _loaded(
+        self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader
+    ) -> list[Entry[Scheduled]]:
+        try:
+            columns = self._columns(manifest.segments[number], record)
+        except FormatError as error:
+            made_good = self._from_delay_topic(manifest, number, reader, error)
+            return self._scheduled(_unmasked(manifest, made_good), reader)
+        if manifest.built_from is not None and min(columns.offsets) < manifest.from_offset:
+            return self._scheduled(_unmasked(manifest, columns.entries()), reader)
+        return self._alike(columns, manifest.segments[number].size_bytes) or self._scheduled(columns.entries(), reader)
+
+    def _columns(self, ref: SegmentRef, record: Record | None) -> Columns:
+        """The segment that a record holds; FormatError when it is not the one that the manifest means."""
+        if record is None or record.value is None:
+            raise FormatError(f"{self._topic.snapshots}/{self._partition} has nothing at offset {ref.record_offset}")
+        columns = decode_columns(record.value)
+        first, last = (columns.dues_ms[0], columns.offsets[0]), (columns.dues_ms[-1], columns.offsets[-1])
+        if len(columns.offsets) != ref.entries or first != ref.first or last != ref.last:
+            raise FormatError("it is not the segment that the manifest names")
+        return columns
+
+    def _alike(self, columns: Columns, size_bytes: int) -> list[Entry[Scheduled]] | None:
+        """All at once, where all are of one rule epoch and have the same header names."""
+        names, records = columns.names, cast("Sequence[Record]", columns.records)
+        lowest, highest = min(columns.offsets), max(columns.offsets)
+        epoch = bisect_right(self._epoch_starts, lowest)
+        if names is None or epoch != bisect_right(self._epoch_starts, highest):
+            return None
+        by_name = [columns.header_values[place :: len(names)] for place in range(len(names))]
+        timestamps_ms = [record[3] for record in records]
+        schedules = decide_alike(self._epochs[epoch - 1].rules, names, by_name, timestamps_ms, columns.dues_ms)
+        if schedules is None:
+            return None
+        size = mean_size(len(records), len(columns.header_values), size_bytes)
+        payloads = map(_new_tuple, repeat(Scheduled), zip(schedules, repeat(size), records, strict=False))
+        return list(zip(columns.dues_ms, columns.offsets, payloads, strict=True))
 
     def _scheduled(self, stored: Sequence[StoredEntry], reader: OffsetReader) -> list[Entry[Scheduled]]:
         absent = sorted(offset for _, offset, record in stored if record is None)
@@ -122,3 +163,10 @@ class SegmentSource:
             )
         self._log.warning("segment_made_good", segment=number, bucket=manifest.bucket_id, records=len(found))
         return sorted(found, key=lambda entry: entry[:2])
+
+
+def _unmasked(manifest: Manifest, stored: list[StoredEntry]) -> list[StoredEntry]:
+    """Without what a backfill that began below C holds of other buckets."""
+    if manifest.built_from is None:
+        return stored
+    return [entry for entry in stored if entry[1] >= manifest.from_offset]

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from index.bucket import Manifest
 from index.pending import Entry
 from index.progress import Progress
-from index.released import rejected_headers, released_headers
+from index.released import ReleasedHeaders, rejected_headers
 from index.rules import Rules
 from index.schedule import KEEP_KEY
 from sidecar.chores import Chores
@@ -20,6 +20,9 @@ from snapshots.state import PROGRESS_KEY, RULES_KEY, RuleEpoch, encode_epochs, e
 
 OnDelivery = Callable[[KafkaError | None, Message], None]
 _QUEUE_WAIT_S = 0.05
+
+POLL_EVERY = 1_000
+"""Delivery reports are served after so many records: they overlap with what is on its way, and come in one go."""
 
 TIMESTAMP_NOW = 0
 """librdkafka's way of saying: when it is produced."""
@@ -35,23 +38,32 @@ class PartitionWriter:
         self.rejected_topic = topic.rejected
         self._topic = topic
         self._partition = partition
-        self._stripped = rules.stripped
         self._delay_topic_id = delay_topic_id
         self._source = f"{topic.name}/{partition}/"
+        self._released = ReleasedHeaders(rules.stripped, self._source)
 
     def release(self, entries: Iterable[Entry[Scheduled]], on_delivery: OnDelivery | None = None) -> None:
         """Produce each record to each of its targets; the hottest loop of the router."""
-        stripped, source, produce = self._stripped, self._source, self._produce
+        produce, headers_of, stamped = self.producer.produce, self._released.of, self._topic.timestamp != "release"
+        timestamp, left = TIMESTAMP_NOW, POLL_EVERY
         for due_ms, offset, (schedule, _, record) in entries:
             assert record is not None, f"offset {offset} was not re-read"
             key, value, headers, timestamp_ms = record
             _, targets, partition, own_key, deliver_id, _ = schedule
             if own_key is not KEEP_KEY:
                 key = own_key
-            released = released_headers(headers, stripped, due_ms, source, offset, timestamp_ms, deliver_id)
-            timestamp = self._timestamp(due_ms, timestamp_ms)
+            released: Any = headers_of(headers, due_ms, offset, timestamp_ms, deliver_id)
+            if stamped:
+                timestamp = self._timestamp(due_ms, timestamp_ms)
             for target in targets:
-                produce(target, value, key, partition, released, timestamp, on_delivery)
+                try:
+                    produce(target, value, key, partition, on_delivery, None, timestamp, released)
+                except BufferError:
+                    self._produce(target, value, key, partition, released, timestamp, on_delivery)
+            left -= 1
+            if not left:
+                self.producer.poll(0)
+                left = POLL_EVERY
 
     def reject(self, offset: int, refused: Refused, on_delivery: OnDelivery | None = None) -> None:
         """Produce one record to the rejected topic, as it came, with its reason."""

@@ -35,11 +35,11 @@ setting. Reading trusts no number: columns are expanded only after their lengths
 in range, and names no offset twice, or it is a FormatError.
 """
 
-from collections.abc import Callable, Iterable, Sequence, Sized
-from functools import partial
+from collections.abc import Iterable, Sequence, Sized
+from dataclasses import dataclass
 from itertools import accumulate, chain, groupby, islice, pairwise, repeat
-from operator import lt, sub
-from typing import TypeVar, cast
+from operator import lt, or_, sub
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -59,8 +59,8 @@ MAX_ENTRIES = 65_536
 _MAX_DUE_MS = 2**63 - 1
 _T = TypeVar("_T")
 
-# What Record(*fields) does, without a call of Python code for each: it is run for every record that is released.
-_new_record = cast("Callable[[Iterable[object]], Record]", partial(tuple.__new__, Record))
+# Without a call of Python code for each: it is run for every record that is released.
+_new_tuple = tuple.__new__
 
 
 def encode_segment(placement: Placement, entries: Sequence[StoredEntry]) -> bytes:
@@ -81,8 +81,32 @@ def encode_segment(placement: Placement, entries: Sequence[StoredEntry]) -> byte
     return wrap(Kind.SEGMENT, message.SerializeToString())
 
 
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A segment by columns, in release order.
+
+    ``names`` are the header names that every record has, by position, and ``header_values`` then has all values of the
+    first record, of the second, and so on; None when they differ or a record is absent.
+    """
+
+    dues_ms: list[int]
+    offsets: list[int]
+    records: Sequence[Record | None]
+    names: Sequence[str] | None
+    header_values: Sequence[bytes | None]
+
+    def entries(self) -> list[StoredEntry]:
+        """The same by rows."""
+        return list(zip(self.dues_ms, self.offsets, self.records, strict=True))
+
+
 def decode_segment(value: bytes) -> list[StoredEntry]:
     """Return the entries of a segment, sorted by (due, offset); FormatError when it cannot be trusted."""
+    return decode_columns(value).entries()
+
+
+def decode_columns(value: bytes) -> Columns:
+    """Return a segment by columns; FormatError when it cannot be trusted."""
     message = parse_segment(value)
     if not 0 < message.count <= MAX_ENTRIES:
         raise FormatError(f"segment claims {message.count} entries; 1 to {MAX_ENTRIES} are possible")
@@ -105,14 +129,21 @@ def parse_segment(value: bytes) -> segment_pb2.Segment:
 
 
 def _check_entries(entries: Sequence[StoredEntry], offsets: Sequence[int]) -> None:
+    _check_offsets(offsets)
+    # No two offsets are equal, so records are never compared.
+    if not all(map(lt, entries, islice(entries, 1, None))):
+        raise FormatError("entries of a segment are not sorted by due time and offset")
+    _check_dues(entries[0][0], entries[-1][0])
+
+
+def _check_offsets(offsets: Sequence[int]) -> None:
     if min(offsets) < 0 or max(offsets) > MAX_OFFSET:
         raise FormatError(f"entries have offsets {min(offsets)} to {max(offsets)}; 0 to {MAX_OFFSET} are possible")
     if len(set(offsets)) != len(offsets):
         raise FormatError("segment has two entries of one offset")
-    # No two offsets are equal, so records are never compared.
-    if not all(map(lt, entries, islice(entries, 1, None))):
-        raise FormatError("entries of a segment are not sorted by due time and offset")
-    first_ms, last_ms = entries[0][0], entries[-1][0]
+
+
+def _check_dues(first_ms: int, last_ms: int) -> None:
     if first_ms < 0 or last_ms > _MAX_DUE_MS:
         raise FormatError(f"entries are due {first_ms} to {last_ms}; 0 to {_MAX_DUE_MS} are possible")
 
@@ -122,12 +153,12 @@ def _encode_pointer(message: segment_pb2.PointerSegment, dues: Sequence[int], of
     message.due_deltas.extend(_deltas([due for _, due in sorted(zip(offsets, dues, strict=True))]))
 
 
-def _decode_pointer(message: segment_pb2.PointerSegment, count: int) -> list[StoredEntry]:
+def _decode_pointer(message: segment_pb2.PointerSegment, count: int) -> Columns:
     _check_length("due times", message.due_deltas, count)
     offsets = decode_offsets(message.offsets, count)
     entries: list[StoredEntry] = sorted(zip(accumulate(message.due_deltas), offsets, repeat(None), strict=False))
     _check_entries(entries, offsets)
-    return entries
+    return Columns([due_ms for due_ms, _, _ in entries], [offset for _, offset, _ in entries], [None] * count, None, ())
 
 
 def _encode_inline(
@@ -151,39 +182,56 @@ def _encode_inline(
     _fill(message.header_values, [value for _, value in flat])
 
 
-def _decode_inline(message: segment_pb2.InlineSegment, count: int) -> list[StoredEntry]:
+def _decode_inline(message: segment_pb2.InlineSegment, count: int) -> Columns:
     _check_length("due times", message.due_deltas, count)
     _check_length("offsets", message.offset_deltas, count)
-    dues = accumulate(message.due_deltas)
-    offsets = list(accumulate(message.offset_deltas))
+    due_deltas, offset_deltas = message.due_deltas[:], message.offset_deltas[:]
+    dues, offsets = list(accumulate(due_deltas)), list(accumulate(offset_deltas))
+    _check_offsets(offsets)
+    # Due deltas are unsigned, so only entries of one due time can be out of order.
+    if not all(islice(map(or_, due_deltas, map((0).__lt__, offset_deltas)), 1, None)):
+        raise FormatError("entries of a segment are not sorted by due time and offset")
+    _check_dues(dues[0], dues[-1])
     runs = message.record_runs
-    records = _decode_records(message, sum(runs[::2]) if runs else count)
-    entries = list(zip(dues, offsets, _joined("records", records, runs, count), strict=True))
-    _check_entries(entries, offsets)
-    return entries
+    present = sum(runs[::2]) if runs else count
+    if present > MAX_ENTRIES:
+        raise FormatError(f"segment claims {present} records")
+    _check_length("timestamps", message.timestamp_deltas, present)
+    header_values, headers, names = _decode_headers(message, present)
+    records = _decode_records(message, headers, present)
+    return Columns(dues, offsets, _joined("records", records, runs, count), None if runs else names, header_values)
 
 
-def _decode_records(message: segment_pb2.InlineSegment, count: int) -> list[Record]:
-    if count > MAX_ENTRIES:
-        raise FormatError(f"segment claims {count} records")
-    _check_length("timestamps", message.timestamp_deltas, count)
+def _decode_records(
+    message: segment_pb2.InlineSegment, headers: Iterable[Sequence[tuple[str, bytes | None]]], count: int
+) -> list[Record]:
     timestamps = _in_64_bits(list(accumulate(message.timestamp_deltas)))
     keys = _values("keys", message.keys, count)
     values = _values("values", message.values, count)
-    return list(map(_new_record, zip(keys, values, _decode_headers(message, count), timestamps, strict=True)))
+    return list(map(_new_tuple, repeat(Record), zip(keys, values, headers, timestamps, strict=True)))
 
 
-def _decode_headers(message: segment_pb2.InlineSegment, count: int) -> list[list[tuple[str, bytes | None]]]:
+def _decode_headers(
+    message: segment_pb2.InlineSegment, count: int
+) -> tuple[Sequence[bytes | None], Iterable[Sequence[tuple[str, bytes | None]]], Sequence[str] | None]:
+    """All header values, the headers of each record, and the names of each where those are all the same."""
     _check_length("header counts", message.header_counts, count)
-    ends = list(accumulate(message.header_counts, initial=0))
-    _check_length("header names", message.header_indexes, ends[-1])
-    names = message.header_names[:]
+    counts = message.header_counts[:]
+    total = sum(counts)
+    _check_length("header names", message.header_indexes, total)
+    table = message.header_names[:]
     indexes = message.header_indexes[:]
-    if indexes and max(indexes) >= len(names):
-        raise FormatError(f"segment has a header named by index {max(indexes)} of {len(names)}")
-    values = _values("header values", message.header_values, ends[-1])
-    headers = list(zip(map(names.__getitem__, indexes), values, strict=True))
-    return [headers[start:end] for start, end in pairwise(ends)]
+    if indexes and max(indexes) >= len(table):
+        raise FormatError(f"segment has a header named by index {max(indexes)} of {len(table)}")
+    values = _values("header values", message.header_values, total)
+    each = counts[0] if counts else 0
+    if counts.count(each) == count and indexes == indexes[:each] * count:
+        # As a rule: producers write all records in one way. No header needs to be looked at by itself.
+        names = [table[index] for index in indexes[:each]]
+        columns = [zip(repeat(name), values[place::each], strict=False) for place, name in enumerate(names)]
+        return values, map(list, zip(*columns, strict=True)) if columns else repeat([], count), names
+    headers = list(zip(map(table.__getitem__, indexes), values, strict=True))
+    return values, [headers[start:end] for start, end in pairwise(accumulate(counts, initial=0))], None
 
 
 def _fill(column: segment_pb2.Column, values: Sequence[bytes | None]) -> None:

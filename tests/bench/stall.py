@@ -34,7 +34,14 @@ def stall(context: Context) -> Iterator[Row]:
     """Measure the latest probe while nothing happens, while each of three buckets is sealed, and while they merge."""
     size = context.sizes.stall_records
     # One more bucket than there may be: the third seal sets off a merge of all three.
-    topic = {"placement": "inline", "seal_records": size, "seal_age": "1h", "max_buckets": BUCKETS - 1}
+    topic = {
+        "placement": "inline",
+        "seal_records": size,
+        "seal_age": "1h",
+        # What is due soon counts as well: the probes are.
+        "seal_beyond": "0ms",
+        "max_buckets": BUCKETS - 1,
+    }
     with router.running(context.bootstrap, topic=topic) as running:
         first_ms = workload.now_ms() + FIRST_PROBE_MS
         probes_ms = array("q", range(first_ms, first_ms + PROBES_FOR_MS, PROBE_EVERY_MS))

@@ -19,6 +19,7 @@ REACHED_WITHIN_S = 40.0
 SMALL_BUCKETS: dict[str, Any] = {
     "seal_records": 200,
     "seal_age": "1s",
+    "seal_beyond": "0ms",
     "segment_records": 50,
     "max_buckets": 3,
     "time_step": "2s",

@@ -17,6 +17,7 @@ MIB = 1 << 20
 BUCKETS: dict[str, Any] = {
     "seal_records": 600,
     "seal_age": "1s",
+    "seal_beyond": "0ms",
     "segment_records": 200,
     "max_buckets": 3,
     "time_step": "60s",
@@ -102,8 +103,12 @@ def placements(stage: Stage, delay: str) -> set[Placement]:
 
 def test_more_is_pending_than_fits_into_memory(stage: Stage, rng: Random) -> None:
     out = stage.target()
-    soon = stage.delay("soon", default_target=out, placement="inline", seal_records=500, segment_records=50)
-    late = stage.delay("late", default_target=out, placement="inline", seal_records=500, segment_records=50)
+    soon = stage.delay(
+        "soon", default_target=out, placement="inline", seal_records=500, segment_records=50, seal_beyond="0ms"
+    )
+    late = stage.delay(
+        "late", default_target=out, placement="inline", seal_records=500, segment_records=50, seal_beyond="0ms"
+    )
     filler = b"x" * 4_000
     with stage.router(payload_memory="1MiB") as router:
         router.start_and_wait()

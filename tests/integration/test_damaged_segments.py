@@ -21,6 +21,7 @@ from tests.integration.stored_buckets import delete_records, segment_records, st
 BUCKETS: dict[str, Any] = {
     "seal_records": 150,
     "seal_age": "1s",
+    "seal_beyond": "0ms",
     "segment_records": 50,
     "max_buckets": 2,
     "segment_bytes": "16KiB",

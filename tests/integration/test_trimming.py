@@ -16,7 +16,7 @@ from tests.integration.command import Command, command_for
 from tests.integration.one_worker import log_start, one_worker, remove_below, stored_manifests
 from tests.integration.scenario import wait_until
 
-QUICK = 'seal_age = "300ms"\ntime_step = "1s"\nsegment_records = 50\ntrim = true\n'
+QUICK = 'seal_age = "300ms"\nseal_beyond = "0ms"\ntime_step = "1s"\nsegment_records = 50\ntrim = true\n'
 
 
 @pytest.fixture(autouse=True)

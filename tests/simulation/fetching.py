@@ -38,6 +38,9 @@ class Reader(OffsetReader):
         held = {each.offset: record_of(each) for each in self._log.records if each.offset >= self._log.start}
         return {offset: held.get(offset) for offset in offsets}
 
+    def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        return self.read(topic, partition, offsets)
+
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         if self._is_owner() and not self._store.was_damaged:
             raise Violation(f"a segment of offsets {from_offset} to {to_offset} is not what its manifest says")
@@ -65,6 +68,15 @@ class Pool(LoaderPool):
 
     def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
         return self._ask(work)
+
+    def encode(self, work: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        # Now and then only: were it always some rounds later, runs would have too few buckets to show anything.
+        if self._faults.rng.random() < self._faults.slow_chance / 8:
+            self._waiting.append(lambda: future.set_result(work()))
+        else:
+            future.set_result(work())
+        return future
 
     def turn(self) -> None:
         """Get some of it done."""

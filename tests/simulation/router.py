@@ -25,10 +25,12 @@ from sidecar.housekeeping import Housekeeping
 from sidecar.intake import PartitionLedger
 from sidecar.loading import Loading
 from sidecar.metrics import Metrics
-from sidecar.records import Refused, Scheduled, resident_bytes, scheduled, scheduled_size
+from sidecar.packing import whole_batch
+from sidecar.records import Payload, Refused, Scheduled, packed, resident_bytes, scheduled, scheduled_size
 from sidecar.screening import Leaving
 from sidecar.segments import SegmentSource
 from snapshots.manifest import encode_manifest, manifest_key
+from snapshots.rows import RowPacker
 from snapshots.staged import fold_staged
 from snapshots.state import (
     PROGRESS_KEY,
@@ -92,6 +94,7 @@ class Router:
         self.reader = Reader(around.log, around.store, self.is_owner)
         self.pool = Pool(self.reader, around.faults)
         self.budget = PayloadBudget(PLENTY_BYTES)
+        self.packer = RowPacker()
 
     def is_owner(self) -> bool:
         """Whether nobody has taken the partition over since."""
@@ -112,6 +115,7 @@ class Router:
             around.faults.point("first transaction")
         self.ledger: PartitionLedger = self.ledger_type(progress, scheduled_size, buckets)
         source = self.source_type(TOPIC, 0, self.epochs)
+        self.decide = source.decide
         self.loading = Loading(self.ledger.parts, source, self.pool, self.budget, METRICS, DELAY_TOPIC)
         self.housekeeping = Housekeeping(
             self.ledger, around.seal_rules, around.max_buckets, source, self.pool, METRICS, DELAY_TOPIC
@@ -131,7 +135,14 @@ class Router:
                 self.ledger.reject(produced.offset, Refused(decision, record))
             else:
                 kept = record if self.around.faults.rng.random() < 0.95 else None
-                payload = scheduled(decision, RECORD_BYTES, kept)
+                payload: Payload = scheduled(decision, RECORD_BYTES, kept)
+                row = self.packer.pack(record.key, record.value, record.headers)
+                if (
+                    kept
+                    and row is not None
+                    and decision.due_ms > self.around.clock.now_ms + self.around.seal_rules.soon_ms
+                ):
+                    payload = packed(record.timestamp_ms, row, self.packer)
                 added = self.ledger.add([(self.due_ms(decision), produced.offset, payload)])
                 self.budget.take(resident_bytes(added))
         if end is not None:
@@ -147,11 +158,12 @@ class Router:
         self.load(now_ms)
         chores = self.chores(now_ms)
         batch = self.ledger.plan(now_ms, max_entries, max_bytes, chores.installs)
+        leaving = whole_batch(batch, self.decide)
         self.around.faults.point("plan")
         refused = ""
         while True:
             try:
-                record_offsets = self.write(batch, chores, now_ms)
+                record_offsets = self.write(leaving, chores, now_ms)
             except AbortedError:
                 continue
             except SegmentsRefusedError:

@@ -19,6 +19,7 @@ def small_and_soon(clock: Clock) -> Iterator[None]:
         "sidecar.housekeeping.TOMBSTONES_AT_ONCE": 5,
         "sidecar.housekeeping.AGAIN_AFTER_S": 0.05,
         "sidecar.sealing.SEGMENTS_AT_ONCE": 2,
+        "sidecar.sealing.AHEAD": 3,
         "sidecar.adopting.time": clock,
         "sidecar.adopting.SEAL_WITHIN_S": 0.4,
         "sidecar.adopting.AGAIN_AFTER_S": 0.05,

@@ -8,7 +8,7 @@ from index.headers import Headers
 
 START_MS = 1_800_000_000_000
 FIRST_OFFSET = 500
-RARE_FACTOR = 6
+RARE_FACTOR = 12
 DELAY_TOPIC = "d"
 REJECTED = "d.rejected"
 

@@ -6,14 +6,14 @@ Here those about cursor, watermark and transactions; in :mod:`.wrong_buckets` th
 
 from dataclasses import replace
 
-from index.batch import Installs
+from index.batch import Batch, Installs
 from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Position, Progress
 from index.rules import Rules
 from index.schedule import Schedule
 from sidecar.chores import Chores
-from sidecar.records import Refused, Scheduled
+from sidecar.records import Payload, Refused
 from sidecar.screening import Leaving
 from tests.simulation import wrong_adopting, wrong_buckets
 from tests.simulation.router import Router, state_of_chores
@@ -21,12 +21,14 @@ from tests.simulation.world import AbortedError, Transaction, UnknownOutcomeErro
 from tests.simulation.wrong_buckets import Wrong
 
 
-class _LateOneByOne(PartitionIndex[Scheduled, Refused]):
+class _LateOneByOne(PartitionIndex[Payload, Refused]):
     """Lets one late record leave in a batch, as if late ones were subject to a limit like the others."""
 
     holds_cursor = False
 
-    def plan(self, now_ms: int, max_entries: int, max_bytes: int, installs: Installs | None = None) -> Leaving:
+    def plan(
+        self, now_ms: int, max_entries: int, max_bytes: int, installs: Installs | None = None
+    ) -> Batch[Payload, Refused]:
         kept, self._late = self._late[1:], self._late[:1]
         batch = super().plan(now_ms, max_entries, max_bytes, installs)
         self._late += kept
@@ -84,7 +86,7 @@ class ProgressLast(ProgressFirst):
         return self.commit(self._without_records(batch, chores, now_ms))
 
 
-class _NeverReplaying(PartitionIndex[Scheduled, Refused]):
+class _NeverReplaying(PartitionIndex[Payload, Refused]):
     @property
     def replaying(self) -> bool:
         return False
@@ -117,7 +119,7 @@ class RoundedDown(Wrong):
         return schedule.due_ms // 10 * 10
 
 
-class _TrustsClock(PartitionIndex[Scheduled, Refused]):
+class _TrustsClock(PartitionIndex[Payload, Refused]):
     def _cursor_at(self, now_ms: int) -> int:
         return self._indexed_to
 
@@ -128,8 +130,8 @@ class ClockOnlyForward(Wrong):
     ledger_type = _TrustsClock
 
 
-class _DueTimesOnly(PartitionIndex[Scheduled, Refused]):
-    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installs | None) -> Progress:
+class _DueTimesOnly(PartitionIndex[Payload, Refused]):
+    def _progress_after(self, due: list[Entry[Payload]], cursor: int, installs: Installs | None) -> Progress:
         progress = super()._progress_after(due, cursor, installs)
         return progress._replace(watermark=Position(progress.watermark.due_ms, 2**62))
 
@@ -140,8 +142,8 @@ class WatermarkWithoutOffset(Wrong):
     ledger_type = _DueTimesOnly
 
 
-class _SealsPending(PartitionIndex[Scheduled, Refused]):
-    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installs | None) -> Progress:
+class _SealsPending(PartitionIndex[Payload, Refused]):
+    def _progress_after(self, due: list[Entry[Payload]], cursor: int, installs: Installs | None) -> Progress:
         return super()._progress_after(due, cursor, installs)._replace(sealed_to=cursor)
 
 

@@ -13,7 +13,7 @@ from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Behind, Position, Progress
 from sidecar.chores import Chores
 from sidecar.reader import OffsetReader
-from sidecar.records import Refused, Scheduled
+from sidecar.records import Payload, Refused
 from sidecar.segments import SegmentSource
 from snapshots.segment import StoredEntry
 from tests.simulation.router import Router
@@ -50,10 +50,10 @@ class CatchesUpAgain(Wrong):
         return super().state_of(progress._replace(catching_up=behind))
 
 
-class _Unmasked(PendingSet[Scheduled]):
+class _Unmasked(PendingSet[Payload]):
     def _fresh(
-        self, bucket: Bucket, entries: Sequence[Entry[Scheduled]], watermark: Position
-    ) -> list[Entry[Scheduled]]:
+        self, bucket: Bucket, entries: Sequence[Entry[Payload]], watermark: Position
+    ) -> Sequence[Entry[Payload]]:
         manifest = bucket.manifest
         bucket.manifest = replace(manifest, from_offset=manifest.segments_from)
         fresh = super()._fresh(bucket, entries, watermark)
@@ -77,13 +77,13 @@ class NotMasked(Wrong):
     source_type = _SourceUnmasked
 
 
-class _AnyTime(PartitionIndex[Scheduled, Refused]):
+class _AnyTime(PartitionIndex[Payload, Refused]):
     @property
     def may_adopt(self) -> bool:
         return self._in_flight is None and not self.replaying and not self.owed and self._pending.frozen is None
 
 
-class _BesideUnsealed(PendingSet[Scheduled]):
+class _BesideUnsealed(PendingSet[Payload]):
     @property
     def is_sealed(self) -> bool:
         return True
@@ -100,7 +100,7 @@ class AdoptedUnsealed(Wrong):
 
 
 class _PastUnsealed(_LedgerUnsealed):
-    def _progress_after(self, due: list[Entry[Scheduled]], cursor: int, installs: Installs | None) -> Progress:
+    def _progress_after(self, due: list[Entry[Payload]], cursor: int, installs: Installs | None) -> Progress:
         progress = super()._progress_after(due, cursor, installs)
         return progress._replace(sealed_to=cursor) if isinstance(installs, Adoption) else progress
 

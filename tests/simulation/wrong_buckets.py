@@ -14,7 +14,7 @@ from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position, Progress
 from index.rules import Rules
 from sidecar.chores import Chores
-from sidecar.records import Refused, Scheduled
+from sidecar.records import Payload, Refused
 from sidecar.screening import Leaving
 from snapshots.manifest import manifest_key, segment_key
 from tests.simulation.router import Router, Surroundings
@@ -27,12 +27,10 @@ class Wrong(Router):
     checks_itself = False
 
 
-class _WithParts(PartitionIndex[Scheduled, Refused]):
-    parts_type: type[PendingSet[Scheduled]]
+class _WithParts(PartitionIndex[Payload, Refused]):
+    parts_type: type[PendingSet[Payload]]
 
-    def __init__(
-        self, progress: Progress, size_of: Callable[[Scheduled], int], buckets: Iterable[Manifest] = ()
-    ) -> None:
+    def __init__(self, progress: Progress, size_of: Callable[[Payload], int], buckets: Iterable[Manifest] = ()) -> None:
         super().__init__(progress, size_of, buckets)
         parts = self.parts_type(progress.sealed_to)
         parts.buckets = self._pending.buckets
@@ -97,7 +95,7 @@ class ManifestFirst(Wrong):
                 self._behind = []
 
 
-class _PastFrozen(PendingSet[Scheduled]):
+class _PastFrozen(PendingSet[Payload]):
     def lowest_unsealed(self, *, without_frozen: bool = False) -> int | None:
         return super().lowest_unsealed(without_frozen=True)
 
@@ -112,10 +110,10 @@ class SealedPastFrozen(Wrong):
     ledger_type = _LedgerPastFrozen
 
 
-class _LoadsDone(PendingSet[Scheduled]):
+class _LoadsDone(PendingSet[Payload]):
     def load(
-        self, bucket_id: int, number: int, entries: Sequence[Entry[Scheduled]], watermark: Position
-    ) -> list[Entry[Scheduled]]:
+        self, bucket_id: int, number: int, entries: Sequence[Entry[Payload]], watermark: Position
+    ) -> list[Entry[Payload]]:
         return super().load(bucket_id, number, entries, BEFORE_ALL)
 
 
@@ -129,10 +127,10 @@ class LoadsDoneEntries(Wrong):
     ledger_type = _LedgerLoadsDone
 
 
-class _LoadsHeld(PendingSet[Scheduled]):
+class _LoadsHeld(PendingSet[Payload]):
     def load(
-        self, bucket_id: int, number: int, entries: Sequence[Entry[Scheduled]], watermark: Position
-    ) -> list[Entry[Scheduled]]:
+        self, bucket_id: int, number: int, entries: Sequence[Entry[Payload]], watermark: Position
+    ) -> list[Entry[Payload]]:
         self._held = BitMap64()
         return super().load(bucket_id, number, entries, watermark)
 
@@ -147,7 +145,7 @@ class LoadsHeldEntries(Wrong):
     ledger_type = _LedgerLoadsHeld
 
 
-class _NoBarrier(PendingSet[Scheduled]):
+class _NoBarrier(PendingSet[Payload]):
     def barrier(self) -> Position | None:
         return None
 

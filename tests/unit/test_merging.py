@@ -99,11 +99,10 @@ def merged(under_way: Merging) -> tuple[Manifest | None, list[list[StoredEntry]]
     """What comes out when every segment is committed, at offsets from 1000 on."""
     values: list[list[StoredEntry]] = []
     while (segments := under_way.next_segments()) is not None:
-        assert len(segments) == 1
-        ((key, value),) = segments
-        assert key == segment_key(7, len(values))
-        under_way.written([1_000 + len(values)])
-        values.append(decode_segment(value))
+        assert under_way.next_segments() == segments
+        assert [key for key, _ in segments] == [segment_key(7, len(values) + place) for place in range(len(segments))]
+        under_way.written([1_000 + len(values) + place for place in range(len(segments))])
+        values += [decode_segment(value) for _, value in segments]
     installs = under_way.installation()
     assert installs is None or installs.merged_from == under_way.sources
     return (installs.manifest if installs else None), values

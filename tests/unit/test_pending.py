@@ -110,3 +110,28 @@ def test_check_finds_an_entry_in_the_wrong_chunk() -> None:
     index._count += 1
     with pytest.raises(AssertionError, match="stranger"):
         index.check()
+
+
+def test_entries_due_until_a_moment_are_counted_by_chunk() -> None:
+    index: PendingIndex[None] = PendingIndex()
+    step_ms = 1 << CHUNK_BITS
+    index.add([(due_ms, due_ms, None) for due_ms in (0, step_ms - 1, step_ms, 3 * step_ms, 9 * step_ms)])
+    assert [index.count_until(due_ms) for due_ms in (0, step_ms, 2 * step_ms, 3 * step_ms, 99 * step_ms)] == [
+        2,
+        3,
+        3,
+        4,
+        5,
+    ]
+
+
+def test_everything_is_taken_at_once() -> None:
+    index: PendingIndex[None] = PendingIndex()
+    entries = [(due_ms * 1_000, due_ms, None) for due_ms in range(20)]
+    index.add(entries)
+    assert sorted(entry for run in index.take_all() for entry in run) == entries
+    assert len(index) == 0
+    index.check()
+    index.add(entries[:3])
+    index.check()
+    assert index.take_due(5_000, 10) == entries[:3]

@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.headers import PRESETS, PROVENANCE, Headers
-from index.released import rejected_headers, released_headers
+from index.released import ReleasedHeaders, rejected_headers
 from index.rules import AT_ONCE, Reason, Rejection, Rules
 
 SOURCE = "orders.delay/3/"
 RULES = Rules("orders.delay", "orders", aliases=PRESETS["karafka"])
 
 
-def _released(headers: Headers | None, due_ms: int = 9_000, deliver_id: bytes | None = None) -> Headers:
-    return released_headers(headers, RULES.stripped, due_ms, SOURCE, 42, 5_000, deliver_id)
+def _released(headers: Headers, due_ms: int = 9_000, deliver_id: bytes | None = None) -> Headers:
+    return ReleasedHeaders(RULES.stripped, SOURCE).of(headers, due_ms, 42, 5_000, deliver_id)
 
 
 def test_a_released_record_keeps_its_own_headers_and_says_where_it_waited() -> None:
@@ -52,16 +52,27 @@ def test_the_id_is_kept_where_one_was_given_even_an_empty_one() -> None:
 
 
 def test_without_a_time_header_the_record_was_due_at_its_timestamp() -> None:
-    assert dict(_released(None, due_ms=AT_ONCE))["delay-due"] == b"5000"
+    assert dict(_released([], due_ms=AT_ONCE))["delay-due"] == b"5000"
 
 
 def test_without_time_and_timestamp_the_due_time_is_the_epoch() -> None:
-    headers = dict(released_headers(None, RULES.stripped, AT_ONCE, SOURCE, 42, -1, None))
+    headers = dict(ReleasedHeaders(RULES.stripped, SOURCE).of([], AT_ONCE, 42, -1, None))
     assert headers == {"delay-due": b"0", "delay-source": b"orders.delay/3/42", "delay-source-timestamp": b"-1"}
 
 
+def test_records_that_share_numbers_share_no_headers_of_their_own() -> None:
+    headers = ReleasedHeaders(RULES.stripped, SOURCE)
+    for offset in range(10_000):
+        due_ms, timestamp_ms = offset // 2, offset // 3
+        assert headers.of([], due_ms + 1, offset, timestamp_ms, None) == [
+            ("delay-due", b"%d" % (due_ms + 1)),
+            ("delay-source", b"orders.delay/3/%d" % offset),
+            ("delay-source-timestamp", b"%d" % timestamp_ms),
+        ]
+
+
 def test_a_due_time_in_the_past_keeps_its_own_value() -> None:
-    assert dict(_released(None, due_ms=1))["delay-due"] == b"1"
+    assert dict(_released([], due_ms=1))["delay-due"] == b"1"
 
 
 def test_a_rejected_record_keeps_every_header_and_ours_come_last() -> None:

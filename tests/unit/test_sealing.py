@@ -1,6 +1,7 @@
 """What goes into segments, and what comes back of one that is damaged; no Kafka."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import cast
 
 import pytest
@@ -16,13 +17,13 @@ from index.schedule import Schedule
 from index.sealing import SealRules, cut
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.reader import OffsetReader
-from sidecar.records import Scheduled, scheduled, size_of
-from sidecar.sealing import SEGMENTS_AT_ONCE, Sealing
+from sidecar.records import Payload, Scheduled, scheduled, size_of
+from sidecar.sealing import Sealing
 from sidecar.segments import SegmentSource
 from snapshots.manifest import segment_key
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.state import RuleEpoch
-from snapshots.writing import MAX_SEGMENT_BYTES, SegmentWriter
+from snapshots.writing import MAX_SEGMENT_BYTES, Encoded, SegmentWriter
 
 RULES = Rules(
     topic="d",
@@ -46,9 +47,15 @@ def entry(due_ms: int, offset: int, given: Record | None = None) -> Entry[Schedu
 
 
 def sealing(entries: Sequence[Entry[Scheduled]], rules: SealRules) -> Sealing:
-    frozen: Unsealed[Scheduled] = Unsealed(0)
+    frozen: Unsealed[Payload] = Unsealed(0)
     frozen.add(entries)
-    return Sealing(frozen, 1_000, 7, rules)
+    return Sealing(frozen, 1_000, 7, rules, at_once)
+
+
+def at_once(work: Callable[[], list[Encoded]]) -> Future[list[Encoded]]:
+    future: Future[list[Encoded]] = Future()
+    future.set_result(work())
+    return future
 
 
 def test_a_nearly_empty_segment_goes_on_into_the_next_time_step() -> None:
@@ -89,13 +96,17 @@ def test_a_record_that_fits_into_no_segment_is_left_out() -> None:
 
 def test_segments_are_given_again_until_they_are_written() -> None:
     now_ms = 1_800_000_000_000
-    under_way = sealing([entry(now_ms + n, n) for n in range(50)], SealRules(placement="inline", segment_entries=10))
+    under_way = sealing([entry(now_ms + n, n) for n in range(100)], SealRules(placement="inline", segment_entries=5))
     first = under_way.next_segments()
     assert under_way.next_segments() == first
-    assert [key for key, _ in first] == [segment_key(7, number) for number in range(SEGMENTS_AT_ONCE)]
-    under_way.written([100 + number for number in range(SEGMENTS_AT_ONCE)])
-    following = [key for key, _ in under_way.next_segments()]
-    assert following == [segment_key(7, number) for number in range(SEGMENTS_AT_ONCE, 2 * SEGMENTS_AT_ONCE)]
+    assert first is not None
+    count = len(first)
+    assert [key for key, _ in first] == [segment_key(7, number) for number in range(count)]
+    under_way.written([100 + number for number in range(count)])
+    following = [key for key, _ in under_way.next_segments() or ()]
+    assert following == [segment_key(7, number) for number in range(count, count + len(following))]
+    assert count
+    assert following
 
 
 class DelayTopic:
@@ -106,6 +117,8 @@ class DelayTopic:
 
     def read(self, _topic: str, _partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         return dict.fromkeys(offsets)
+
+    read_large = read
 
     def scan(self, _topic: str, _partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         if from_offset in self._held:

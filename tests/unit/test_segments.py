@@ -60,6 +60,10 @@ class Reader(OffsetReader):
         assert topic == "d"
         return {offset: self._log.get(offset) if offset >= self._log_start else None for offset in offsets}
 
+    def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        assert topic == "d.delay-snapshots"
+        return self.read(topic, partition, offsets)
+
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         assert (topic, partition) == ("d", 3)
         self._answer()
@@ -99,7 +103,8 @@ def shown(loaded: Sequence[Entry[Scheduled]]) -> list[StoredEntry]:
         assert payload.schedule.due_ms == due_ms
         assert payload.schedule.targets == ("out",)
         assert payload.record is not None
-        assert payload.size_bytes == size_of(payload.record)
+        # Taken from the size of the segment, as a mean.
+        assert abs(payload.size_bytes - size_of(payload.record)) < 64
     return [(due_ms, offset, payload.record) for due_ms, offset, payload in loaded]
 
 

@@ -1,0 +1,81 @@
+"""Deciding many accepted records at once, when all of them have the same header names.
+
+A segment holds what was accepted when it was indexed, thousands of records that one producer wrote the same way. What
+is left to find out is what their headers say, and that goes by columns: the first header of every record, the second of
+every record. Due times are not taken from the segment in good faith: they must be what the headers say.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from operator import add
+from typing import Any, Final
+
+from index.headers import Role, with_natives
+from index.rules import Rules
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Schedule
+
+_Values = Sequence[bytes | None]
+
+_SUPPORTED: Final = frozenset({Role.AT, Role.AFTER, Role.TO, Role.KEY, Role.PARTITION, Role.ID})
+_new_tuple = tuple.__new__
+
+
+def decide_alike(
+    rules: Rules, names: Sequence[str], columns: Sequence[_Values], timestamps_ms: Sequence[int], dues_ms: Sequence[int]
+) -> list[Schedule] | None:
+    """Schedules of records that ``rules`` have accepted as due at ``dues_ms``, as ``rules.decide`` would return them.
+
+    ``columns`` has the header values of all records, by position; ``names`` is what each of them has there. None where
+    that cannot be told this way, or is not so: then each record is to be decided by itself.
+    """
+    if not rules.enabled:
+        return None
+    controls = with_natives(rules.aliases)
+    found: dict[Role, _Values] = {}
+    to: list[_Values] = []
+    for name, column in zip(names, columns, strict=True):
+        role = controls[name].role if name in controls else Role.IGNORED
+        if role == Role.TO:
+            to.append(column)
+        elif role != Role.IGNORED:
+            if role not in _SUPPORTED or role in found:
+                return None
+            found[role] = column
+    targets = _targets(rules, to, len(dues_ms))
+    try:
+        due_as_told = _dues(found, timestamps_ms)
+        partitions = _numbers(found[Role.PARTITION]) if Role.PARTITION in found else repeat(BY_KEY)
+    except (ValueError, TypeError):
+        return None
+    if targets is None or due_as_told != dues_ms:
+        return None
+    keys: Iterable[bytes | KeepKey | None] = found.get(Role.KEY, repeat(KEEP_KEY))
+    ids: Iterable[bytes | None] = found.get(Role.ID, repeat(None))
+    both_times = repeat(Role.AT in found and Role.AFTER in found)
+    # Without a Python call for each: this runs for every record that is released.
+    columns_of_schedule = zip(dues_ms, targets, partitions, keys, ids, both_times, strict=False)
+    return list(map(_new_tuple, repeat(Schedule), columns_of_schedule))
+
+
+def _dues(found: dict[Role, _Values], timestamps_ms: Sequence[int]) -> list[int]:
+    if Role.AT in found:
+        return _numbers(found[Role.AT])
+    if Role.AFTER in found:
+        return list(map(add, timestamps_ms, _numbers(found[Role.AFTER])))
+    return [AT_ONCE] * len(timestamps_ms)
+
+
+def _numbers(column: _Values) -> list[int]:
+    """Plain numbers only; what is written in another way or unit is none, or another one, and is noticed."""
+    raw: Any = column
+    return list(map(int, raw))
+
+
+def _targets(rules: Rules, to: Sequence[_Values], count: int) -> Iterable[tuple[str, ...]] | None:
+    if not to:
+        return repeat((rules.default_target,), count) if rules.default_target else None
+    routes = list(zip(*to, strict=True))
+    known = {route: tuple((raw or b"").decode("ascii", "replace") for raw in route) for route in set(routes)}
+    if not all(len(set(names)) == len(names) and all(map(rules.allowed, names)) for names in known.values()):
+        return None
+    return map(known.__getitem__, routes)

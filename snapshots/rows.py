@@ -1,0 +1,174 @@
+"""Records as rows of bytes, made when they are indexed and joined into a segment when they are sealed.
+
+What waits for long is touched twice: when it comes in, and, in due order, when its segment is encoded. The second time
+nothing of it is in a cache, and a record is a dozen objects. So it is put into the bytes of the segment the first time.
+This needs no format of its own: a protobuf message may be cut into pieces anywhere between two fields, even one field
+into several, and the pieces of many records one after the other are columns again::
+
+    row  ┌────────┬──────────┬───────────────┬────────────────┬───────────────────┐
+         │ keys   │ values   │ header_values │ header_counts  │ header_indexes    │   fields of InlineSegment
+         │ {"k1"} │ {"v..."} │ {..} {..}     │ 2              │ 0 1               │
+         └────────┴──────────┴───────────────┴────────────────┴───────────────────┘
+           absent: a null key
+
+Due times, offsets and timestamps are deltas, so they are written when it is known what comes before; which keys are
+null and the table of header names go with them.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
+from operator import lt, sub
+from typing import Final
+
+from index.errors import FormatError
+from index.headers import Headers
+from index.record import Record
+from snapshots import segment_pb2
+from snapshots.envelope import Kind, wrap
+from snapshots.offsets import MAX_OFFSET
+from snapshots.segment import MAX_ENTRIES, decode_segment
+
+MAX_NAMES: Final = 100
+"""Header names of a table, of which every segment has a copy. Producers choose names; what has others is no row."""
+
+MAX_HEADERS: Final = 100
+
+_LEN: Final = 2
+_CONTINUES: Final = 0x80
+_PREPARED: Final = 1_024
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number >= _CONTINUES:
+        encoded.append(number & (_CONTINUES - 1) | _CONTINUES)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _tag(message: type[segment_pb2.InlineSegment] | type[segment_pb2.Segment], field: str, wire_type: int) -> bytes:
+    return _varint(message.DESCRIPTOR.fields_by_name[field].number << 3 | wire_type)
+
+
+class _Prefixes(dict[int, bytes]):
+    """What goes before content of a length, to make it a Column of one value: ``prefixes[length]``."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__()
+        self._tag = _tag(segment_pb2.InlineSegment, field, _LEN)
+        for length in range(_PREPARED):
+            self[length] = self._of(length)
+
+    def __missing__(self, length: int) -> bytes:
+        """Not remembered: what is that long costs more than this."""
+        return self._of(length)
+
+    def _of(self, length: int) -> bytes:
+        # Field 1 of a Column: the values that are present.
+        inner = b"\x0a" + _varint(length)
+        return self._tag + _varint(len(inner) + length) + inner
+
+
+_KEY = _Prefixes("keys")
+_VALUE = _Prefixes("values")
+_HEADER = _Prefixes("header_values")
+_KEY_STARTS: Final = _KEY[0][0]
+_COUNT_TAG = _tag(segment_pb2.InlineSegment, "header_counts", 0)
+_INDEXES_TAG = _tag(segment_pb2.InlineSegment, "header_indexes", _LEN)
+_INLINE_TAG = _tag(segment_pb2.Segment, "inline", _LEN)
+
+
+class RowPacker:
+    """Makes rows that share a table of header names; they can be joined with each other only.
+
+    The table only grows, so that a row may be made in one thread while others are joined in another.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._indexes: dict[str, int] = {}
+        self._shapes: dict[tuple[str, ...], bytes] = {}
+
+    def pack(self, key: bytes | None, value: bytes | None, headers: Headers) -> bytes | None:
+        """Return a record without its timestamp as a row; None for what a row cannot hold, as a null value."""
+        if value is None:
+            return None
+        parts = [_VALUE[len(value)], value] if key is None else [_KEY[len(key)], key, _VALUE[len(value)], value]
+        names: list[str] = []
+        for name, content in headers:
+            if content is None:
+                return None
+            names.append(name)
+            parts += _HEADER[len(content)], content
+        named = tuple(names)
+        shape = self._shapes.get(named) or self._shape(named)
+        if shape is None:
+            return None
+        parts.append(shape)
+        return b"".join(parts)
+
+    def _shape(self, names: tuple[str, ...]) -> bytes | None:
+        fresh = [name for name in dict.fromkeys(names) if name not in self._indexes]
+        if len(self.names) + len(fresh) > MAX_NAMES or len(names) > MAX_HEADERS:
+            return None
+        for name in fresh:
+            self._indexes[name] = len(self.names)
+            self.names.append(name)
+        indexes = bytes(map(self._indexes.__getitem__, names))
+        shape = _COUNT_TAG + _varint(len(names)) + (_INDEXES_TAG + _varint(len(indexes)) + indexes if indexes else b"")
+        if len(self._shapes) >= MAX_NAMES * MAX_NAMES:
+            self._shapes.clear()
+        self._shapes[names] = shape
+        return shape
+
+
+def encode_rows(
+    dues_ms: Sequence[int],
+    offsets: Sequence[int],
+    timestamps_ms: Sequence[int],
+    rows: Sequence[bytes],
+    names: Sequence[str],
+) -> bytes:
+    """Value of the record of an inline segment; errors as of ``encode_segment``."""
+    count = len(rows)
+    _check(dues_ms, offsets)
+    columns = segment_pb2.InlineSegment(header_names=names)
+    columns.due_deltas.extend(_deltas(dues_ms))
+    columns.offset_deltas.extend(_deltas(offsets))
+    columns.timestamp_deltas.extend(_deltas(timestamps_ms))
+    columns.keys.runs.extend(_key_runs(rows))
+    parts = [columns.SerializeToString(), *rows]
+    inline_bytes = sum(map(len, parts))
+    head = segment_pb2.Segment(count=count).SerializeToString() + _INLINE_TAG + _varint(inline_bytes)
+    return wrap(Kind.SEGMENT, b"".join([head, *parts]))
+
+
+def unpack_rows(timestamps_ms: Sequence[int], rows: Sequence[bytes], names: Sequence[str]) -> list[Record]:
+    """Return the records that were packed, in the same order."""
+    numbers = range(len(rows))
+    entries = decode_segment(encode_rows(numbers, numbers, timestamps_ms, rows, names))
+    return [record for _, _, record in entries if record is not None]
+
+
+def _key_runs(rows: Iterable[bytes]) -> list[int]:
+    starts = [row[0] for row in rows]
+    have = starts.count(_KEY_STARTS)
+    if have == len(starts):
+        return []
+    runs = [len(list(run)) for _, run in groupby(start == _KEY_STARTS for start in starts)]
+    return runs if starts[0] == _KEY_STARTS else [0, *runs]
+
+
+def _check(dues_ms: Sequence[int], offsets: Sequence[int]) -> None:
+    if not 0 < len(offsets) <= MAX_ENTRIES:
+        raise FormatError(f"a segment has 1 to {MAX_ENTRIES} entries, not {len(offsets)}")
+    if min(offsets) < 0 or max(offsets) > MAX_OFFSET or len(set(offsets)) != len(offsets):
+        raise FormatError("entries of a segment have offsets twice, or none that are possible")
+    positions = list(zip(dues_ms, offsets, strict=True))
+    if dues_ms[0] < 0 or not all(map(lt, positions, islice(positions, 1, None))):
+        raise FormatError("entries of a segment are not sorted by due time and offset")
+
+
+def _deltas(numbers: Sequence[int]) -> list[int]:
+    return [*numbers[:1], *map(sub, numbers[1:], numbers)]

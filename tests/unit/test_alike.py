@@ -1,0 +1,90 @@
+"""Deciding many at once: the same schedules as one by one, or none at all."""
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from index.alike import decide_alike
+from index.headers import PRESETS
+from index.rules import Rules
+from index.schedule import Schedule
+
+NOW_MS = 1_767_225_600_000
+RULES = Rules("d", "out", ("a", "b.*"), aliases=(*PRESETS["etf1"], *PRESETS["cesium"]))
+Value = Callable[[random.Random], bytes | None]
+
+KINDS: dict[str, Value] = {
+    "deliver-at": lambda chance: b"%d" % (NOW_MS + chance.randrange(10**6)),
+    "cesium-deliver-at": lambda chance: b"%d" % (NOW_MS + chance.randrange(10**6)),
+    "scheduler-epoch": lambda chance: b"%d" % (NOW_MS // 1_000 + chance.randrange(10**3)),
+    "deliver-after": lambda chance: chance.choice([b"0", b"15", b"90000", b"PT15M"][: chance.choice([3, 4])]),
+    "deliver-to": lambda chance: chance.choice([b"a", b"b.x", b"b.y", b"not allowed"][: chance.choice([3, 3, 4])]),
+    "scheduler-target-topic": lambda chance: chance.choice([b"a", b"b.z"]),
+    "deliver-key": lambda chance: chance.choice([b"key", b"", None]),
+    "deliver-partition": lambda chance: b"%d" % chance.randrange(9),
+    "deliver-id": lambda chance: chance.choice([b"id", b""]),
+    "schedule_source_type": lambda _: b"schedule",
+    "trace": lambda chance: chance.choice([b"1", None]),
+}
+
+
+def _columns(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> list[list[bytes | None]]:
+    return [list(column) for column in zip(*([value for _, value in each] for each in headers), strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_many_are_decided_as_each_by_itself(seed: int) -> None:
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    names = chance.sample(list(KINDS), chance.randrange(1, 5))
+    headers = [[(name, KINDS[name](chance)) for name in names] for _ in range(20)]
+    timestamps_ms = [NOW_MS - chance.randrange(10**6) for _ in headers]
+    decided = [RULES.decide(each, at_ms) for each, at_ms in zip(headers, timestamps_ms, strict=True)]
+    dues_ms = [each.due_ms if isinstance(each, Schedule) else 0 for each in decided]
+    found = decide_alike(RULES, names, _columns(headers), timestamps_ms, dues_ms)
+    if found is not None:
+        assert found == decided
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["deliver-at"],
+        ["trace", "deliver-at", "deliver-to"],
+        ["deliver-to", "scheduler-target-topic", "cesium-deliver-at"],
+        ["deliver-at", "deliver-key", "deliver-partition", "deliver-id"],
+        ["deliver-at", "cesium-delay-ms"],
+    ],
+)
+def test_the_usual_ones_are_decided_at_once(names: list[str]) -> None:
+    chance = random.Random(1)
+    plain = {"deliver-to": b"b.x", "scheduler-target-topic": b"a", "cesium-delay-ms": b"7"}
+    headers = [[(name, plain.get(name) or KINDS[name](chance)) for name in names] for _ in range(20)]
+    decided = [RULES.decide(each, NOW_MS) for each in headers]
+    dues_ms = [each.due_ms for each in decided if isinstance(each, Schedule)]
+    assert decide_alike(RULES, names, _columns(headers), [NOW_MS] * 20, dues_ms) == decided
+
+
+def test_due_times_that_are_not_those_of_the_headers_are_noticed() -> None:
+    columns = [[b"%d" % NOW_MS, b"%d" % NOW_MS]]
+    assert decide_alike(RULES, ["deliver-at"], columns, [NOW_MS] * 2, [NOW_MS, NOW_MS + 1]) is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "headers"),
+    [
+        (Rules("d", "out", enabled=False), [("deliver-at", b"%d" % NOW_MS)]),
+        (Rules("d"), [("deliver-at", b"%d" % NOW_MS)]),
+        (Rules("d", "out"), [("deliver-at", b"%d" % NOW_MS), ("deliver-to", b"elsewhere")]),
+        (Rules("d", "out"), [("deliver-at", b"%d" % NOW_MS), ("deliver-to", b"out"), ("deliver-to", b"out")]),
+        (Rules("d", "out"), [("deliver-at", b"%d" % NOW_MS), ("deliver-at", b"%d" % NOW_MS)]),
+        (Rules("d", "out"), [("deliver-at", b"2026-01-01T00:00:00Z")]),
+        (Rules("d", "out"), [("deliver-at", None)]),
+    ],
+)
+def test_what_is_not_plain_is_left_to_be_decided_by_itself(
+    rules: Rules, headers: list[tuple[str, bytes | None]]
+) -> None:
+    names = [name for name, _ in headers]
+    assert decide_alike(rules, names, _columns([headers]), [NOW_MS], [NOW_MS]) is None

@@ -1,0 +1,188 @@
+"""Reading and deciding ahead of the worker, with a consumer that is told what to give: sidecar.intake."""
+
+import queue
+import time
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from index.partition import PartitionIndex
+from index.progress import Position, Progress, start_of
+from index.rules import Rules
+from sidecar.budget import PayloadBudget
+from sidecar.intake import Intake, PartitionLedger
+from sidecar.records import Packed, Payload, Scheduled, scheduled_size
+from snapshots.state import RuleEpoch
+
+NOW_MS = 1_800_000_000_000
+RULES = Rules(topic="d", default_target="t")
+PATIENCE_S = 10.0
+
+
+class Given:
+    """A message."""
+
+    def __init__(self, offset: int, due_ms: int = 0, error: KafkaError | None = None) -> None:
+        self._offset, self._due_ms, self._error = offset, due_ms, error
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def value(self) -> bytes:
+        return b"v"
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [("deliver-at", b"%d" % self._due_ms)]
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, NOW_MS
+
+
+class Tail:
+    """Stands in for the tail consumer."""
+
+    def __init__(self) -> None:
+        self.ahead: queue.Queue[Given] = queue.Queue()
+        self.closed = False
+
+    def assign(self, _partitions: list[TopicPartition]) -> None: ...
+
+    def poll(self, _wait_s: float) -> Given | None:
+        try:
+            return self.ahead.get(timeout=0.01)
+        except queue.Empty:
+            return None
+
+    def consume(self, most: int, _wait_s: float) -> list[Given]:
+        return [self.ahead.get() for _ in range(min(most, self.ahead.qsize()))]
+
+    def get_watermark_offsets(self, *_args: Any, **_named: Any) -> tuple[int, int]:
+        return 0, 1_000
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def tail() -> Tail:
+    return Tail()
+
+
+def made(tail: Tail, ledger: PartitionLedger, *, budget: PayloadBudget | None = None) -> Intake:
+    return Intake(
+        cast("Consumer", tail),
+        TopicPartition("d", 0, 0),
+        ledger,
+        [RuleEpoch(0, RULES)],
+        budget or PayloadBudget(1 << 30),
+        now_ms=lambda: NOW_MS,
+        soon_ms=1_000,
+    )
+
+
+def ledger_of() -> PartitionLedger:
+    return PartitionIndex(start_of(0), scheduled_size)
+
+
+def payloads(ledger: PartitionLedger) -> list[Payload]:
+    return [payload for chunk in ledger.parts.mutable.entries.chunks() for _, _, payload in chunk]
+
+
+def filled(intake: Intake, ledger: PartitionLedger, to_offset: int) -> int:
+    accepted = 0
+    until_s = time.monotonic() + PATIENCE_S
+    while ledger.indexed_to < to_offset:
+        assert time.monotonic() < until_s
+        accepted += intake.fill(0.05).accepted
+    return accepted
+
+
+def test_records_are_indexed_in_order_and_far_ones_packed(tail: Tail) -> None:
+    ledger = ledger_of()
+    for message in (Given(0, NOW_MS + 1_000), Given(1, 5), Given(3, NOW_MS + 1_001)):
+        tail.ahead.put(message)
+    tail.ahead.put(Given(7, error=KafkaError(KafkaError._PARTITION_EOF)))
+    intake = made(tail, ledger)
+    assert filled(intake, ledger, 7) == 3
+    assert [type(payload) for payload in payloads(ledger)] == [Scheduled, Scheduled, Packed]
+    assert intake.lag() == 993
+    intake.close()
+    assert tail.closed
+
+
+def test_without_room_payload_stays_in_the_delay_topic(tail: Tail) -> None:
+    ledger = ledger_of()
+    for offset in range(2):
+        tail.ahead.put(Given(offset, NOW_MS + 5_000))
+    intake = made(tail, ledger, budget=PayloadBudget(1))
+    filled(intake, ledger, 2)
+    first, second = payloads(ledger)
+    assert isinstance(first, Packed)
+    assert isinstance(second, Scheduled)
+    assert second.record is None
+    intake.close()
+
+
+def test_nothing_is_read_while_memory_is_used_up(tail: Tail) -> None:
+    budget = PayloadBudget(1)
+    budget.take(1)
+    ledger = ledger_of()
+    tail.ahead.put(Given(0, NOW_MS + 5_000))
+    intake = made(tail, ledger, budget=budget)
+    assert intake.fill(0.1).accepted == 0
+    budget.give_back(1)
+    filled(intake, ledger, 1)
+    intake.close()
+
+
+def test_an_error_of_the_consumer_is_raised_where_the_worker_sees_it(tail: Tail) -> None:
+    ledger = ledger_of()
+    tail.ahead.put(Given(0, error=KafkaError(KafkaError._AUTO_OFFSET_RESET)))
+    intake = made(tail, ledger)
+    with pytest.raises(KafkaException):
+        filled(intake, ledger, 1)
+    intake.close()
+
+
+def test_closing_does_not_wait_for_anybody_to_index(tail: Tail) -> None:
+    for offset in range(30_000):
+        tail.ahead.put(Given(offset, NOW_MS + 5_000))
+    budget = PayloadBudget(1 << 30)
+    intake = made(tail, ledger_of(), budget=budget)
+    until_s = time.monotonic() + PATIENCE_S
+    while not budget.used_bytes:
+        assert time.monotonic() < until_s
+    indexed = intake.fill(0.05)
+    intake.close()
+    assert tail.closed
+    assert budget.used_bytes == indexed.resident_bytes > 0
+
+
+def test_what_is_decided_ahead_does_not_pass_the_limit_of_memory(tail: Tail) -> None:
+    for offset in range(30_000):
+        tail.ahead.put(Given(offset, NOW_MS + 5_000 * (offset % 2)))
+    budget = PayloadBudget(100_000)
+    ledger = ledger_of()
+    intake = made(tail, ledger, budget=budget)
+    filled(intake, ledger, 1_000)
+    assert 100_000 <= budget.used_bytes < 102_000
+    assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger) if payload[2] is not None)
+    intake.close()
+
+
+def test_what_has_left_before_a_replay_is_given_back(tail: Tail) -> None:
+    ledger: PartitionLedger = PartitionIndex(Progress(8, Position(50, 3), 0), scheduled_size)
+    for offset in range(8):
+        tail.ahead.put(Given(offset, 50))
+    budget = PayloadBudget(1 << 20)
+    intake = made(tail, ledger, budget=budget)
+    assert filled(intake, ledger, 8) == 4
+    assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger))
+    intake.close()

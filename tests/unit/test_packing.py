@@ -1,0 +1,97 @@
+"""Packed records made whole again, and what becomes of them in a segment: sidecar.packing, sidecar.sealing."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from index.batch import Batch
+from index.pending import Entry
+from index.pending_set import Unsealed
+from index.progress import start_of
+from index.record import Record
+from index.rules import Rules
+from index.schedule import Schedule
+from index.sealing import SealRules
+from sidecar.packing import UNPACKED_AT_ONCE, records_of, whole_batch
+from sidecar.records import Packed, Payload, Refused, packed, scheduled, size_of
+from sidecar.sealing import Sealing
+from snapshots.rows import RowPacker
+from snapshots.segment import StoredEntry, decode_segment
+from snapshots.writing import Encoded
+
+RULES = Rules(topic="d", default_target="t", allowed_targets=("other",))
+NOW_MS = 1_800_000_000_000
+
+
+def decide(_offset: int, record: Record) -> Schedule:
+    decision = RULES.decide(record.headers, record.timestamp_ms)
+    assert isinstance(decision, Schedule)
+    return decision
+
+
+def record_at(due_ms: int, value: bytes = b"v") -> Record:
+    headers = [("deliver-at", b"%d" % due_ms), ("deliver-to", b"other"), ("trace", b"x")]
+    return Record(b"k%d" % due_ms, value, headers, NOW_MS)
+
+
+def loose(record: Record) -> Payload:
+    return scheduled(decide(0, record), size_of(record), record)
+
+
+def tight(record: Record, packer: RowPacker) -> Packed:
+    row = packer.pack(record.key, record.value, record.headers)
+    assert row is not None
+    return packed(record.timestamp_ms, row, packer)
+
+
+def test_a_batch_leaves_as_it_would_have_left_unpacked() -> None:
+    one, other = RowPacker(), RowPacker()
+    other.pack(None, b"", [("trace", b""), ("deliver-to", b"")])
+    count = 2 * UNPACKED_AT_ONCE + 3
+    records = [record_at(NOW_MS + number) for number in range(count)]
+    loosely: list[Entry[Payload]] = [(NOW_MS + number, number, loose(record)) for number, record in enumerate(records)]
+    mixed: list[Entry[Payload]] = [
+        (NOW_MS + number, number, [loose(record), tight(record, one), tight(record, other)][number * 7 % 3])
+        for number, record in enumerate(records)
+    ]
+    batch: Batch[Payload, Refused] = Batch(mixed[:5][::-1], mixed[5:], [], start_of(0))
+    left = whole_batch(batch, decide)
+    assert (left.late, left.due) == (loosely[:5][::-1], loosely[5:])
+
+
+def test_what_has_to_be_read_again_stays_so() -> None:
+    packer = RowPacker()
+    absent = scheduled(decide(0, record_at(1)), 10, None)
+    assert records_of([absent, tight(record_at(2), packer), absent]) == [None, record_at(2), None]
+
+
+def at_once(work: Callable[[], list[Encoded]]) -> Future[list[Encoded]]:
+    future: Future[list[Encoded]] = Future()
+    future.set_result(work())
+    return future
+
+
+def stored(payloads: Sequence[Payload], rules: SealRules) -> list[list[StoredEntry]]:
+    frozen: Unsealed[Payload] = Unsealed(0)
+    frozen.add([(NOW_MS + number, number, payload) for number, payload in enumerate(payloads)])
+    under_way = Sealing(frozen, len(payloads), 1, rules, at_once)
+    segments: list[list[StoredEntry]] = []
+    while (some := under_way.next_segments()) is not None:
+        segments += [decode_segment(value) for _, value in some]
+        under_way.written(range(len(some)))
+    return segments
+
+
+def test_segments_hold_the_same_however_their_records_were_kept() -> None:
+    one, other = RowPacker(), RowPacker()
+    records = [record_at(NOW_MS + number, bytes(300 if number == 35 else 5)) for number in range(60)]
+    rules = SealRules(placement="inline", segment_entries=10, segment_bytes=250)
+    expected = stored([loose(record) for record in records], rules)
+    kept = [each for segment in expected for _, _, each in segment]
+    assert kept == [record if number != 35 else None for number, record in enumerate(records)]
+    for every in (1, 2):
+        payloads = [
+            loose(record) if number % every else tight(record, one if number < 30 else other)
+            for number, record in enumerate(records)
+        ]
+        found = [entry for segment in stored(payloads, rules) for entry in segment]
+        assert found == [entry for segment in expected for entry in segment]
