@@ -230,13 +230,15 @@ class Intake:
             due_ms = decision[0]
             if decision[5]:
                 decided.both_times += 1
-            has_room = decided.resident_bytes < room_bytes
-            payload = self._packed(record) if due_ms > far_ms and has_room else None
+            payload = self._packed(record) if due_ms > far_ms else None
             if payload is None:
+                payload = scheduled(decision, size_of(record), record)
+            taken_bytes = decided.resident_bytes + payload[1]
+            if taken_bytes < room_bytes:
+                decided.resident_bytes = taken_bytes
+            else:
                 # What does not fit stays in the delay topic, and is read again when it is due.
-                payload = scheduled(decision, size_of(record), record if has_room else None)
-            if has_room:
-                decided.resident_bytes += payload[1]
+                payload = scheduled(decision, payload[1], None)
             run.append((due_ms, offset, payload))
         steps.append(run)
         decided.records = len(messages)

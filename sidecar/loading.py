@@ -111,6 +111,7 @@ class LoaderPool:
 @dataclass(slots=True)
 class _Load:
     numbers: range
+    size_bytes: int
     future: Future[Run] | None
     retry_s: float = 0.0
 
@@ -166,12 +167,16 @@ class Loading:
         most = RUNS_AHEAD if self._budget.room_bytes > ROOM_FOR_AHEAD_BYTES else 1
         while len(loads) < most:
             first = loads[-1].numbers.stop if loads else number
-            numbers = _run(bucket.manifest, first, until_ms, self._budget.room_bytes)
+            numbers = _run(bucket.manifest, first, until_ms, self._budget.room_bytes - self._asked_bytes())
             if not numbers:
                 break
-            loads.append(_Load(numbers, self._load(bucket, numbers)))
+            size_bytes = sum([segment.size_bytes for segment in bucket.manifest.segments[numbers.start : numbers.stop]])
+            loads.append(_Load(numbers, size_bytes, self._load(bucket, numbers)))
         if not loads:
             del self._loads[bucket_id]
+
+    def _asked_bytes(self) -> int:
+        return sum([load.size_bytes for loads in self._loads.values() for load in loads])
 
     def _load(self, bucket: Bucket, numbers: range) -> Future[Run]:
         manifest = bucket.manifest

@@ -23,6 +23,7 @@ CLIENTS = "PROXIED"
 SMALL_BUCKETS: dict[str, Any] = {
     "seal_records": 300,
     "seal_age": "1s",
+    "seal_beyond": "0ms",
     "segment_records": 100,
     "max_buckets": 3,
     "time_step": "2s",

@@ -24,6 +24,7 @@ BUCKETS: dict[str, Any] = {
     "placement": "inline",
     "seal_records": 100,
     "seal_age": "300ms",
+    "seal_beyond": "0ms",
     "time_step": "1s",
     "segment_records": 50,
     "max_buckets": 2,
@@ -129,7 +130,7 @@ def test_the_whole_job_with_exactly_the_rights_that_are_listed(
     monkeypatch.setattr(trimming, "EVERY_S", 0.3)
     monkeypatch.setattr(loading, "LEAD_MS", 1_000)
     with one_worker(scene.config) as worker:
-        stage.send_many(scene.delay, [[("deliver-after", b"%d" % (1_500 + number))] for number in range(400)])
+        stage.send_many(scene.delay, [[("deliver-after", b"%d" % (4_000 + number))] for number in range(400)])
         wait_until(lambda: log_start(broker.admin, scene.delay) > 0, "the delay topic is trimmed")
         wait_until(lambda: log_start(broker.admin, f"{scene.delay}.delay-snapshots") > 0, "segments are trimmed")
         assert worker.count("trim_failures") == 0

@@ -123,10 +123,9 @@ def test_without_room_payload_stays_in_the_delay_topic(tail: Tail) -> None:
         tail.ahead.put(Given(offset, NOW_MS + 5_000))
     intake = made(tail, ledger, budget=PayloadBudget(1))
     filled(intake, ledger, 2)
-    first, second = payloads(ledger)
-    assert isinstance(first, Packed)
-    assert isinstance(second, Scheduled)
-    assert second.record is None
+    for payload in payloads(ledger):
+        assert isinstance(payload, Scheduled)
+        assert payload.record is None
     intake.close()
 
 
@@ -172,7 +171,7 @@ def test_what_is_decided_ahead_does_not_pass_the_limit_of_memory(tail: Tail) -> 
     ledger = ledger_of()
     intake = made(tail, ledger, budget=budget)
     filled(intake, ledger, 1_000)
-    assert 100_000 <= budget.used_bytes < 102_000
+    assert 98_000 <= budget.used_bytes < 100_000
     assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger) if payload[2] is not None)
     intake.close()
 
