@@ -26,7 +26,8 @@ def test_counts_and_percentiles_of_each_group_and_of_all(spark: SparkSession, rn
         late_ms = int(10 ** rng.uniform(0, 8)) if outcome == "released" else None
         flags = [rng.random() < 0.1 for _ in ASIDE]
         rows.append((partition, "d", partition, offset, outcome, 1, 1, 2, 1, 1, 1, late_ms, *flags))
-    alike = cells(spark.createDataFrame(rows, SCHEMA).withColumn("late_step", step_of(f.col("late_ms"))))
+    made = spark.createDataFrame(rows, SCHEMA)
+    alike = cells(made.withColumns({"late_step": step_of(f.col("late_ms")), "hour_ms": f.col("due_ms")}))
     verdicts = alike.withColumns({"topic": f.lit("d"), "partition": f.col("slot")})
     groups = [[row for row in rows if row[2] == partition] for partition in (0, 1)]
     found = [tally(row.asDict(), KEYS) for row in counted(verdicts, KEYS).orderBy(*KEYS).collect()]
@@ -55,6 +56,6 @@ def test_short_lateness_is_exact(spark: SparkSession) -> None:
 
 
 def test_nothing_is_no_row(spark: SparkSession) -> None:
-    alike = cells(spark.createDataFrame([], f"{SCHEMA}, late_step bigint"))
+    alike = cells(spark.createDataFrame([], f"{SCHEMA}, late_step bigint, hour_ms bigint"))
     verdicts = alike.withColumns({"topic": f.lit("d"), "partition": f.col("slot")})
     assert counted(verdicts, ()).collect() == counted(verdicts, KEYS).collect() == []
