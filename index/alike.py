@@ -28,7 +28,8 @@ def decide_alike(
     ``columns`` has the header values of all records, by position; ``names`` is what each of them has there. None where
     that cannot be told this way, or is not so: then each record is to be decided by itself.
     """
-    if not rules.enabled:
+    if not rules.enabled or AT_ONCE in dues_ms:
+        # So are those that a backfill has left to be rejected.
         return None
     controls = with_natives(rules.aliases)
     found: dict[Role, _Values] = {}

@@ -71,6 +71,12 @@ def test_due_times_that_are_not_those_of_the_headers_are_noticed() -> None:
     assert decide_alike(RULES, ["deliver-at"], columns, [NOW_MS] * 2, [NOW_MS, NOW_MS + 1]) is None
 
 
+@pytest.mark.parametrize(("name", "value"), [("deliver-partition", b"-1"), ("deliver-id", b"x" * 257)])
+def test_what_is_due_at_once_may_be_there_to_be_rejected(name: str, value: bytes) -> None:
+    assert not isinstance(RULES.decide([(name, value)], NOW_MS), Schedule)
+    assert decide_alike(RULES, [name], [[value]], [NOW_MS], [0]) is None
+
+
 @pytest.mark.parametrize(
     ("rules", "headers"),
     [
