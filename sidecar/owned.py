@@ -194,8 +194,10 @@ class Owned:
     @property
     def _is_looking(self) -> bool:
         """Whether it is not known yet what was staged before: to read on now might pass it."""
+        if not self._look_until_s:
+            return False
         has_looked = self._shared.staging.has_looked(self._staged_at) or time.monotonic() > self._look_until_s
-        if self._look_until_s and has_looked and not self.ledger.replaying:
+        if has_looked and not self.ledger.replaying:
             self._look_until_s = 0.0
             self._adopting.turn()
             self._intake.close()

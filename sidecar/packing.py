@@ -1,21 +1,18 @@
 """Packed records made whole again, when they leave before they are sealed or cannot stay a row in their segment."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import cast
 
 from index.batch import Batch
 from index.pending import Entry
 from index.record import Record
-from index.schedule import Rejection, Schedule
+from index.schedule import Schedule
 from sidecar.records import Packed, Payload, Refused, Scheduled, scheduled, size_of
-from sidecar.screening import Leaving
+from sidecar.screening import Decide, Leaving
 from snapshots.rows import RowPacker, unpack_rows
 
 UNPACKED_AT_ONCE = 2_000
-
-Decide = Callable[[int, Record], Schedule | Rejection]
-"""Decides a record, by its offset and content, as when it was indexed."""
 
 
 def records_of(payloads: Iterable[Payload]) -> list[Record | None]:

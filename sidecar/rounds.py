@@ -28,8 +28,8 @@ IDLE_WAIT_S = 0.25
 LOADING_WAIT_S = 0.002
 """Longest sleep while a segment is being fetched or written: what arrives may be due already."""
 
-FULL_WAIT_S = 0.005
-"""Sleep while memory is used up and nothing may come in."""
+PAUSED_WAIT_S = 0.005
+"""Sleep while nothing may come in."""
 
 FINE_WAIT_S = 0.0015
 """The client sleeps in whole milliseconds; the last of them is slept by the clock, so that it is not overslept."""
@@ -83,8 +83,8 @@ class Rounds:
             time.sleep(wait_s)
             wait_s = 0
         if self._owned.intake_pauses and not self._owned.ledger.replaying:
-            # Only what comes in pauses; what is due goes on, and makes room.
-            time.sleep(min(wait_s, FULL_WAIT_S))
+            # Only what comes in pauses; what is due goes on.
+            time.sleep(min(wait_s, PAUSED_WAIT_S))
             return
         indexed = self._owned.index(wait_s)
         metrics = self._shared.metrics

@@ -11,6 +11,22 @@ from spark_backfill.cli_common import Command, conf_option, config_option, kafka
 from spark_backfill.scope import Asked
 
 
+def topic_options(command: Command) -> Command:
+    """``--topic`` and ``--partition``."""
+    for option in (
+        click.option(
+            "--partition",
+            "partitions",
+            multiple=True,
+            type=click.IntRange(0),
+            help="Only this one; repeatable; default: all.",
+        ),
+        click.option("--topic", required=True, help="The delay topic."),
+    ):
+        command = option(command)
+    return command
+
+
 def tuning_options(command: Command) -> Command:
     """``--bucket-records`` and ``--task-records``."""
     for option in (
@@ -37,10 +53,7 @@ def tuning_options(command: Command) -> Command:
 @config_option
 @conf_option
 @kafka_option
-@click.option("--topic", required=True, help="The delay topic.")
-@click.option(
-    "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this one; repeatable; default: all."
-)
+@topic_options
 @click.option(
     "--from",
     "starts",

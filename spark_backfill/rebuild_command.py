@@ -8,7 +8,7 @@ from index.errors import ConfigError
 from index.times import parse_instant_ms, parse_number
 from spark_backfill import session, settings
 from spark_backfill.cli_common import conf_option, config_option, kafka_option, say
-from spark_backfill.index_command import job_name, tuning_options
+from spark_backfill.index_command import job_name, topic_options, tuning_options
 from spark_backfill.scope import Asked
 
 
@@ -16,10 +16,7 @@ from spark_backfill.scope import Asked
 @config_option
 @conf_option
 @kafka_option
-@click.option("--topic", required=True, help="The delay topic.")
-@click.option(
-    "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this one; repeatable; default: all."
-)
+@topic_options
 @click.option(
     "--target",
     "targets",
