@@ -10,13 +10,14 @@ from itertools import repeat
 from operator import add
 from typing import Any, Final
 
-from index.headers import Role, with_natives
+from index.headers import Role, Unit, with_natives
 from index.rules import Rules
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Schedule
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, KeepKey, Schedule
 
 _Values = Sequence[bytes | None]
 
-_SUPPORTED: Final = frozenset({Role.AT, Role.AFTER, Role.TO, Role.KEY, Role.PARTITION, Role.ID})
+_SUPPORTED: Final = frozenset({Role.AT, Role.AFTER, Role.TO, Role.KEY, Role.PARTITION, Role.ID, Role.EXPIRE})
+_PLAIN: Final = frozenset({Unit.NATIVE, Unit.MS})
 _new_tuple = tuple.__new__
 
 
@@ -38,14 +39,16 @@ def decide_alike(
         role = controls[name].role if name in controls else Role.IGNORED
         if role == Role.TO:
             to.append(column)
-        elif role != Role.IGNORED:
-            if role not in _SUPPORTED or role in found:
+        elif role not in rules.unread:
+            # A lateness in other units would be read as another number, and nothing tells.
+            if role not in _SUPPORTED or role in found or (role == Role.EXPIRE and controls[name].unit not in _PLAIN):
                 return None
             found[role] = column
     targets = _targets(rules, to, len(dues_ms))
     try:
         due_as_told = _dues(found, timestamps_ms)
         partitions = _numbers(found[Role.PARTITION]) if Role.PARTITION in found else repeat(BY_KEY)
+        lateness = _numbers(found[Role.EXPIRE]) if Role.EXPIRE in found else repeat(NO_EXPIRY)
     except (ValueError, TypeError):
         return None
     if targets is None or due_as_told != dues_ms:
@@ -54,7 +57,7 @@ def decide_alike(
     ids: Iterable[bytes | None] = found.get(Role.ID, repeat(None))
     both_times = repeat(Role.AT in found and Role.AFTER in found)
     # Without a Python call for each: this runs for every record that is released.
-    columns_of_schedule = zip(dues_ms, targets, partitions, keys, ids, both_times, strict=False)
+    columns_of_schedule = zip(dues_ms, targets, partitions, keys, ids, both_times, lateness, strict=False)
     return list(map(_new_tuple, repeat(Schedule), columns_of_schedule))
 
 

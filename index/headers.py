@@ -8,6 +8,7 @@ A delay topic's records say what they want in headers (ASCII, case-sensitive)::
     deliver-key        key of the released record
     deliver-partition  partition of the target
     deliver-id         the caller's name for this schedule, up to 256 bytes
+    deliver-expire-after  how late it may be released at most, counted from its due time: as deliver-after, 0 = no limit
 
 An *alias* is another header name with one of these roles, and with a unit of its own, so that producers of
 another scheduler migrate without a release. ``PRESETS`` holds four such sets, taken from the documents and
@@ -61,6 +62,7 @@ class Role(StrEnum):
     KEY = "key"
     PARTITION = "partition"
     ID = "id"
+    EXPIRE = "expire-after"
     KIND = "kind"
     """Must be ``schedule``: systems that send cancellations through the same topic mark the records so."""
     REFUSED = "refused"
@@ -115,7 +117,8 @@ PRESETS: Final[Mapping[str, tuple[Alias, ...]]] = {
 """Header sets of other schedulers, by the name used in the configuration."""
 
 NATIVE: Final = tuple(
-    Alias(CONTROL_PREFIX + role, role) for role in (Role.AT, Role.AFTER, Role.TO, Role.KEY, Role.PARTITION, Role.ID)
+    Alias(CONTROL_PREFIX + role, role)
+    for role in (Role.AT, Role.AFTER, Role.TO, Role.KEY, Role.PARTITION, Role.ID, Role.EXPIRE)
 )
 
 
@@ -264,6 +267,10 @@ _READERS: Final[Mapping[tuple[Role, Unit], Reader]] = {
     (Role.KEY, Unit.NATIVE): _as_is,
     (Role.PARTITION, Unit.NATIVE): _partition,
     (Role.ID, Unit.NATIVE): _id,
+    (Role.EXPIRE, Unit.NATIVE): parse_duration_ms,
+    (Role.EXPIRE, Unit.MS): parse_number,
+    (Role.EXPIRE, Unit.S): _after_s,
+    (Role.EXPIRE, Unit.ISO8601): parse_iso_duration_ms,
     (Role.KIND, Unit.NATIVE): _kind,
     (Role.REFUSED, Unit.NATIVE): _refused,
     (Role.IGNORED, Unit.NATIVE): _as_is,

@@ -14,6 +14,7 @@ Everything that is wrong with a record is found, and the first of this order bec
 4   MAX_DELAY_EXCEEDED    due time - record timestamp is over ``max_delay_ms`` (PIP-315)
 5   TARGET_MISSING        no target in the record and no default target
 6   TARGET_NOT_ALLOWED    a target that is no topic name, can never be one, or is not on the allow-list
+7   DELAY_DISABLED        a target that is switched off (a delay topic that is rejects everything so, at once)
 ==  ====================  ==============================================================================
 
 The other codes are given later, by what only the cluster knows. A record with neither time header is due at
@@ -23,7 +24,7 @@ ahead of the broker's (KIP-1030) and such a record would wait. ``deliver-at: 0``
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from index.errors import FormatError
 from index.headers import (
@@ -32,13 +33,14 @@ from index.headers import (
     Reader,
     Role,
     StrippedNames,
-    Unit,
     UnitSuspectedError,
     quoted,
     reader,
     with_natives,
 )
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
+from index.rules_stored import fields_of, plain_of, refuse_unknown
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, KeepKey, Reason, Rejection, Schedule
+from index.target_rules import TargetRule, TargetRules
 from index.targets import TargetPolicy, illegal_topic
 from index.times import INT64_MAX
 
@@ -52,10 +54,14 @@ __all__ = [
     "Rejection",
     "Rules",
     "Schedule",
+    "TargetRule",
 ]
 
-RULES_VERSION: Final = 1
-"""Raise it whenever a change of code changes a decision: rules of another version are refused, never guessed."""
+RULES_VERSION: Final = 2
+"""Raise it whenever a change of code changes a decision. Older versions are decided by as they were, for as long as
+records need them (:data:`index.rules_stored.KNOWN_VERSIONS`); any other is refused, never guessed."""
+
+_KNOWS_EXPIRY: Final = 2
 
 _ORDER: Final = (
     Reason.AMBIGUOUS_HEADER,
@@ -64,6 +70,7 @@ _ORDER: Final = (
     Reason.MAX_DELAY_EXCEEDED,
     Reason.TARGET_MISSING,
     Reason.TARGET_NOT_ALLOWED,
+    Reason.DELAY_DISABLED,
 )
 
 # Producers choose the names of targets, so what is remembered of them is bounded: at most 16 MiB when every
@@ -71,8 +78,8 @@ _ORDER: Final = (
 _MAX_ROUTES: Final = 4096
 _MAX_REMEMBERED_FAN_OUT: Final = 16
 
-_SLOTS: Final = (Role.AT, Role.AFTER, Role.PARTITION, Role.KEY, Role.ID, Role.KIND, Role.REFUSED)
-_ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, None, None]
+_SLOTS: Final = (Role.AT, Role.AFTER, Role.PARTITION, Role.KEY, Role.ID, Role.EXPIRE, Role.KIND, Role.REFUSED)
+_ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None]
 _KEY_SLOT: Final = _SLOTS.index(Role.KEY)
 _AT_BIT: Final = 1 << _SLOTS.index(Role.AT)
 _AFTER_BIT: Final = 1 << _SLOTS.index(Role.AFTER)
@@ -83,7 +90,6 @@ _Control: TypeAlias = tuple[int, int, Reader | None]
 may be repeated), and its reader (none for targets, which are collected). A plain tuple unpacks three times as fast as a
 NamedTuple."""
 
-_T = TypeVar("_T")
 _new_tuple = tuple.__new__
 
 
@@ -99,6 +105,11 @@ class Rules:
     * ``forbidden_targets``: every topic that belongs to a router; the delay topic itself is always added.
     * ``enabled``: while it is False, every record is rejected with DELAY_DISABLED, whatever else is wrong with it.
     * ``version``: of the code that decides.
+    * ``at_once``: while it is True, times are read and not waited for: every record is due at once.
+    * ``target_rules``: what is ruled for single targets; see index.target_rules.
+
+    Derived: ``stripped``, names of headers that a released record does not keep; ``unread``, roles whose headers mean
+    nothing to these rules.
 
     Raises ValueError, naming the field, when one cannot be accepted.
     """
@@ -111,10 +122,14 @@ class Rules:
     forbidden_targets: frozenset[str] = frozenset()
     enabled: bool = True
     version: int = RULES_VERSION
+    at_once: bool = False
+    target_rules: tuple[TargetRule, ...] = ()
     stripped: StrippedNames = field(init=False, repr=False, compare=False)
+    unread: frozenset[Role] = field(init=False, repr=False, compare=False)
     _controls: dict[str, _Control] = field(init=False, repr=False, compare=False)
     _policy: TargetPolicy = field(init=False, repr=False, compare=False)
     _routes: dict[tuple[bytes | None, ...], tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    _targets: TargetRules = field(init=False, repr=False, compare=False)
     _max_ahead_ms: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -122,20 +137,24 @@ class Rules:
             raise ValueError(f"topic {self.topic!r}: {problem}")
         if not 0 <= self.max_delay_ms <= INT64_MAX:
             raise ValueError(f"max_delay_ms {self.max_delay_ms}: expected 0 (no limit) to {INT64_MAX}")
-        if self.version != RULES_VERSION:
-            raise ValueError(f"version {self.version}: this program knows only version {RULES_VERSION}")
+        refuse_unknown(self.version)
         forbidden = frozenset(self.forbidden_targets) | {self.topic}
         names = with_natives(self.aliases)
+        unread = frozenset({Role.IGNORED} if self.version >= _KNOWS_EXPIRY else {Role.IGNORED, Role.EXPIRE})
+        targets = TargetRules(self.max_delay_ms, self.target_rules)
         derived: dict[str, object] = {
             # One order, nothing twice: rules that mean the same are equal and have the same JSON.
             "allowed_targets": tuple(sorted(set(self.allowed_targets))),
             "aliases": tuple(sorted({names[alias.name] for alias in self.aliases})),
             "forbidden_targets": forbidden,
             "stripped": StrippedNames(names),
-            "_controls": {name: _control(alias) for name, alias in names.items() if alias.role != Role.IGNORED},
+            "unread": unread,
+            "_controls": {name: _control(alias) for name, alias in names.items() if alias.role not in unread},
             "_policy": TargetPolicy(self.default_target, self.allowed_targets, forbidden),
             "_routes": {},
-            "_max_ahead_ms": self.max_delay_ms or INT64_MAX,
+            "target_rules": tuple(sorted(self.target_rules)),
+            "_targets": targets,
+            "_max_ahead_ms": targets.max_ahead_ms,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
@@ -168,16 +187,16 @@ class Rules:
                 problems.append(_unreadable(name, raw, error))
         route = tuple(to)
         targets = self._routes.get(route) or self._route(route, problems)
-        at, after, partition, key, deliver_id, _, _ = found
-        if at is None:
-            at = AT_ONCE if after is None else timestamp_ms + after
+        at, after, partition, key, deliver_id, expire_after, _, _ = found
+        if at is None or self.at_once:
+            at = AT_ONCE if after is None or self.at_once else timestamp_ms + after
         if at - timestamp_ms > self._max_ahead_ms or at > INT64_MAX or timestamp_ms < 0:
-            self._judge_times(seen & _BOTH_TIMES, at, timestamp_ms, problems)
+            self._judge_times(seen & _BOTH_TIMES, at, timestamp_ms, self._targets.limit_ms(targets), problems)
         if problems:
             return min(problems, key=_rank)
         both_times = seen & _BOTH_TIMES == _BOTH_TIMES
         # Schedule(...) is a constructor typing.NamedTuple writes in Python; this is 0.3 us a record faster.
-        return _new_tuple(Schedule, (at, targets, partition, key, deliver_id, both_times))
+        return _new_tuple(Schedule, (at, targets, partition, key, deliver_id, both_times, expire_after))
 
     def allowed(self, target: str) -> bool:
         """Whether records may be released to this topic; asked again at release, when the rules may be others."""
@@ -185,42 +204,18 @@ class Rules:
 
     def to_json(self) -> bytes:
         """Encode canonically: equal rules give equal bytes."""
-        plain = {
-            "aliases": self.aliases,
-            "allowed_targets": self.allowed_targets,
-            "default_target": self.default_target,
-            "forbidden_targets": sorted(self.forbidden_targets),
-            "max_delay_ms": self.max_delay_ms,
-            "topic": self.topic,
-            "version": self.version,
-        } | ({} if self.enabled else {"enabled": False})
-        return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+        return json.dumps(plain_of(self), sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, stored: bytes) -> "Rules":
         """Decode what ``to_json`` wrote; FormatError on anything else, another version included."""
         try:
-            rules = cls._from_plain(json.loads(stored))
+            rules = cls(**fields_of(json.loads(stored)))
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise FormatError(f"stored rules cannot be read: {error}") from error
         if rules.to_json() != stored:
             raise FormatError("stored rules are not in the form this program writes; they may be damaged")
         return rules
-
-    @classmethod
-    def _from_plain(cls, plain: dict[str, Any]) -> "Rules":
-        if plain["version"] != RULES_VERSION:
-            raise ValueError(f"they have version {plain['version']!r}, and this program knows only {RULES_VERSION}")
-        return cls(
-            enabled=_typed(plain.get("enabled", True), bool),
-            version=_typed(plain["version"], int),
-            topic=_typed(plain["topic"], str),
-            default_target=_typed(plain["default_target"], str),
-            allowed_targets=tuple(_typed(name, str) for name in plain["allowed_targets"]),
-            max_delay_ms=_typed(plain["max_delay_ms"], int),
-            aliases=tuple(Alias(_typed(name, str), Role(role), Unit(unit)) for name, role, unit in plain["aliases"]),
-            forbidden_targets=frozenset(_typed(name, str) for name in plain["forbidden_targets"]),
-        )
 
     def _route(self, to: tuple[bytes | None, ...], problems: list[Rejection]) -> tuple[str, ...]:
         """Turn target headers into topic names and remember them; what is wrong with them joins the problems."""
@@ -235,24 +230,28 @@ class Rules:
             if refusal := self._policy.refusal(target):
                 problems.append(Rejection(Reason.TARGET_NOT_ALLOWED, f"deliver-to {quoted(raw)}: {refusal}"))
                 break
+        if disabled := self._targets.disabled(targets):
+            problems.append(Rejection(Reason.DELAY_DISABLED, f"Delivery to target topic {disabled} is switched off"))
         if not problems and len(to) <= _MAX_REMEMBERED_FAN_OUT:
             if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
             self._routes[to] = targets
         return targets
 
-    def _judge_times(self, times: int, due_ms: int, timestamp_ms: int, problems: list[Rejection]) -> None:
+    def _judge_times(
+        self, times: int, due_ms: int, timestamp_ms: int, limit_ms: int, problems: list[Rejection]
+    ) -> None:
         """Add what is wrong with a due time, seen with the record's timestamp; ``times`` tells what was given."""
         if timestamp_ms < 0:
-            if times == _AFTER_BIT or (times and self.max_delay_ms):
+            if times == _AFTER_BIT or (times and limit_ms):
                 counted = "deliver-after" if times == _AFTER_BIT else "the maximum delay"
                 message = f"the record has no timestamp, from which {counted} is counted"
                 problems.append(Rejection(Reason.INVALID_SCHEDULE, message))
         elif due_ms > INT64_MAX:
             message = f"the due time, {timestamp_ms} + {due_ms - timestamp_ms} ms, is over {INT64_MAX}"
             problems.append(Rejection(Reason.INVALID_SCHEDULE, message))
-        else:
-            message = f"Exceeds max allowed delivery delay of {self.max_delay_ms} milliseconds"
+        elif limit_ms and due_ms - timestamp_ms > limit_ms:
+            message = f"Exceeds max allowed delivery delay of {limit_ms} milliseconds"
             problems.append(Rejection(Reason.MAX_DELAY_EXCEEDED, message))
 
 
@@ -288,10 +287,3 @@ def _rank(problem: Rejection) -> int:
 def _topic_of(raw: bytes | None) -> str:
     # Bytes outside ASCII become a character no topic name has, so the policy refuses them.
     return "" if raw is None else raw.decode("ascii", "replace")
-
-
-def _typed(value: object, kind: type[_T]) -> _T:
-    # JSON's true and 1.0 would pass for 1.
-    if type(value) is not kind:
-        raise TypeError(f"expected {kind.__name__}, found {value!r}")
-    return value

@@ -6,6 +6,9 @@ from typing import Final, NamedTuple
 AT_ONCE: Final = 0
 """Due time of a record without one: it is past on every clock."""
 
+NO_EXPIRY: Final = -1
+"""Of a record that does not say how late it may be released; policies decide then."""
+
 BY_KEY: Final = -1
 """Partition of a record that is to be placed by its key."""
 
@@ -33,6 +36,7 @@ class Reason(StrEnum):
     TARGET_DENIED = "TARGET_DENIED"
     RECORD_TOO_LARGE = "RECORD_TOO_LARGE"
     DELAY_DISABLED = "DELAY_DISABLED"
+    EXPIRED = "EXPIRED"
 
 
 class Rejection(NamedTuple):
@@ -51,6 +55,7 @@ class Schedule(NamedTuple):
     * ``key``: of the released record, null as None, or KEEP_KEY.
     * ``deliver_id``: the caller's name for this schedule.
     * ``both_times``: whether a ``deliver-after`` was outranked by a ``deliver-at``.
+    * ``expire_after_ms``: how late it may be released at most, 0 for no limit whatever policies say, or NO_EXPIRY.
     """
 
     due_ms: int
@@ -59,3 +64,4 @@ class Schedule(NamedTuple):
     key: bytes | KeepKey | None
     deliver_id: bytes | None
     both_times: bool
+    expire_after_ms: int = NO_EXPIRY

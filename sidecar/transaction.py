@@ -49,7 +49,7 @@ class PartitionWriter:
         for due_ms, offset, (schedule, _, record) in entries:
             assert record is not None, f"offset {offset} was not re-read"
             key, value, headers, timestamp_ms = record
-            _, targets, partition, own_key, deliver_id, _ = schedule
+            _, targets, partition, own_key, deliver_id, _, _ = schedule
             if own_key is not KEEP_KEY:
                 key = own_key
             released: Any = headers_of(headers, due_ms, offset, timestamp_ms, deliver_id)

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     SEGMENT = 4
     STAGED = 5
     INTENT = 6
+    HELD = 7
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

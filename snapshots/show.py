@@ -40,6 +40,8 @@ def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
         yield from _show_staged(parse_staged(stored), segments=entries)
     elif kind is Kind.INTENT:
         yield from _show_intent(parse_intent(stored))
+    elif kind is Kind.HELD:
+        yield _line("held", f"a part of a record that waits for its target, {_count(len(body), 'byte')}")
     else:
         yield from _show_segment(stored, entries=entries)
 

@@ -8,6 +8,7 @@ key                     value
 ``progress``            C, W and S, watermarks of adopted buckets, and the id of the delay topic it is all about
 ``rules``               the rules that decided [S, C) and the buckets, and from which offset each applied
 ``bucket/<id>``         one manifest per bucket, see :mod:`snapshots.manifest`
+``held/<offset>/<n>``   a record that was due and waits for its target, see :mod:`snapshots.held`
 ======================  ===============================================================
 
 A decision must replay (see :mod:`index`), so the rules that decided the records from S on are part of the state. A
@@ -29,6 +30,7 @@ from index.progress import Behind, Position, Progress
 from index.rules import Rules
 from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 
 PROGRESS_KEY = b"progress"
@@ -50,6 +52,7 @@ class PartitionState:
     delay_topic_id: str
     epochs: tuple[RuleEpoch, ...]
     buckets: tuple[Manifest, ...] = ()
+    held: tuple[HeldEntry, ...] = ()
 
 
 def next_epochs(
@@ -110,10 +113,11 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> Partitio
         else:
             latest[key] = value
     manifests = {key: latest.pop(key) for key in list(latest) if key is not None and key.startswith(MANIFEST_PREFIX)}
+    held = [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(HELD_PREFIX)]
     unknown = latest.keys() - {PROGRESS_KEY, RULES_KEY}
     if unknown:
         raise FormatError(f"key {unknown.pop()!r} in the state topic is not known here; upgrade the router")
-    if not latest and not manifests:
+    if not latest and not manifests and not held:
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
     if missing:
@@ -124,7 +128,7 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> Partitio
     needed_from = min([progress.sealed_to, *(manifest.from_offset for manifest in buckets)])
     if epochs[0].from_offset > needed_from:
         raise FormatError(f"rule epochs start at {epochs[0].from_offset}, but records from {needed_from} on need rules")
-    return PartitionState(progress, delay_topic_id, epochs, buckets)
+    return PartitionState(progress, delay_topic_id, epochs, buckets, decode_held(held))
 
 
 def _decode_buckets(stored: dict[bytes, bytes], progress: Progress) -> tuple[Manifest, ...]:

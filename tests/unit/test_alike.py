@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from index.alike import decide_alike
-from index.headers import PRESETS
+from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules
 from index.schedule import Schedule
 
 NOW_MS = 1_767_225_600_000
-RULES = Rules("d", "out", ("a", "b.*"), aliases=(*PRESETS["etf1"], *PRESETS["cesium"]))
+ALIASES = (*PRESETS["etf1"], *PRESETS["cesium"], Alias("x-late-s", Role.EXPIRE, Unit.S))
+RULES = Rules("d", "out", ("a", "b.*"), aliases=ALIASES)
+OF_BEFORE = Rules("d", "out", ("a", "b.*"), aliases=ALIASES, version=1)
 Value = Callable[[random.Random], bytes | None]
 
 KINDS: dict[str, Value] = {
@@ -24,6 +26,8 @@ KINDS: dict[str, Value] = {
     "deliver-key": lambda chance: chance.choice([b"key", b"", None]),
     "deliver-partition": lambda chance: b"%d" % chance.randrange(9),
     "deliver-id": lambda chance: chance.choice([b"id", b""]),
+    "deliver-expire-after": lambda chance: chance.choice([b"0", b"1500", b"PT1M"][: chance.choice([2, 3])]),
+    "x-late-s": lambda chance: b"%d" % chance.randrange(9),
     "schedule_source_type": lambda _: b"schedule",
     "trace": lambda chance: chance.choice([b"1", None]),
 }
@@ -33,16 +37,17 @@ def _columns(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> list[list
     return [list(column) for column in zip(*([value for _, value in each] for each in headers), strict=True)]
 
 
+@pytest.mark.parametrize("rules", [RULES, OF_BEFORE], ids=["of now", "of before"])
 @pytest.mark.parametrize("seed", range(400))
-def test_many_are_decided_as_each_by_itself(seed: int) -> None:
+def test_many_are_decided_as_each_by_itself(seed: int, rules: Rules) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     names = chance.sample(list(KINDS), chance.randrange(1, 5))
     headers = [[(name, KINDS[name](chance)) for name in names] for _ in range(20)]
     timestamps_ms = [NOW_MS - chance.randrange(10**6) for _ in headers]
-    decided = [RULES.decide(each, at_ms) for each, at_ms in zip(headers, timestamps_ms, strict=True)]
+    decided = [rules.decide(each, at_ms) for each, at_ms in zip(headers, timestamps_ms, strict=True)]
     dues_ms = [each.due_ms if isinstance(each, Schedule) else 0 for each in decided]
-    found = decide_alike(RULES, names, _columns(headers), timestamps_ms, dues_ms)
+    found = decide_alike(rules, names, _columns(headers), timestamps_ms, dues_ms)
     if found is not None:
         assert found == decided
 
@@ -55,11 +60,17 @@ def test_many_are_decided_as_each_by_itself(seed: int) -> None:
         ["deliver-to", "scheduler-target-topic", "cesium-deliver-at"],
         ["deliver-at", "deliver-key", "deliver-partition", "deliver-id"],
         ["deliver-at", "cesium-delay-ms"],
+        ["deliver-at", "deliver-expire-after"],
     ],
 )
 def test_the_usual_ones_are_decided_at_once(names: list[str]) -> None:
     chance = random.Random(1)
-    plain = {"deliver-to": b"b.x", "scheduler-target-topic": b"a", "cesium-delay-ms": b"7"}
+    plain = {
+        "deliver-expire-after": b"9",
+        "deliver-to": b"b.x",
+        "scheduler-target-topic": b"a",
+        "cesium-delay-ms": b"7",
+    }
     headers = [[(name, plain.get(name) or KINDS[name](chance)) for name in names] for _ in range(20)]
     decided = [RULES.decide(each, NOW_MS) for each in headers]
     dues_ms = [each.due_ms for each in decided if isinstance(each, Schedule)]
@@ -81,6 +92,7 @@ def test_what_is_due_at_once_may_be_there_to_be_rejected(name: str, value: bytes
     ("rules", "headers"),
     [
         (Rules("d", "out", enabled=False), [("deliver-at", b"%d" % NOW_MS)]),
+        (RULES, [("deliver-at", b"%d" % NOW_MS), ("x-late-s", b"5")]),
         (Rules("d"), [("deliver-at", b"%d" % NOW_MS)]),
         (Rules("d", "out"), [("deliver-at", b"%d" % NOW_MS), ("deliver-to", b"elsewhere")]),
         (Rules("d", "out"), [("deliver-at", b"%d" % NOW_MS), ("deliver-to", b"out"), ("deliver-to", b"out")]),

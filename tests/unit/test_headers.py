@@ -15,6 +15,7 @@ def test_the_native_headers_are_those_of_the_contract() -> None:
         "deliver-key",
         "deliver-partition",
         "deliver-id",
+        "deliver-expire-after",
     }
 
 

@@ -162,7 +162,8 @@ def test_something_else_is_exit_code_1(stored: bytes, tmp_path: Path, capsys: py
     assert "not written by this router, or by a newer one" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", Kind)
+# A part of a held record may be any bytes.
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.HELD])
 def test_a_body_that_is_no_protobuf_is_exit_code_1(
     kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from index.headers import PRESETS, Headers
 from index.rules import BY_KEY, KEEP_KEY, Reason, Rejection, Rules, Schedule
+from index.schedule import NO_EXPIRY
 from index.times import INT64_MAX
 
 HOUR_MS = 3_600_000
@@ -37,6 +38,7 @@ _values: dict[str, list[bytes | None]] = {
     "deliver-key": [b"k", b"", None],
     "deliver-partition": [b"0", b"12", b"99999999999", b"x", None],
     "deliver-id": [b"", b"i", b"x" * 257, None],
+    "deliver-expire-after": [*_DELAYS, b"soon", None],
     "trace": [b"t", None],
 }
 _header = st.sampled_from(sorted(_values)).flatmap(
@@ -61,8 +63,10 @@ def _naive(headers: Headers, timestamp_ms: int, max_delay_ms: int) -> Schedule |
         return Reason.INVALID_SCHEDULE
     if "deliver-partition" in value and partition not in (b"0", b"12"):
         return Reason.INVALID_SCHEDULE
-    if "deliver-id" in value and value["deliver-id"] not in (b"", b"i"):
+    readable = {"deliver-id": (b"", b"i"), "deliver-expire-after": tuple(_DELAYS)}
+    if any(name in value and value[name] not in good for name, good in readable.items()):
         return Reason.INVALID_SCHEDULE
+    expire_after = value.get("deliver-expire-after")
     counted_from_timestamp = "deliver-after" in value if "deliver-at" not in value else max_delay_ms > 0
     if timestamp_ms < 0 and (counted_from_timestamp or ("deliver-after" in value and "deliver-at" not in value)):
         return Reason.INVALID_SCHEDULE
@@ -84,6 +88,7 @@ def _naive(headers: Headers, timestamp_ms: int, max_delay_ms: int) -> Schedule |
         value.get("deliver-key", KEEP_KEY),
         value.get("deliver-id"),
         "deliver-at" in value and "deliver-after" in value,
+        NO_EXPIRY if expire_after is None else _DELAYS[expire_after],
     )
 
 

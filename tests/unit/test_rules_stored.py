@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from index.errors import FormatError
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import RULES_VERSION, Rules
+from index.target_rules import TargetRule
 from index.times import INT64_MAX
 
 RULES = Rules(
@@ -34,6 +35,8 @@ RULES = Rules(
         ({"max_delay_ms": 2**63}, "max_delay_ms 9223372036854775808"),
         ({"aliases": (Alias("delay-id", Role.ID),)}, "alias 'delay-id'"),
         ({"version": RULES_VERSION + 1}, "knows only version"),
+        ({"target_rules": (TargetRule("a"), TargetRule("a", 1))}, "target_rules: 'a' is named twice"),
+        ({"target_rules": (TargetRule("a", -1),)}, "target_rules 'a': max_delay_ms -1"),
     ],
 )
 def test_rules_that_cannot_be_are_refused_by_the_name_of_the_field(wrong: dict[str, Any], problem: str) -> None:
@@ -77,9 +80,17 @@ def test_rules_cannot_be_changed() -> None:
 def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
     """Golden: when this changes, stored rules of running routers can no longer be read."""
     rules = Rules("d", "t", ("b.*", "a"), 5, (Alias("x", Role.AT, Unit.S),), frozenset({"r"}))
-    assert rules.to_json() == (
+    stored = (
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t",'
-        b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":1}'
+        b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":%d}'
+    )
+    assert rules.to_json() == stored % 2
+    assert replace(rules, version=1).to_json() == stored % 1
+    ruled = replace(rules, at_once=True, target_rules=(TargetRule("b", None, False), TargetRule("a", 0)))
+    assert ruled.to_json() == (
+        b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"at_once":true,"default_target":"t",'
+        b'"forbidden_targets":["d","r"],"max_delay_ms":5,"target_rules":[["a",0,true],["b",null,false]],'
+        b'"topic":"d","version":2}'
     )
 
 
@@ -94,6 +105,12 @@ _rules = st.builds(
         lambda names: tuple(alias for name in names for alias in PRESETS[name])
     ),
     forbidden_targets=st.frozensets(st.sampled_from(["state", "rejected"])),
+    enabled=st.booleans(),
+    version=st.sampled_from([1, 2]),
+    at_once=st.booleans(),
+    target_rules=st.dictionaries(_topics, st.tuples(st.none() | st.integers(0, INT64_MAX), st.booleans())).map(
+        lambda ruled: tuple(TargetRule(name, *rule) for name, rule in ruled.items())
+    ),
 )
 
 
@@ -131,7 +148,7 @@ def test_stored_rules_that_cannot_be_trusted_are_refused(stored: bytes) -> None:
 
 
 def test_rules_of_another_version_are_named_as_such() -> None:
-    with pytest.raises(FormatError, match=f"version {RULES_VERSION + 1}, and this program knows only {RULES_VERSION}"):
+    with pytest.raises(FormatError, match=f"version {RULES_VERSION + 1}, and this program knows only 1 and 2"):
         Rules.from_json(json.dumps({"version": RULES_VERSION + 1, "new": "field"}).encode())
 
 

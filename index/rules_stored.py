@@ -1,0 +1,80 @@
+"""Rules as plain values, the way they are kept in the state: what ``Rules.to_json`` writes and ``from_json`` reads.
+
+A field that came later is written only where it is not at its default, so rules of before are the same bytes as ever.
+"""
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from index.headers import Alias, Role, Unit
+from index.target_rules import TargetRule
+
+if TYPE_CHECKING:
+    from index.rules import Rules
+
+KNOWN_VERSIONS: Final = (1, 2)
+"""Rules of version 1 do not know ``deliver-expire-after``: what it says was not looked at, and never leads to a
+rejection when such a record is decided again."""
+
+_T = TypeVar("_T")
+
+
+def plain_of(rules: "Rules") -> dict[str, Any]:
+    """Every field as JSON takes it."""
+    plain: dict[str, Any] = {
+        "aliases": rules.aliases,
+        "allowed_targets": rules.allowed_targets,
+        "default_target": rules.default_target,
+        "forbidden_targets": sorted(rules.forbidden_targets),
+        "max_delay_ms": rules.max_delay_ms,
+        "topic": rules.topic,
+        "version": rules.version,
+    }
+    if not rules.enabled:
+        plain["enabled"] = False
+    if rules.at_once:
+        plain["at_once"] = True
+    if rules.target_rules:
+        plain["target_rules"] = rules.target_rules
+    return plain
+
+
+def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
+    """The fields of rules from what ``plain_of`` gave; ValueError, TypeError or LookupError on anything else."""
+    version = plain["version"]
+    # JSON's true would pass for 1.
+    if type(version) is not int or version not in KNOWN_VERSIONS:
+        raise ValueError(f"they have version {version!r}, and this program knows only {_known()}")
+    return {
+        "enabled": _typed(plain.get("enabled", True), bool),
+        "at_once": _typed(plain.get("at_once", False), bool),
+        "target_rules": tuple(_target_rule(*rule) for rule in plain.get("target_rules", ())),
+        "version": version,
+        "topic": _typed(plain["topic"], str),
+        "default_target": _typed(plain["default_target"], str),
+        "allowed_targets": tuple(_typed(name, str) for name in plain["allowed_targets"]),
+        "max_delay_ms": _typed(plain["max_delay_ms"], int),
+        "aliases": tuple(Alias(_typed(name, str), Role(role), Unit(unit)) for name, role, unit in plain["aliases"]),
+        "forbidden_targets": frozenset(_typed(name, str) for name in plain["forbidden_targets"]),
+    }
+
+
+def refuse_unknown(version: int) -> None:
+    """ValueError when rules of this version cannot be decided by."""
+    if version not in KNOWN_VERSIONS:
+        raise ValueError(f"version {version}: this program knows only version {_known()}")
+
+
+def _known() -> str:
+    return " and ".join(str(version) for version in KNOWN_VERSIONS)
+
+
+def _target_rule(target: object, max_delay_ms: object, enabled: object) -> TargetRule:
+    limit_ms = None if max_delay_ms is None else _typed(max_delay_ms, int)
+    return TargetRule(_typed(target, str), limit_ms, _typed(enabled, bool))
+
+
+def _typed(value: object, kind: type[_T]) -> _T:
+    # JSON's true and 1.0 would pass for 1.
+    if type(value) is not kind:
+        raise TypeError(f"expected {kind.__name__}, found {value!r}")
+    return value
