@@ -67,12 +67,13 @@ def needed(config: Config) -> Needed:
     group_id = config.router.group_id
     of_topics = [acl for topic in config.delay_topics for acl in _of_delay_topic(topic)]
     targets, notes = _of_targets(config)
+    policies = [*_of_policies(config.router.policies_topic)]
     rest = [
         Acl(GROUP, group_id, LITERAL, READ, "membership, and committed offsets for lag tools"),
         Acl(TRANSACTIONAL_ID, f"{group_id}.", PREFIXED, WRITE, "transactions, and fencing of the last owner"),
     ]
     # Delay topics may share a rejected topic and targets.
-    return Needed(tuple(dict.fromkeys([*of_topics, *targets, *rest])), tuple(dict.fromkeys(notes)))
+    return Needed(tuple(dict.fromkeys([*of_topics, *policies, *targets, *rest])), tuple(dict.fromkeys(notes)))
 
 
 def script(needed: Needed, bootstrap: str, principal: str = ANY_ROUTER) -> Iterator[str]:
@@ -108,6 +109,12 @@ def _of_delay_topic(topic: DelayTopicConfig) -> Iterator[Acl]:
     yield on(topic.backfill, DESCRIBE_CONFIGS, "check that it is compacted")
     yield on(topic.rejected, WRITE, "reject")
     yield on(topic.rejected, DESCRIBE_CONFIGS, "check that it takes whatever the delay topic takes")
+
+
+def _of_policies(name: str) -> Iterator[Acl]:
+    if name:
+        yield Acl(TOPIC, name, LITERAL, READ, "follow policies")
+        yield Acl(TOPIC, name, LITERAL, DESCRIBE_CONFIGS, "check that it is compacted")
 
 
 def _of_targets(config: Config) -> tuple[list[Acl], list[str]]:

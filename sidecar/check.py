@@ -6,7 +6,7 @@ cannot be described, they show when the producer starts.
 
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -52,7 +52,7 @@ def topic_findings(config: Config, admin: AdminClient) -> list[Finding]:
     answers = topic_facts(admin, _names(config))
     for topic in config.delay_topics:
         found += [replace(finding, topic=topic.name) for finding in _topic(config, topic, answers)]
-    return found
+    return [*found, *policies_findings(config, answers)]
 
 
 def report(config: Config, admin: AdminClient, client_errors: Sequence[str] = ()) -> list[Finding]:
@@ -84,7 +84,26 @@ def literal_targets(topic: DelayTopicConfig) -> Iterator[str]:
     yield from dict.fromkeys(target for target in named if target)
 
 
+def policies_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+    """What there is to say of the policies topic; a router works without it, but must be able to know that."""
+    name = config.router.policies_topic
+    if not name or name not in answers:
+        return
+    thing, answer = f"{topics.POLICIES} {name}", answers[name]
+    if answer is None:
+        yield ok(thing, "does not exist: no policy is set; to be able to set one: delay-router init")
+    elif isinstance(answer, Denied):
+        yield _denied(config, thing, name, ("Read", "Describe", "DescribeConfigs"))
+    else:
+        yield from topics.examine_beside(
+            topics.wanted_policies(name, answer.replication_factor), answer, bootstrap(config)
+        )
+        yield from _rights(config, thing, answer, {AclOperation.READ: "Read"})
+
+
 def _names(config: Config) -> Iterator[str]:
+    if config.router.policies_topic:
+        yield config.router.policies_topic
     for topic in config.delay_topics:
         yield from (topic.name, topic.state, topic.snapshots, topic.rejected, topic.backfill, *literal_targets(topic))
 

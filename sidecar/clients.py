@@ -18,6 +18,9 @@ TAIL_FETCH_WAIT_MS = 500
 """Longest wait of a fetch at the end of the log. New records end it at once, so it costs no latency; 500 ms idle costs
 1 ms of CPU a second, 10 ms costs 11 (notes on Kafka, 3.8)."""
 
+POLICY_FETCH_WAIT_MS = 100
+"""A new policy ends the wait at once; it is how long a take-over may wait to know that there is none."""
+
 STATE_FETCH_WAIT_MS = 10
 """A restore ends with the end-of-partition event, which costs one empty fetch: keep that short."""
 
@@ -122,6 +125,26 @@ def state_reader(config: Config) -> Consumer:
     """Assign-only consumer that reads a state partition once, from its beginning to its end."""
     settings = {**_reading(config, "state"), "fetch.wait.max.ms": STATE_FETCH_WAIT_MS}
     return Consumer(settings, logger=logs.librdkafka_logger())
+
+
+def policy_reader(config: Config) -> Consumer:
+    """Assign-only consumer that follows the policies topic."""
+    settings = {**_reading(config, "policies"), "fetch.wait.max.ms": POLICY_FETCH_WAIT_MS}
+    return Consumer(settings, logger=logs.librdkafka_logger())
+
+
+def policy_writer(config: Config, timeout_s: float) -> Producer:
+    """Producer of a single policy."""
+    return Producer(
+        {
+            **config.kafka,
+            "client.id": _client_id(config, "policies"),
+            "enable.idempotence": True,
+            "message.timeout.ms": int(timeout_s * 1_000),
+            "linger.ms": 0,
+        },
+        logger=logs.librdkafka_logger(),
+    )
 
 
 def staging_reader(config: Config) -> Consumer:

@@ -6,7 +6,7 @@ code 2. A duration or size is written with its unit in the file and kept with it
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,7 +17,8 @@ from pydantic import (
 )
 
 from index.errors import ConfigError
-from index.rules import Rules
+from index.rules import Rules, TargetRule
+from index.targets import INTERNAL_PREFIX
 from sidecar import kafka_keys
 from sidecar.config_errors import Problems, describe, key_path
 from sidecar.config_sources import Place, read
@@ -25,6 +26,7 @@ from sidecar.config_topic import DelayTopicConfig, Section
 from sidecar.config_types import (
     KafkaValue,
     ListenAddress,
+    PoliciesTopicName,
     Printable,
     topic_name,
 )
@@ -77,6 +79,11 @@ class RouterConfig(Section):
         description="The broker aborts a transaction left open this long. "
         "Brokers refuse more than their transaction.max.timeout.ms (15m).",
     )
+    policies_topic: PoliciesTopicName = Field(
+        "__delay_router_policies",
+        description="Compacted topic of the policies that may be changed while the router runs; the same for all "
+        "routers that are to follow them. Empty: none, and nothing but the configuration decides.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe log lines that are written."
     )
@@ -125,7 +132,7 @@ class Config(Section):
             raise Problems(problems)
         return self
 
-    def rules_for(self, topic: DelayTopicConfig) -> Rules:
+    def rules_for(self, topic: DelayTopicConfig, target_rules: Iterable[TargetRule] = ()) -> Rules:
         """The rules in force for one delay topic, with every topic of the router as a forbidden target."""
         return Rules(
             topic=topic.name,
@@ -134,12 +141,17 @@ class Config(Section):
             max_delay_ms=topic.max_delay_ms,
             aliases=tuple(alias for configured in topic.aliases for alias in configured.expanded()),
             forbidden_targets=self.forbidden_targets(),
-            enabled=topic.enabled,
+            enabled=topic.enabled or topic.when_disabled == "release",
+            at_once=not topic.enabled and topic.when_disabled == "release",
+            target_rules=tuple(target_rules),
         )
 
     def forbidden_targets(self) -> frozenset[str]:
         """Exact names that are never a target, whatever is allowed: every topic the router keeps."""
-        return frozenset(name for topic in self.delay_topics for _, _, name in topic.roles())
+        own = {name for topic in self.delay_topics for _, _, name in topic.roles()}
+        # What begins so is never a target anyway, and each name here is kept in the state of every delay topic.
+        policies = self.router.policies_topic
+        return frozenset(own | ({policies} if policies and not policies.startswith(INTERNAL_PREFIX) else set()))
 
     def delay_topic(self, name: str) -> DelayTopicConfig | None:
         """The configured delay topic of that name."""

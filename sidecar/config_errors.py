@@ -20,6 +20,15 @@ class Problems(ValueError):
         self.found = found
 
 
+def lines_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """One line per problem, key first, for values that come from no file."""
+    lines: list[str] = []
+    for details in error.errors(include_url=False):
+        place = _known_part(details["loc"])
+        lines.append(f"{key_path(place)}: {_problem(details, place, model)}")
+    return lines
+
+
 def describe(error: ValidationError, sources: Sources, model: type[BaseModel]) -> str:
     """One line per problem, in the order found."""
     lines: list[str] = []

@@ -29,7 +29,7 @@ class AliasConfig(Section):
         "", description='All headers of a system; written as a plain string: aliases = ["cesium"].'
     )
     name: str = Field("", max_length=255, description="The header's name.")
-    role: Literal["", "at", "after", "to", "key", "partition", "id", "ignored"] = Field(
+    role: Literal["", "at", "after", "to", "key", "partition", "id", "expire-after", "ignored"] = Field(
         "",
         description="Which control header it stands for, deliver-<role>; ignored: only removed on release.",
     )
@@ -62,7 +62,12 @@ class DelayTopicConfig(Section):
     name: TopicName = Field(description="The delay topic: what producers write to.")
     enabled: bool = Field(
         True,
-        description="While false, records that come in are rejected with DELAY_DISABLED; pending ones are released.",
+        description="While false, records that come in are treated as when_disabled says; pending ones are released.",
+    )
+    when_disabled: Literal["reject", "release"] = Field(
+        "reject",
+        description="What becomes of records that come in while enabled is false: rejected with DELAY_DISABLED, or "
+        "released at once.",
     )
     default_target: OptionalTopicName = Field("", description="Target topic of records without deliver-to.")
     allowed_targets: tuple[TargetPattern, ...] = Field(
@@ -74,6 +79,12 @@ class DelayTopicConfig(Section):
         7 * DAY_MS,
         alias="max_delay",
         description='Longest time between a record\'s timestamp and its due time; "0": no limit.',
+    )
+    expire_after_ms: DurationMs = Field(
+        0,
+        alias="expire_after",
+        description="A record released later than this after its due time is rejected with EXPIRED instead, unless its "
+        'deliver-expire-after says otherwise; "0": no limit.',
     )
     timestamp: Literal["release", "due", "source"] = Field(
         "release", description="Timestamp of a released record: when it is released, was due, or was sent."

@@ -29,6 +29,12 @@ def _optional_topic_name(name: str) -> str:
     return topic_name(name) if name else name
 
 
+def _policies_topic_name(name: str) -> str:
+    if name and (problem := illegal_topic(name)):
+        raise ValueError(f"{_shown(name)} is not a legal topic name: {problem}")
+    return name
+
+
 def _target_pattern(pattern: str) -> str:
     if problem := illegal_pattern(pattern):
         raise ValueError(f"{_shown(pattern)}: {problem}")
@@ -59,6 +65,7 @@ def _kafka_text(value: object) -> object:
 
 TopicName = Annotated[str, AfterValidator(topic_name)]
 OptionalTopicName = Annotated[str, AfterValidator(_optional_topic_name)]
+PoliciesTopicName = Annotated[str, AfterValidator(_policies_topic_name)]
 TargetPattern = Annotated[str, AfterValidator(_target_pattern)]
 KafkaValue = Annotated[str, BeforeValidator(_kafka_text)]
 Printable = Annotated[str, AfterValidator(_printable)]

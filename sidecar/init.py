@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from sidecar import topics
 from sidecar.admin import Answer, TopicFacts, create_topic, topic_facts
-from sidecar.check import bootstrap, literal_targets
+from sidecar.check import bootstrap, literal_targets, policies_findings
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.findings import Finding, error
@@ -74,6 +74,9 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
         if isinstance(delay, TopicFacts):
             beside.append((topic, delay, topics.wanted_beside(topic, delay)))
     made.ensure([wanted for _, _, several in beside for wanted in several])
+    if beside and (policies := config.router.policies_topic):
+        # As safe as the safest of what it is about.
+        made.ensure([topics.wanted_policies(policies, max(delay.replication_factor for _, delay, _ in beside))])
     found = [*made.failures]
     for topic, delay, several in beside:
         found += topics.examine_delay_topic(topic, delay, bootstrap(config))
@@ -81,7 +84,7 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
             facts = made.facts.get(wanted.name)
             if isinstance(facts, TopicFacts):
                 found += topics.examine_beside(wanted, facts, bootstrap(config))
-    return InitReport(made.rows, found)
+    return InitReport(made.rows, [*found, *policies_findings(config, made.facts)])
 
 
 def _first(config: Config, options: InitOptions) -> list[WantedTopic]:

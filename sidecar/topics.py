@@ -11,6 +11,7 @@ snapshots               compact and delete, but     the same; and a topic that i
                         never by age or size        with which the router removes what has been released
 rejected                delete, 7 days              records a little larger than the delay topic's: error headers
 backfill                compact, small segments     as the state topic; empty but while a job's buckets wait
+policies                compact, one partition      a policy holds until it is written again; all routers may share it
 ======================  ==========================  ==================================================================
 
 An existing topic is never altered: it may have been set up so on purpose. What differs is told, with the command.
@@ -36,6 +37,7 @@ ANY_ROUTER: Final = "User:<router>"
 
 SNAPSHOTS: Final = "snapshots topic"
 BACKFILL: Final = "backfill topic"
+POLICIES: Final = "policies topic"
 _HOUR_MS: Final = 3_600_000
 _FOREVER: Final = -1
 
@@ -117,6 +119,14 @@ def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTop
         WantedTopic("rejected topic", topic.rejected, count, replicas, {**rejected, **insync}),
         WantedTopic(BACKFILL, topic.backfill, count, replicas, {**_COMPACTED, **insync}, True),
     )
+
+
+def wanted_policies(name: str, replicas: int) -> WantedTopic:
+    """The policies topic: of one partition, so that all policies have one order."""
+    insync = {"min.insync.replicas": str(2 if replicas > 2 else 1)}  # noqa: PLR2004 - majority of three
+    # By append time it is known when a policy was set, whoever wrote it.
+    settings = {**_COMPACTED, "message.timestamp.type": "LogAppendTime", **insync}
+    return WantedTopic(POLICIES, name, 1, replicas, settings)
 
 
 def examine_delay_topic(topic: DelayTopicConfig, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:

@@ -125,7 +125,8 @@ def _problems_of_state(topic: DelayTopic, known: Known, partition: int) -> list[
     if state.epochs[-1].rules != topic.rules:
         problem = (
             f"{place}: the router decides by other rules than this configuration; start it with the same"
-            " configuration first, or name the one that it runs with by --config"
+            " configuration first, or name the one that it runs with by --config. Where a policy has changed the rules,"
+            " put the same into the configuration, or remove it while the job runs and its buckets are adopted"
         )
         return [problem]
     return []

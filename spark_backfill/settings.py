@@ -17,6 +17,7 @@ from index.errors import ConfigError
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules
 from index.sealing import PlacementRule, SealRules
+from index.targets import INTERNAL_PREFIX
 
 ENV_FILE: Final = "DELAY_ROUTER_CONFIG"
 ENV_PREFIX: Final = "DELAY_ROUTER__"
@@ -120,6 +121,9 @@ def _settings(raw: Mapping[str, Any], source: str) -> Settings:
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table.get("name") for table in tables):
         raise ConfigError(f"{source}: delay_topics: a list of tables, each with a name")
     forbidden = frozenset(name for table in tables for name in _names(table))
+    policies = str(_table(raw, "router").get("policies_topic", ""))
+    if policies and not policies.startswith(INTERNAL_PREFIX):
+        forbidden |= {policies}
     topics = []
     for table in tables:
         try:
@@ -143,6 +147,7 @@ def _names(table: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
 
 def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTopic:
     _, state, snapshots, rejected, backfill = _names(table)
+    enabled, releases = table.get("enabled", True), table.get("when_disabled", "reject") == "release"
     rules = Rules(
         topic=table["name"],
         default_target=table.get("default_target", ""),
@@ -150,7 +155,8 @@ def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTo
         max_delay_ms=_quantity(table, "max_delay", _DURATION_MS, "7d"),
         aliases=tuple(alias for each in table.get("aliases", ()) for alias in _aliases(each)),
         forbidden_targets=forbidden,
-        enabled=table.get("enabled", True),
+        enabled=enabled or releases,
+        at_once=not enabled and releases,
     )
     seal_rules = SealRules(
         time_step_ms=_quantity(table, "time_step", _DURATION_MS, "5m"),

@@ -56,6 +56,7 @@ def test_a_router_needs_this_and_nothing_else(tmp_path: Path) -> None:
         ("topic", "orders.delay.delay-snapshots", "literal"): "Read Write Delete DescribeConfigs",
         ("topic", "orders.delay.delay-backfill", "literal"): "Read Write DescribeConfigs",
         ("topic", "orders.delay.rejected", "literal"): "Write DescribeConfigs",
+        ("topic", "__delay_router_policies", "literal"): "Read DescribeConfigs",
         ("topic", "orders", "literal"): "Write",
         ("group", "delay-router", "literal"): "Read",
         ("transactional-id", "delay-router.", "prefixed"): "Write",
@@ -64,6 +65,12 @@ def test_a_router_needs_this_and_nothing_else(tmp_path: Path) -> None:
 
 def test_only_trimming_needs_to_delete_from_the_delay_topic(tmp_path: Path) -> None:
     assert "Delete" in rights(configured(tmp_path, trim=True))["topic", "orders.delay", "literal"]
+
+
+def test_a_router_without_policies_needs_no_topic_of_them(tmp_path: Path) -> None:
+    file = configured(tmp_path)
+    file.write_text(file.read_text().replace("[router]", '[router]\npolicies_topic = ""'))
+    assert not [resource for resource in rights(file) if "polic" in resource[1]]
 
 
 def targets(file: Path) -> set[tuple[str, str]]:

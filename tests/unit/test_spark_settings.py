@@ -22,6 +22,7 @@ socket.keepalive.enable = true
 [router]
 group_id = "mine"
 tick = "20ms"
+policies_topic = "policies"
 
 [http]
 listen = "0.0.0.0:8080"
@@ -47,6 +48,12 @@ state_topic = "s"
 snapshots_topic = "n"
 rejected_topic = "r"
 backfill_topic = "b"
+
+[[delay_topics]]
+name = "bulk.delay"
+enabled = false
+when_disabled = "release"
+default_target = "bulk"
 """
 
 

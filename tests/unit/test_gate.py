@@ -1,0 +1,179 @@
+"""What a target may not be given yet is held back, in order, and nothing else is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from index.pending import Entry
+from index.record import Record
+from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from sidecar.gate import MAX_HELD_RECORDS, RESUME_EVERY_S, Gate
+from sidecar.rates import BURST_S, RateLimits, TargetLimit
+from sidecar.records import Scheduled
+from snapshots.held import decode_held, held_key
+
+PAUSED = TargetLimit(paused=True)
+NOW_MS = 5_000
+NOBODY: frozenset[int] = frozenset()
+
+
+class Clock:
+    """Seconds that a test lets pass."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def entry(offset: int, *targets: str, size: int = 10) -> Entry[Scheduled]:
+    schedule = Schedule(5_000, targets or ("a",), BY_KEY, KEEP_KEY, None, both_times=False)
+    return 5_000, offset, Scheduled(schedule, size, Record(None, b"v", (), 1))
+
+
+def offsets(entries: list[Entry[Scheduled]]) -> list[int]:
+    return [offset for _, offset, _ in entries]
+
+
+def gate(limits: RateLimits | None = None, **gated: TargetLimit) -> Gate:
+    made = Gate(limits or RateLimits(Clock()))
+    made.use(gated)
+    return made
+
+
+def test_without_limits_nothing_is_held() -> None:
+    made = gate()
+    assert made.hold([entry(1), entry(2, "a", "b")], NOBODY) == []
+    assert (made.records, made.wait_s(NOW_MS), made.resumed(10, NOW_MS), made.state()) == (0, None, [], [])
+    assert made.room_records > 1 << 40
+
+
+def test_a_paused_target_holds_its_own_records_and_those_it_shares() -> None:
+    made = gate(a=PAUSED)
+    assert offsets(made.hold([entry(1), entry(2, "b"), entry(3, "b", "a")], NOBODY)) == [1, 3]
+    assert made.wait_s(NOW_MS) is None
+    assert made.resumed(10, NOW_MS) == []
+    assert [key for key, _ in made.state()] == [held_key(1, 0), held_key(3, 0)]
+
+
+def test_what_was_held_leaves_in_order_once_the_target_is_free() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(1), entry(4, "b", "a"), entry(2)], NOBODY)
+    made.committed()
+    made.use({})
+    assert made.wait_s(NOW_MS) == 0
+    assert offsets(made.resumed(2, NOW_MS)) == [1, 2]
+    assert made.state() == [(held_key(1, 0), None), (held_key(2, 0), None)]
+    assert offsets(made.resumed(10, NOW_MS)) == [4]
+    assert (made.records, made.resident_bytes) == (0, 0)
+
+
+def test_by_a_clock_that_was_set_back_it_is_not_due_any_more() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(1)], NOBODY)
+    made.use({})
+    assert made.resumed(10, NOW_MS - 1) == []
+    assert made.wait_s(NOW_MS - 100) == pytest.approx(0.1)
+    assert offsets(made.resumed(10, NOW_MS)) == [1]
+
+
+def test_what_was_resumed_is_not_held_again() -> None:
+    made = gate(a=PAUSED)
+    assert made.hold([entry(1)], frozenset({1})) == []
+
+
+def test_a_new_owner_holds_what_the_last_one_held() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(1), entry(2)], NOBODY)
+    stored = [(key, value) for key, value in made.state() if value is not None]
+    taken_over = Gate(RateLimits(Clock()), decode_held(stored))
+    taken_over.use({"a": PAUSED})
+    assert (taken_over.records, taken_over.resident_bytes) == (2, made.resident_bytes)
+    assert taken_over.resumed(10, NOW_MS) == []
+    taken_over.use({})
+    assert offsets(taken_over.resumed(10, NOW_MS)) == [1, 2]
+    assert taken_over.state() == [(held_key(1, 0), None), (held_key(2, 0), None)]
+
+
+def test_a_rate_lets_through_what_it_says_and_nothing_passes_what_is_held() -> None:
+    clock = Clock()
+    made = gate(RateLimits(clock), a=TargetLimit(records_per_second=100))
+    assert offsets(made.hold([entry(n) for n in range(40)], NOBODY)) == list(range(1, 40))
+    clock.now_s += 0.1001
+    assert offsets(made.hold([entry(50)], NOBODY)) == [50]
+    assert offsets(made.resumed(100, NOW_MS)) == list(range(1, 11))
+    assert made.wait_s(NOW_MS) == pytest.approx(RESUME_EVERY_S)
+    clock.now_s += 10
+    assert len(made.resumed(100, NOW_MS)) == int(100 * BURST_S)
+
+
+def test_one_lane_does_not_hold_up_another() -> None:
+    clock = Clock()
+    made = gate(RateLimits(clock), a=PAUSED, b=TargetLimit(1_000))
+    made.hold([entry(1), entry(2, "b"), entry(3, "b")], NOBODY)
+    clock.now_s += 1
+    assert offsets(made.resumed(10, NOW_MS)) == [3]
+
+
+def test_the_room_is_bounded() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(n) for n in range(MAX_HELD_RECORDS)], NOBODY)
+    assert made.room_records == 0
+    made.use({})
+    assert made.room_records > 0, "nothing is held back any more"
+
+
+def test_bytes_may_be_overdrawn_by_one_record() -> None:
+    clock = Clock()
+    limits = RateLimits(clock)
+    limit = [("a", TargetLimit(bytes_per_second=1_000))]
+    assert limits.take(limit, 5_000)
+    assert not limits.take(limit, 1)
+    assert limits.wait_s(limit) == pytest.approx(5.0)
+    clock.now_s += 5.1
+    assert limits.take(limit, 1)
+
+
+def test_tokens_are_taken_of_all_targets_or_of_none() -> None:
+    clock = Clock()
+    limits = RateLimits(clock)
+    one, two = ("a", TargetLimit(10)), ("b", TargetLimit(10))
+    assert limits.take([two], 1)
+    assert not limits.take([one, two], 1)
+    assert limits.take([one], 1)
+
+
+def test_a_process_takes_the_part_that_it_has_of_the_partitions() -> None:
+    limits = RateLimits(Clock())
+    limit = TargetLimit(100, sources=("d", "e"))
+    assert limits.share(limit) == 1.0, "before anything is known"
+    limits.learn("d", 6)
+    limits.learn("e", 2)
+    for topic in ("d", "d", "other"):
+        limits.enter(topic)
+    assert limits.share(limit) == 0.25
+    limits.leave("d")
+    assert limits.share(limit) == 0.125
+
+
+@given(
+    rate=st.integers(1, 500),
+    steps=st.lists(st.tuples(st.floats(0, 0.5), st.integers(0, 60)), min_size=1, max_size=40),
+)
+def test_never_more_than_the_rate_and_a_burst(rate: int, steps: list[tuple[float, int]]) -> None:
+    clock = Clock()
+    made = gate(RateLimits(clock), a=TargetLimit(rate))
+    given_out = offset = 0
+    began_s = clock.now_s
+    for passed_s, count in steps:
+        clock.now_s += passed_s
+        given_out += len(made.resumed(1_000, NOW_MS))
+        arrived = [entry(offset + number) for number in range(count)]
+        offset += count
+        given_out += count - len(made.hold(arrived, NOBODY))
+        assert given_out <= rate * (clock.now_s - began_s) + max(1.0, rate * BURST_S) + 1e-6
+    clock.now_s += 10_000
+    while made.records:
+        clock.now_s += 1
+        given_out += len(made.resumed(1_000, NOW_MS))
+    assert given_out == offset

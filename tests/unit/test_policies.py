@@ -1,0 +1,166 @@
+"""Which policy wins, what becomes of rules by it, and what holds while one cannot be read."""
+
+from typing import Any
+
+import pytest
+
+from index.errors import ConfigError
+from index.rules import Reason, Rejection, Rules, Schedule
+from sidecar.config import Config
+from sidecar.policies import (
+    NO_POLICIES,
+    Origin,
+    PolicyTable,
+    TopicSettings,
+    effective,
+    refuse_impossible,
+    settings_of,
+    with_policy,
+    without_reading,
+)
+from sidecar.policy import DEFAULT, Scope, policy_of
+from sidecar.policy import target_scope as target
+from sidecar.policy import topic_scope as topic
+from sidecar.rates import TargetLimit
+
+CONFIG = Config.model_validate(
+    {
+        "kafka": {"bootstrap.servers": "x:1"},
+        "router": {"tick": "10ms"},
+        "delay_topics": [
+            {"name": "d", "default_target": "out", "allowed_targets": ["a", "b"], "max_delay": "1h"},
+            {"name": "e", "default_target": "out"},
+        ],
+    }
+)
+HOUR_MS = 3_600_000
+
+
+def table(**policies: dict[str, Any]) -> PolicyTable:
+    """Policies by scope, with ``__`` for the slash."""
+    made = NO_POLICIES
+    for name, values in policies.items():
+        scope = Scope.parse(name.replace("__", "/"))
+        made = with_policy(made, scope, policy_of(scope, values))
+    return made
+
+
+def settings(policies: PolicyTable, name: str = "d") -> TopicSettings:
+    configured = CONFIG.delay_topic(name)
+    assert configured is not None
+    return settings_of(policies, CONFIG, configured)
+
+
+def verdict(rules: Rules, after_ms: int, *targets: str) -> str:
+    headers = [("deliver-after", b"%d" % after_ms), *(("deliver-to", each.encode()) for each in targets)]
+    decision = rules.decide(headers, 1_000)
+    if isinstance(decision, Rejection):
+        return decision.reason.value
+    return "at once" if decision.due_ms == 0 else "later"
+
+
+def test_without_policies_the_configuration_decides() -> None:
+    found = settings(NO_POLICIES)
+    configured = CONFIG.delay_topics[0]
+    assert (found.topic, found.rules, found.tick_ms) == (configured, CONFIG.rules_for(configured), 10)
+    assert not any([found.paused, found.drained, found.gated, found.is_doubtful])
+
+
+def test_the_most_specific_wins() -> None:
+    policies = table(
+        default={"max_delay": "2h", "tick": "30ms"}, topic__d={"max_delay": "3h"}, target__a={"max_delay": "4h"}
+    )
+    found, other = settings(policies), settings(policies, "e")
+    assert (found.topic.max_delay_ms, other.topic.max_delay_ms) == (3 * HOUR_MS, 2 * HOUR_MS)
+    assert (found.tick_ms, other.tick_ms) == (30, 30)
+    assert verdict(found.rules, 4 * HOUR_MS, "a") == "later"
+    assert verdict(found.rules, 4 * HOUR_MS, "b") == "MAX_DELAY_EXCEEDED"
+
+
+def test_zero_is_no_limit_and_the_strictest_of_several_targets_counts() -> None:
+    rules = settings(table(target__a={"max_delay": "0"}, target__b={"max_delay": "1m"})).rules
+    assert verdict(rules, 1_000 * HOUR_MS, "a") == "later"
+    assert verdict(rules, 2 * HOUR_MS) == "MAX_DELAY_EXCEEDED"
+    assert verdict(rules, 60_001, "a", "b") == "MAX_DELAY_EXCEEDED"
+    assert verdict(rules, 60_000, "a", "b") == "later"
+    rejection = rules.decide([("deliver-after", b"60001"), ("deliver-to", b"b")], 0)
+    assert rejection == Rejection(Reason.MAX_DELAY_EXCEEDED, "Exceeds max allowed delivery delay of 60000 milliseconds")
+
+
+def test_a_disabled_topic_rejects_or_releases_at_once() -> None:
+    assert verdict(settings(table(topic__d={"enabled": False})).rules, 5) == "DELAY_DISABLED"
+    at_once = settings(table(topic__d={"enabled": False}, default={"when_disabled": "release"})).rules
+    assert verdict(at_once, 5) == verdict(at_once, 9 * HOUR_MS) == "at once"
+    assert verdict(at_once, 5, "nowhere") == "TARGET_NOT_ALLOWED"
+    assert Rules.from_json(at_once.to_json()) == at_once
+
+
+def test_a_disabled_target_is_rejected_also_together_with_others() -> None:
+    rules = settings(table(target__a={"enabled": False})).rules
+    verdicts = [verdict(rules, 5), verdict(rules, 5, "a"), verdict(rules, 5, "b", "a")]
+    assert verdicts == ["later", "DELAY_DISABLED", "DELAY_DISABLED"]
+    assert Rules.from_json(rules.to_json()) == rules
+
+
+def test_a_policy_of_a_target_concerns_only_delay_topics_that_may_deliver_there() -> None:
+    policies = table(target__a={"max_delay": "1m", "timestamp": "due", "expire_after": "1m", "paused": True})
+    assert settings(policies, "e") == settings(NO_POLICIES, "e")
+
+
+def test_rates_and_pauses_of_targets_name_the_delay_topics_that_share_them() -> None:
+    policies = table(target__out={"records_per_second": 5}, target__b={"bytes_per_second": "1KiB", "paused": True})
+    assert settings(policies).gated == {
+        "out": TargetLimit(5, 0, False, ("d", "e")),
+        "b": TargetLimit(0, 1_024, True, ("d",)),
+    }
+    assert not settings(table(target__out={"records_per_second": 0, "paused": False})).gated
+
+
+def test_a_shorter_allow_list_holds_at_release() -> None:
+    before, after = settings(NO_POLICIES).rules, settings(table(topic__d={"allowed_targets": ["b"]})).rules
+    assert (before.allowed("a"), after.allowed("a"), after.allowed("b")) == (True, False, True)
+
+
+def test_effective_values_tell_where_they_come_from() -> None:
+    policies = table(default={"tick": "30ms", "paused": True}, topic__d={"paused": False}, target__a={"max_delay": "0"})
+    found = effective(policies, CONFIG, "d")
+    assert found["tick"] == Origin("30ms", "default")
+    assert found["paused"] == Origin(False, "topic/d")
+    assert found["max_delay"] == Origin("1h", "configuration")
+    of_target = effective(policies, CONFIG, "d", "a")
+    assert of_target["max_delay"] == Origin("0", "target/a")
+    assert "tick" not in of_target
+    with pytest.raises(ConfigError, match=r"x is not a configured delay topic .d, e."):
+        effective(policies, CONFIG, "x")
+
+
+@pytest.mark.parametrize(
+    ("scope", "values", "told"),
+    [
+        (topic("x"), {"tick": "1ms"}, "policy topic/x: x is not a configured delay topic .d, e."),
+        (target("d.rejected"), {"max_delay": "1h"}, "the router's own and never a target"),
+        (topic("d"), {"default_target": "e"}, "policy topic/d: with it delay topic d cannot work: default_target 'e'"),
+    ],
+)
+def test_what_no_delay_topic_can_work_with_is_refused(scope: Scope, values: dict[str, Any], told: str) -> None:
+    policies = with_policy(NO_POLICIES, scope, policy_of(scope, values))
+    with pytest.raises(ConfigError, match=told):
+        refuse_impossible(policies, CONFIG, scope)
+
+
+def test_what_cannot_be_read_keeps_what_is_known_of_its_scope() -> None:
+    known = without_reading(table(topic__d={"tick": "30ms"}), "topic/d", [topic("d")], "damaged")
+    assert (settings(known).tick_ms, settings(known).is_doubtful) == (30, False)
+    assert known.unreadable == {"topic/d": "damaged"}
+    unknown = without_reading(NO_POLICIES, "topic/d", [topic("d")], "damaged")
+    assert (settings(unknown).is_doubtful, settings(unknown, "e").is_doubtful) == (True, False)
+    assert settings(without_reading(NO_POLICIES, "default", [DEFAULT], "damaged"), "e").is_doubtful
+    mended = with_policy(unknown, topic("d"), None)
+    assert mended.unreadable == {}
+    assert not settings(mended).is_doubtful
+
+
+def test_a_due_time_is_decided_alike_with_and_without_policies_that_do_not_concern_it() -> None:
+    decision = settings(table(target__a={"max_delay": "2h"})).rules.decide([("deliver-after", b"5")], 10)
+    assert isinstance(decision, Schedule)
+    assert decision == settings(NO_POLICIES).rules.decide([("deliver-after", b"5")], 10)
