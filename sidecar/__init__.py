@@ -17,6 +17,13 @@ Take-over fences the old owner, reads where it stood from the state topic, and r
 due. One transaction holds the released and rejected records and the progress that says so, so there is no moment at
 which one is true without the other.
 
+Policies change what holds while routers run (:mod:`sidecar.policies`, :mod:`sidecar.operations`): one thread a process
+follows the policies topic (:mod:`sidecar.policy_watch`), and each worker takes a change up in its next round. A change
+never touches a decision that was taken: pending records keep their due time and their targets, also across restarts
+(:mod:`sidecar.rule_changes`). It does hold for all that is looked at on release: a target that is no longer allowed
+diverts pending records, a new limit expires them (:mod:`sidecar.expiry`), a pause keeps them, and what a target may not
+be given yet is held aside without holding up others (:mod:`sidecar.gate`).
+
 Between releases the worker keeps house (:mod:`sidecar.housekeeping`): it seals what is pending into segments, loads
 segments shortly before they are due (:mod:`sidecar.loading`), merges and removes buckets, and trims topics
 (:mod:`sidecar.upkeep`). Segments, manifests and tombstones travel in the same fenced transactions as releases.

@@ -18,13 +18,13 @@ import structlog
 
 from index.adopting import Adoption, adopted
 from index.errors import FormatError
-from index.rules import Rules
 from sidecar import failpoints
 from sidecar.chores import NOTHING, Chores
 from sidecar.intake import PartitionLedger
 from sidecar.metrics import Metrics
 from sidecar.staging import Waiting, fitting
 from snapshots.staged import Staged
+from snapshots.state import RuleEpoch
 
 SEAL_WITHIN_S = 30.0
 AGAIN_AFTER_S = 30.0
@@ -37,13 +37,14 @@ Handled = tuple[bytes, int]
 class Adopting:
     """Belongs to one owned partition; used by its worker only.
 
-    ``waiting`` gives what is staged; what is ``handled`` may still be seen there for a moment.
+    ``epoch`` has the rules in force, by which whatever is adopted must have been decided. ``waiting`` gives what is
+    staged; what is ``handled`` may still be seen there for a moment.
     """
 
     def __init__(
         self,
         ledger: PartitionLedger,
-        rules: Rules,
+        epoch: RuleEpoch,
         delay_topic_id: str,
         waiting: Callable[[], Mapping[bytes, Waiting]],
         metrics: Metrics,
@@ -52,7 +53,7 @@ class Adopting:
         not_before_s: float = 0.0,
     ) -> None:
         self._ledger = ledger
-        self._rules = rules
+        self._epoch = epoch
         self._delay_topic_id = delay_topic_id
         self._waiting = waiting
         self._backfills = metrics.backfills
@@ -114,6 +115,11 @@ class Adopting:
         self._given = NOTHING
         self._wait_a_while(why)
 
+    def enter(self, epoch: RuleEpoch) -> None:
+        """Other rules are in force: what was decided by those of before must not be adopted any more."""
+        self._epoch = epoch
+        self._sort_out(self._seen)
+
     def _wait_a_while(self, why: str) -> None:
         self._paused_s = None
         self._not_before_s = time.monotonic() + AGAIN_AFTER_S
@@ -155,14 +161,18 @@ class Adopting:
             )
         if staged.restores:
             return "made to restore a lost state, and the partition has one", "use the command that builds an index"
-        if staged.rules != self._rules:
+        rules = self._epoch.rules
+        if staged.rules != rules:
             return (
-                f"its records were decided by other rules: {staged.rules}; here {self._rules} are in force",
-                "run the job again with the configuration of the router",
+                f"its records were decided by other rules: {staged.rules}; here {rules} are in force",
+                "run the job again with the configuration of the router, and without policies that change these rules",
             )
         return "", ""
 
     def _fitting(self) -> list[tuple[bytes, Staged]]:
+        if self._ledger.indexed_to < self._epoch.from_offset:
+            # Read again after a take-over: what comes first is decided by the rules of before.
+            return []
         return fitting(list(self._open.items()), self._ledger.indexed_to)
 
     def _adoption(self, bucket_id: int) -> Chores:

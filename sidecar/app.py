@@ -1,8 +1,8 @@
 """The running router: everything is made and connected here, top to bottom, and taken down in reverse.
 
-Threads: the main one is the group member, one worker per assigned partition, one for HTTP. SIGTERM and SIGINT end the
-group member's loop; workers then finish or abandon their transactions within one deadline. Whatever hangs in a client
-by then is left behind: an open transaction is settled by whoever fences it, or by its timeout.
+Threads: the main one is the group member, one worker per assigned partition, one for policies, one for HTTP. SIGTERM
+and SIGINT end the group member's loop; workers then finish or abandon their transactions within one deadline. Whatever
+hangs in a client by then is left behind: an open transaction is settled by whoever fences it, or by its timeout.
 """
 
 import os
@@ -14,7 +14,7 @@ import time
 import structlog
 
 from sidecar import admin as cluster
-from sidecar import clients, failpoints, http
+from sidecar import clients, failpoints, http, policy_watch
 from sidecar.budget import PayloadBudget
 from sidecar.config import Config
 from sidecar.garbage import GarbageCollection
@@ -22,8 +22,8 @@ from sidecar.group import GroupMember, MembershipError
 from sidecar.health import ProcessHealth
 from sidecar.loading import LoaderPool
 from sidecar.metrics import Metrics
-from sidecar.owned import Shared
 from sidecar.partition_status import PartitionCollector
+from sidecar.shared import Shared
 from sidecar.staging import Staging
 from sidecar.targets import TargetDirectory
 from sidecar.usable import UsableTopics
@@ -49,6 +49,7 @@ def run(config: Config) -> int:
     pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
     staging = Staging(lambda: clients.staging_reader(config))
     server = http.serve(config.http.listen, health)
+    policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
     try:
         usable = UsableTopics(config, admin, health)
         topics = usable.wait(stopping)
@@ -65,6 +66,7 @@ def run(config: Config) -> int:
             pool=pool,
             staging=staging,
             # The member is made last, since it starts the workers that ask it.
+            policies=policies,
             still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
             now_ns=time.time_ns,
         )
@@ -81,6 +83,7 @@ def run(config: Config) -> int:
     finally:
         finished = workers.stop_all()
         pool.stop()
+        stop_policies()
         staging.stop()
         server.stop()
         structlog.get_logger().info("stopped", every_worker_finished=finished)

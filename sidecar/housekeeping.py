@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 import structlog
 
@@ -22,7 +23,7 @@ from index.batch import Installation
 from index.bucket import Bucket
 from index.merging import to_merge
 from index.progress import Position
-from index.sealing import SealRules
+from index.sealing import PlacementRule, SealRules
 from sidecar import failpoints
 from sidecar.chores import NOTHING, Chores
 from sidecar.intake import PartitionLedger
@@ -137,6 +138,10 @@ class Housekeeping:
         else:
             self._end_merge()
             self._merge_not_before_s = again_s
+
+    def use_placement(self, placement: PlacementRule) -> None:
+        """Seal and merge with this placement from the next time on."""
+        self._rules = replace(self._rules, placement=placement)
 
     def stop(self) -> None:
         """End a merge that is under way."""

@@ -78,6 +78,12 @@ class Metrics:
         self.trim_failures = counter("trim_failures", "DeleteRecords that failed, to be tried again", "topic")
         self.load_failures = counter("load_failures", "Loads of a segment that failed, to be tried again", "topic")
         self.backfills = counter("backfills", "Staged buckets: adopted, discarded or refused", "topic", "outcome")
+        self.held = counter(
+            "records_held", "Records that had to wait for their target beyond their due time", "topic", "target"
+        )
+        self.held_seconds = histogram(
+            "held_seconds", "From due time to release, of records that had to wait for their target", "topic", "target"
+        )
         self.recovery = histogram("recovery_seconds", "From assignment to active", "topic")
         self.transactions = counter("transactions", "Transactions by outcome", "topic", "outcome")
         self.transaction_seconds = histogram("transaction_seconds", "From begin to the end of commit", "topic")

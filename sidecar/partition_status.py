@@ -11,6 +11,8 @@ A worker publishes a snapshot of itself now and then; readers take the last one,
                              WAITING ◄──── any error ────────┼───────────────────────── ACTIVE
                                 ▲                            ▼                             │
                                 └──── after a while ───── REFUSED            revoked ──► STOPPED
+
+A policy turns ACTIVE into PAUSED and back, or into DRAINED, from which the partition is taken over again.
 """
 
 import math
@@ -41,6 +43,8 @@ class PartitionState(StrEnum):
     RESTORING = "restoring"
     REPLAYING = "replaying"
     ACTIVE = "active"
+    PAUSED = "paused"
+    DRAINED = "drained"
     WAITING = "waiting"
     REFUSED = "refused"
     STOPPED = "stopped"
@@ -66,6 +70,7 @@ class PartitionStatus:
     cursor: int = 0
     sealed_to: int = 0
     buckets: int = 0
+    held: int = 0
     snapshot_bytes: int = 0
     by_due: tuple[int, ...] = ()
     needed_from: int | None = None
@@ -83,8 +88,13 @@ class PartitionStatus:
 
     @property
     def ready(self) -> bool:
-        """Whether the partition is recovered and releasing."""
-        return self.state is PartitionState.ACTIVE
+        """Whether the partition does what it is to do: it is recovered and released from, or stopped by a policy."""
+        return self.state in (PartitionState.ACTIVE, PartitionState.PAUSED, PartitionState.DRAINED)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a worker has it, so that its numbers are those of now."""
+        return self.state in (PartitionState.ACTIVE, PartitionState.PAUSED)
 
     def as_json(self) -> dict[str, object]:
         """For the body of `/readyz`."""
@@ -98,6 +108,7 @@ class PartitionStatus:
             "cursor": self.cursor,
             "sealed_to": self.sealed_to,
             "buckets": self.buckets,
+            "held": self.held,
             "needed_from": self.needed_from,
             "needed_since_ms": self.needed_since_ms,
             "retention_ms": self.retention_ms,
@@ -122,6 +133,7 @@ class PartitionCollector(Collector):
         next_due = _gauge("next_due_timestamp_seconds", "Due time of the first pending record", "topic")
         furthest = _gauge("furthest_due_timestamp_seconds", "Due time of the last pending record", "topic")
         buckets = _gauge("buckets", "Immutable buckets", "topic")
+        held = _gauge("held_records", "Pending records beyond their due time that wait for their target", "topic")
         snapshot_bytes = _gauge("snapshot_bytes", "Bytes of segments not yet released", "topic")
         by_due = _gauge("pending_by_due", "Pending records due within le seconds from now; 0: overdue", "topic", "le")
         retention = _gauge("delay_topic_retention_seconds", "How long the delay topic keeps a record", "topic")
@@ -130,6 +142,7 @@ class PartitionCollector(Collector):
             _add_seconds(next_due, topic, min, (status.next_due_ms for status in own))
             _add_seconds(furthest, topic, max, (status.furthest_due_ms for status in own))
             buckets.add_metric([topic], sum(status.buckets for status in own))
+            held.add_metric([topic], sum(status.held for status in own))
             snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
             _add_retention(retention, topic, (status.retention_ms for status in own))
             for le, count in _cumulated(status.by_due for status in own):
@@ -156,7 +169,7 @@ class PartitionCollector(Collector):
 
         payload = _gauge("payload_bytes", "Payload of pending records held in memory")
         payload.add_metric([], self._payload_bytes())
-        yield from (pending, by_due, next_due, furthest, buckets, snapshot_bytes)
+        yield from (pending, by_due, next_due, furthest, buckets, held, snapshot_bytes)
         yield from (lag, state, needed, needed_time, retention, payload)
 
 

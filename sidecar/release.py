@@ -7,6 +7,7 @@
 """
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,12 +15,15 @@ from confluent_kafka import KafkaException, Producer
 
 from index.adopting import Adoption
 from index.errors import RefusedError
+from index.pending import Entry
 from index.progress import Progress
 from index.rules import Rules
 from index.schedule import Rejection
 from sidecar.chores import NOTHING, Chores
+from sidecar.expiry import NEVER, Expiry
+from sidecar.gate import Gate
 from sidecar.kafka_errors import Verdict, classify, error_of, reason_of
-from sidecar.records import Refused
+from sidecar.records import Refused, Scheduled
 from sidecar.refusals import Suspect, find_refused, send_in_small_batches
 from sidecar.screening import Decide, Leaving, ReadRecords, Screened, refused_by_target, screen
 from sidecar.shortening import shortened
@@ -38,6 +42,7 @@ class Released:
     screened: Screened
     aborted: int
     truncated: int
+    held: list[Entry[Scheduled]]
     record_offsets: list[int]
     refused_segments: str
 
@@ -65,15 +70,19 @@ class Releaser:
     read: ReadRecords
     compresses: bool
     decide: Decide
+    now_ms: Callable[[], int]
+    gate: Gate
+    expiry: Expiry = NEVER
     crowded: dict[str, int] = field(default_factory=dict)
 
-    def release(self, batch: Leaving, chores: Chores = NOTHING) -> Released:
+    def release(self, batch: Leaving, chores: Chores = NOTHING, resumed: Sequence[Entry[Scheduled]] = ()) -> Released:
         """Commit a batch with its progress; KafkaException when that was not possible or its outcome is unknown.
 
+        ``resumed`` was held until now, and leaves first. What a target may not be given yet is held from now on.
         Segments and what is withdrawn are left out when the broker refuses something: what is due must not suffer from
         housekeeping.
         """
-        screened = screen(batch, self.rules, self.directory, self.read, self.decide)
+        screened, held = self._screened(batch, resumed)
         truncated: set[int] = set()
         refused_segments = ""
         for aborted in range(MAX_REFUSAL_ROUNDS):
@@ -91,15 +100,29 @@ class Releaser:
                     # Progress speaks of it, so it cannot be left out: whoever takes over goes on without.
                     raise
                 if verdict is Verdict.REFUSED and (chores.segments or chores.withdrawn):
-                    chores, refused_segments = NOTHING, error_of(exception).str()
+                    chores, refused_segments = chores.without_refusable(), error_of(exception).str()
                 elif verdict is Verdict.REFUSED:
                     # It was a record, so nothing is said against the segments: they are written the next time.
                     refused_segments = ""
                     screened = self._without_refused(screened, truncated, exception)
             else:
                 offsets = [record_offsets[number] for number in range(len(chores.segments))]
-                return Released(screened, aborted, len(truncated), offsets, refused_segments)
+                self.gate.committed()
+                return Released(screened, aborted, len(truncated), held, offsets, refused_segments)
         raise RefusedError(f"a batch of {len(batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
+
+    def _screened(self, batch: Leaving, resumed: Sequence[Entry[Scheduled]]) -> tuple[Screened, list[Entry[Scheduled]]]:
+        """What leaves, and what has to wait for its target."""
+        if resumed:
+            batch = replace(batch, late=[*resumed, *batch.late])
+        screened = screen(batch, self.rules, self.directory, self.read, self.decide)
+        expired = self.expiry.refused(screened.released, self.now_ms())
+        if expired:
+            screened = screened.without(expired)
+        held = self.gate.hold(screened.released, frozenset(offset for _, offset, _ in resumed))
+        if held:
+            screened = screened.holding(held)
+        return screened, held
 
     def _write(self, screened: Screened, progress: Progress, chores: Chores) -> dict[int, int]:
         writer = self.writer
@@ -110,6 +133,7 @@ class Releaser:
             writer.release(screened.released)
             for offset, refused in screened.rejected:
                 writer.reject(offset, refused)
+        writer.write_held(self.gate.state())
         record_offsets = writer.write_chores(chores)
         writer.write_progress(progress)
         return record_offsets

@@ -5,7 +5,7 @@ start a partition that has no state. The first transaction of its owner takes al
 the job has read, and W is before all entries, since the job left out what it found released.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ from sidecar.admin import is_there, log_range
 from sidecar.compacted import Stored, read_compacted
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
+from sidecar.reader import OffsetReader
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged, fold_staged
 from snapshots.state import RuleEpoch
 
@@ -48,6 +49,18 @@ def has_records(admin: AdminClient, backfill: str, partition: int) -> bool:
     except KafkaException:
         return False
     return start < end
+
+
+def look_at_backfills(
+    config: Config,
+    topic: DelayTopicConfig,
+    partition: int,
+    admin: AdminClient,
+    now_ms: Callable[[], int],
+    _: OffsetReader,
+) -> Kept:
+    """What jobs need at this moment, for a thread of the pool; errors as of the two parts."""
+    return kept_by_backfills(read_backfills(config, topic, partition, admin), now_ms())
 
 
 def kept_by_backfills(records: Iterable[Stored], now_ms: int) -> Kept:

@@ -5,6 +5,7 @@ When to begin a transaction:
 * Something is owed or due, and the last transaction is settled: now. A lone record on an idle partition never waits;
   after a batch that many records shared, the next one is given a whole tick to fill.
 * A bucket is to be sealed, and waits for everything indexed to be below the committed C: now.
+* Policies have changed rules, or a target may be given what was held for it: now.
 * Nothing is, but C has moved and the last transaction is a while ago: a transaction with progress alone, unless a
   record is about to be due and would have to wait for it.
 """
@@ -16,11 +17,16 @@ from collections.abc import Sequence
 import structlog
 
 from index.batch import Batch
+from index.pending import Entry
 from index.schedule import AT_ONCE
 from sidecar.chores import NOTHING, Chores
-from sidecar.owned import MAX_BATCH_BYTES, Owned, Shared
-from sidecar.records import Payload, Refused
+from sidecar.owned import Owned
+from sidecar.records import Payload, Refused, Scheduled
 from sidecar.release import Released
+from sidecar.shared import Shared
+
+MAX_BATCH_BYTES = 64 * 1_048_576
+"""Most payload in one transaction: at 100 MB/s it takes under a second, far below any transaction timeout."""
 
 IDLE_WAIT_S = 0.25
 """Longest sleep: how soon a worker notices that it is to stop."""
@@ -47,6 +53,10 @@ SHARED_BY = 32
 PROGRESS_CLEARANCE_NS = 100_000_000
 """No progress-only transaction when a record is due sooner than this, since it would wait for it to settle."""
 
+BEFORE_ALL_TIME_NS = -(1 << 62)
+"""The clock of a paused partition. To it nothing is due, no segment is about to be, and a late record waits with C in
+front of it, exactly as when a clock was set back: that a pause needs no other rule is why it can be trusted."""
+
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
@@ -58,25 +68,29 @@ class Rounds:
         self._owned = owned
         self._shared = shared
         self._topic = topic
-        self._tick_ns = shared.config.router.tick_ms * NS_PER_MS
         self._batch_records = shared.config.router.batch_records
         self._last_began_ns = 0
         self._open_again_ns = 0
 
     def once(self) -> None:
         """One round; KafkaException when the partition has to be taken over again."""
+        self._owned.follow_policies()
         self._index(self._wait_s())
-        now_ms = self._shared.now_ns() // NS_PER_MS
+        now_ms = self._now_ns() // NS_PER_MS
         self._owned.load(now_ms)
         open_again = time.monotonic_ns() >= self._open_again_ns
         chores = self._owned.chores(now_ms) if open_again else NOTHING
-        now_ns = self._shared.now_ns()
-        if chores or self._may_begin(now_ns):
-            self._release(now_ns, chores)
+        resumed = self._owned.gate.resumed(self._batch_records, self._now_ns() // NS_PER_MS) if open_again else []
+        now_ns = self._now_ns()
+        if chores or resumed or self._may_begin(now_ns):
+            self._release(now_ns, chores, resumed)
 
     def replay(self) -> None:
         """Index one more run of [S, C), before anything may be released."""
         self._index(IDLE_WAIT_S)
+
+    def _now_ns(self) -> int:
+        return BEFORE_ALL_TIME_NS if self._owned.settings.paused else self._shared.now_ns()
 
     def _index(self, wait_s: float) -> None:
         if FINE_WAIT_S >= wait_s > 0:
@@ -94,8 +108,11 @@ class Rounds:
             metrics.both_times.labels(self._topic).inc(indexed.both_times)
 
     def _wait_s(self) -> float:
-        ready_ns = self._ready_in_ns(self._shared.now_ns())
+        ready_ns = self._ready_in_ns(self._now_ns())
         longest_s = LOADING_WAIT_S if self._owned.is_loading or self._owned.is_busy else IDLE_WAIT_S
+        held_s = self._owned.gate.wait_s(self._now_ns() // NS_PER_MS)
+        if held_s is not None:
+            longest_s = min(longest_s, max(held_s, (self._open_again_ns - time.monotonic_ns()) / NS_PER_S, 0.0))
         if ready_ns is None:
             return longest_s
         wait_s = ready_ns / NS_PER_S
@@ -109,7 +126,7 @@ class Rounds:
         owed_ms = ledger.next_owed_ms()
         # What is owed comes first whenever there is any: whatever is pending is due after W, and so after it.
         first_ms = ledger.next_releasable_ms() if owed_ms is None else owed_ms
-        if first_ms is None:
+        if first_ms is None or (owed_ms is None and not self._owned.gate.room_records):
             return None
         # Due times are of the wall clock and the pace is not: a clock that is set back must not hold up the next tick.
         return max(first_ms * NS_PER_MS - now_ns, self._open_again_ns - time.monotonic_ns())
@@ -125,17 +142,33 @@ class Rounds:
         clear = ready_ns is None or ready_ns > PROGRESS_CLEARANCE_NS
         return stale and clear and ledger.indexed_to > ledger.committed.cursor
 
-    def _release(self, now_ns: int, chores: Chores) -> None:
-        now_ms = now_ns // NS_PER_MS
-        batch = self._owned.ledger.plan(now_ms, self._batch_records, MAX_BATCH_BYTES, chores.installs)
+    def _release(self, now_ns: int, chores: Chores, resumed: Sequence[Entry[Scheduled]]) -> None:
+        now_ms, gate = now_ns // NS_PER_MS, self._owned.gate
+        # Each record of the batch may have to be held.
+        max_records, max_bytes = min(self._batch_records, gate.room_records), min(MAX_BATCH_BYTES, gate.room_bytes)
+        batch = self._owned.ledger.plan(now_ms, max_records, max_bytes, chores.installs)
         self._last_began_ns = time.monotonic_ns()
-        released = self._owned.release(batch, chores)
+        released = self._owned.release(batch, chores, resumed)
         ended_ns = time.monotonic_ns()
-        tick_ns = self._tick_ns if len(batch) >= SHARED_BY else 0
+        tick_ns = self._owned.settings.tick_ms * NS_PER_MS if len(batch) >= SHARED_BY else 0
         self._open_again_ns = max(ended_ns + SETTLE_NS, self._last_began_ns + tick_ns)
-        self._count(batch, released, (ended_ns - self._last_began_ns) / NS_PER_S)
+        self._count(batch, released, resumed, (ended_ns - self._last_began_ns) / NS_PER_S)
 
-    def _count(self, batch: Batch[Payload, Refused], released: Released, seconds: float) -> None:
+    def _count_held(self, released: Released, resumed: Sequence[Entry[Scheduled]]) -> None:
+        metrics, now_ms = self._shared.metrics, self._shared.now_ns() // NS_PER_MS
+        for _, _, (schedule, _, _) in released.held:
+            metrics.held.labels(self._topic, schedule.targets[0]).inc()
+        for due_ms, _, (schedule, _, record) in resumed:
+            since_ms = due_ms if due_ms != AT_ONCE or record is None else record.timestamp_ms
+            metrics.held_seconds.labels(self._topic, schedule.targets[0]).observe(max(0, now_ms - since_ms) / 1_000)
+
+    def _count(
+        self,
+        batch: Batch[Payload, Refused],
+        released: Released,
+        resumed: Sequence[Entry[Scheduled]],
+        seconds: float,
+    ) -> None:
         metrics, topic = self._shared.metrics, self._topic
         metrics.transactions.labels(topic, "committed").inc()
         if released.aborted:
@@ -150,7 +183,9 @@ class Rounds:
         if released.screened.lost:
             metrics.lost.labels(topic).inc(len(released.screened.lost))
             self._alarm_about_lost(released.screened.lost)
-        due_times_ms = [due_ms for due_ms, _, _ in batch.due]
+        self._count_held(released, resumed)
+        held = {offset for _, offset, _ in released.held}
+        due_times_ms = [due_ms for due_ms, offset, _ in batch.due if offset not in held]
         scheduled = due_times_ms[bisect_right(due_times_ms, AT_ONCE) :]
         if scheduled:
             metrics.lateness.observe(topic, scheduled, self._shared.now_ns() // NS_PER_MS)

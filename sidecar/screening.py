@@ -32,6 +32,11 @@ class Screened:
     rejected: list[tuple[int, Refused]]
     lost: list[int]
 
+    def holding(self, held: Sequence[Entry[Scheduled]]) -> "Screened":
+        """The same without records that wait for their target."""
+        offsets = {offset for _, offset, _ in held}
+        return Screened([entry for entry in self.released if entry[1] not in offsets], self.rejected, self.lost)
+
     def without(self, refusals: dict[int, Rejection]) -> "Screened":
         """The same with the records at these offsets rejected instead of released."""
         rejected = [

@@ -28,14 +28,20 @@ _new_tuple = tuple.__new__
 
 
 class SegmentSource:
-    """Reads segments of one partition; used by one thread at a time, with that thread's reader."""
+    """Reads segments of one partition; used by several threads, each with a reader of its own."""
 
     def __init__(self, topic: DelayTopicConfig, partition: int, epochs: Sequence[RuleEpoch]) -> None:
         self._topic = topic
         self._partition = partition
-        self._epochs = epochs
+        self._epochs = list(epochs)
         self._epoch_starts = [epoch.from_offset for epoch in epochs]
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
+
+    def enter(self, epoch: RuleEpoch) -> None:
+        """Know one more epoch; none is forgotten, since a load that is under way may still be about the oldest."""
+        # In this order: a thread that loads meanwhile finds an epoch by its start.
+        self._epochs.append(epoch)
+        self._epoch_starts.append(epoch.from_offset)
 
     def load(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[Entry[Scheduled]]:
         """Entries of a segment in release order, their records read again where the segment only points to them.

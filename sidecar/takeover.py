@@ -21,11 +21,14 @@ from index.progress import Progress, start_of
 from index.rules import Rules
 from sidecar import clients
 from sidecar.admin import MISSING, REQUEST_TIMEOUT_S, log_range
+from sidecar.chores import Chores
 from sidecar.compacted import Stored, read_compacted
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_errors import Verdict, classify, error_of
 from sidecar.restoring import read_backfills, restored_from
+from sidecar.transaction import PartitionWriter
+from snapshots.held import HeldEntry
 from snapshots.state import PartitionState as StoredState
 from snapshots.state import RuleEpoch, fold_state, next_epochs
 
@@ -45,6 +48,7 @@ class Origin:
     lost: int
     is_stored: bool
     buckets: tuple[Manifest, ...] = ()
+    held: tuple[HeldEntry, ...] = ()
     restored: tuple[tuple[bytes, int], ...] = ()
 
 
@@ -61,8 +65,19 @@ def fence(producer: Producer, stopping: Callable[[], bool]) -> None:
             return
 
 
-def read_origin(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient, rules: Rules) -> Origin:
-    """Steps 2 and 3; RefusedError when the partition must not start, with the way out."""
+def read_origin(
+    config: Config,
+    topic: DelayTopicConfig,
+    partition: int,
+    admin: AdminClient,
+    rules: Rules,
+    *,
+    stored_rules_hold: bool = False,
+) -> Origin:
+    """Steps 2 and 3; RefusedError when the partition must not start, with the way out.
+
+    ``stored_rules_hold`` where it is not known whether ``rules`` are those of now: the last in the state go on.
+    """
     delay_topic_id = topic_id(admin, topic.name)
     log_start, log_end = log_range(admin, topic.name, partition)
     stored = _read_state(config, topic, partition, admin)
@@ -85,7 +100,8 @@ def read_origin(config: Config, topic: DelayTopicConfig, partition: int, admin: 
         return Origin(progress, next_epochs((), progress, rules), delay_topic_id, lost=0, is_stored=False)
     _refuse_if_other_log(config, topic, partition, stored, delay_topic_id, log_end)
     progress = _within_log(stored.progress, log_start)
-    epochs = next_epochs(stored.epochs, progress, rules, stored.buckets)
+    in_force = stored.epochs[-1].rules if stored_rules_hold else rules
+    epochs = next_epochs(stored.epochs, progress, in_force, stored.buckets)
     return Origin(
         progress,
         epochs,
@@ -93,7 +109,19 @@ def read_origin(config: Config, topic: DelayTopicConfig, partition: int, admin: 
         lost=max(0, log_start - stored.progress.sealed_to),
         is_stored=(progress, epochs) == (stored.progress, stored.epochs),
         buckets=stored.buckets,
+        held=stored.held,
     )
+
+
+def write_origin(writer: PartitionWriter, origin: Origin) -> None:
+    """Begin the first transaction, and write what the state topic does not say yet."""
+    writer.producer.begin_transaction()
+    writer.write_epochs(origin.epochs)
+    if origin.restored:
+        for manifest in origin.buckets:
+            writer.write_manifest(manifest)
+        writer.write_chores(Chores(withdrawn=tuple(key for key, _ in origin.restored)))
+    writer.write_progress(origin.progress)
 
 
 def _within_log(progress: Progress, log_start: int) -> Progress:

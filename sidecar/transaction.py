@@ -1,6 +1,6 @@
 """Writes of one delay partition, inside the transactions of its producer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,8 @@ class PartitionWriter:
         self.producer = producer
         self.rejected_topic = topic.rejected
         self._topic = topic
+        self._mode: str = topic.timestamp
+        self._own_modes: Mapping[str, str] = {}
         self._partition = partition
         self._delay_topic_id = delay_topic_id
         self._source = f"{topic.name}/{partition}/"
@@ -44,8 +46,8 @@ class PartitionWriter:
 
     def release(self, entries: Iterable[Entry[Scheduled]], on_delivery: OnDelivery | None = None) -> None:
         """Produce each record to each of its targets; the hottest loop of the router."""
-        produce, headers_of, stamped = self.producer.produce, self._released.of, self._topic.timestamp != "release"
-        timestamp, left = TIMESTAMP_NOW, POLL_EVERY
+        produce, headers_of, own_modes = self.producer.produce, self._released.of, self._own_modes
+        timestamp, left, stamped = TIMESTAMP_NOW, POLL_EVERY, self._mode != "release"
         for due_ms, offset, (schedule, _, record) in entries:
             assert record is not None, f"offset {offset} was not re-read"
             key, value, headers, timestamp_ms = record
@@ -54,12 +56,14 @@ class PartitionWriter:
                 key = own_key
             released: Any = headers_of(headers, due_ms, offset, timestamp_ms, deliver_id)
             if stamped:
-                timestamp = self._timestamp(due_ms, timestamp_ms)
+                timestamp = self._timestamp(self._mode, due_ms, timestamp_ms)
             for target in targets:
+                own = target in own_modes
+                at_ms = self._timestamp(own_modes[target], due_ms, timestamp_ms) if own else timestamp
                 try:
-                    produce(target, value, key, partition, on_delivery, None, timestamp, released)
+                    produce(target, value, key, partition, on_delivery, None, at_ms, released)
                 except BufferError:
-                    self._produce(target, value, key, partition, released, timestamp, on_delivery)
+                    self._produce(target, value, key, partition, released, at_ms, on_delivery)
             left -= 1
             if not left:
                 self.producer.poll(0)
@@ -70,6 +74,11 @@ class PartitionWriter:
         key, value, headers, _ = refused.record
         marked = rejected_headers(headers, refused.rejection, f"{self._source}{offset}")
         self._produce(self._topic.rejected, value, key, -1, marked, TIMESTAMP_NOW, on_delivery)
+
+    def write_held(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Produce records that are held, and tombstones of those that no longer are."""
+        for key, value in records:
+            self._write_state(key, value)
 
     def write_progress(self, progress: Progress) -> None:
         """Produce the progress record."""
@@ -82,6 +91,8 @@ class PartitionWriter:
     def write_chores(self, chores: Chores) -> dict[int, int]:
         """Produce segments, a manifest and tombstones; the offsets of the segments are there once it is committed."""
         record_offsets: dict[int, int] = {}
+        if chores.epochs:
+            self.write_epochs(chores.epochs)
         for number, (key, value) in enumerate(chores.segments):
             self._produce_snapshot(key, value, partial(_note_offset, record_offsets, number))
         # Of an adopted range nothing may be pending.
@@ -105,14 +116,16 @@ class PartitionWriter:
     def _write_state(self, key: bytes, value: bytes | None) -> None:
         self._produce(self._topic.state, value, key, self._partition, [], TIMESTAMP_NOW, None)
 
-    def _timestamp(self, due_ms: int, source_ms: int) -> int:
-        match self._topic.timestamp:
-            case "release":
-                return TIMESTAMP_NOW
-            case "due":
-                return due_ms or max(source_ms, TIMESTAMP_NOW)
-            case "source":
-                return max(source_ms, TIMESTAMP_NOW)
+    def use_timestamps(self, mode: str, own_modes: Mapping[str, str]) -> None:
+        """From now on give released records these timestamps: a mode, and those of targets that have their own."""
+        self._mode, self._own_modes = mode, own_modes
+
+    def _timestamp(self, mode: str, due_ms: int, source_ms: int) -> int:
+        if mode == "release":
+            return TIMESTAMP_NOW
+        if mode == "due" and due_ms:
+            return due_ms
+        return max(source_ms, TIMESTAMP_NOW)
 
     def _produce(
         self,

@@ -16,15 +16,23 @@ from index.errors import NotYetError, RefusedError
 from sidecar import failpoints
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_errors import classify, error_of
-from sidecar.owned import Owned, Shared
+from sidecar.owned import Owned
 from sidecar.partition_status import PartitionState, PartitionStatus
+from sidecar.policies import settings_of
 from sidecar.rounds import Rounds
+from sidecar.shared import Shared
 from sidecar.takeover import Origin
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
 LOOK_AGAIN_S = 15.0
 """A refused partition looks again this often, so that a mended cause needs no restart."""
+
+DRAINED_LOOK_S = 0.5
+"""How soon a drained partition is taken over again once it may be."""
+
+DRAIN_WITHIN_S = 15.0
+"""What cannot be sealed by then, because the broker refuses it, say, is indexed again by the next owner."""
 
 REPORT_EVERY_S = 0.25
 
@@ -37,7 +45,6 @@ class Worker(threading.Thread):
         self._shared = shared
         self._topic = topic
         self._partition = partition
-        self._rules = shared.config.rules_for(topic)
         self._stopping = threading.Event()
         self._again = threading.Event()
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
@@ -60,7 +67,9 @@ class Worker(threading.Thread):
         while not self._stopping.is_set():
             try:
                 # Whoever was fenced must not fence the new owner in turn: only the group says whose it is.
-                if ours or self._shared.still_ours(self._topic.name, self._partition):
+                if self._is_to_be_drained():
+                    self._pause(PartitionState.DRAINED, "drained by a policy", DRAINED_LOOK_S)
+                elif ours or self._shared.still_ours(self._topic.name, self._partition):
                     ours = False
                     self._own()
                 else:
@@ -80,7 +89,7 @@ class Worker(threading.Thread):
     def _own(self) -> None:
         began_s = time.monotonic()
         self._report(PartitionState.FENCING)
-        owned = Owned(self._shared, self._topic, self._partition, self._rules)
+        owned = Owned(self._shared, self._topic, self._partition)
         try:
             owned.fence(self._stopping.is_set)
             self._report(PartitionState.RESTORING)
@@ -94,8 +103,22 @@ class Worker(threading.Thread):
             if not self._stopping.is_set():
                 self._became_active(owned, time.monotonic() - began_s)
             self._serve(owned, rounds)
+            if owned.settings.drained and not self._stopping.is_set():
+                self._drain(owned, rounds)
         finally:
             owned.close()
+
+    def _drain(self, owned: Owned, rounds: Rounds) -> None:
+        """Seal what is in memory, so that the next owner finds it in buckets; give up after a while."""
+        owned.drain()
+        deadline_s = time.monotonic() + DRAIN_WITHIN_S
+        while not owned.is_drained and not self._stopping.is_set() and time.monotonic() < deadline_s:
+            rounds.once()
+            self._report(PartitionState.ACTIVE, "draining", owned)
+        self._log.info("partition_drained", sealed=owned.is_drained, cursor=owned.ledger.committed.cursor)
+
+    def _is_to_be_drained(self) -> bool:
+        return settings_of(self._shared.policies.table, self._shared.config, self._topic).drained
 
     def _replay(self, owned: Owned, rounds: Rounds) -> None:
         while owned.ledger.replaying and not self._stopping.is_set():
@@ -105,13 +128,17 @@ class Worker(threading.Thread):
 
     def _serve(self, owned: Owned, rounds: Rounds) -> None:
         report_s = 0.0
-        while not self._stopping.is_set() and not self._again.is_set():
+        while not self._stopping.is_set() and not self._again.is_set() and not owned.settings.drained:
             rounds.once()
             now_s = time.monotonic()
             if now_s >= report_s:
                 owned.serve_client()
                 owned.maintain()
-                self._report(PartitionState.ACTIVE, "", owned)
+                if owned.settings.paused:
+                    self._report(PartitionState.PAUSED, "paused by a policy", owned)
+                else:
+                    full = "" if owned.gate.room_records else "as many records wait for their targets as can be held"
+                    self._report(PartitionState.ACTIVE, full, owned)
                 report_s = now_s + REPORT_EVERY_S
                 self._pause_s = FIRST_PAUSE_S
 
@@ -170,7 +197,8 @@ class Worker(threading.Thread):
             self._partition,
             state,
             why,
-            pending=ledger.pending + ledger.owed,
+            pending=ledger.pending + ledger.owed + owned.gate.records,
+            held=owned.gate.records,
             next_due_ms=ledger.next_due_ms(),
             furthest_due_ms=ledger.furthest_due_ms(),
             lag=owned.lag(),

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from sidecar.garbage import GarbageCollection
 from sidecar.group import Partition
 from sidecar.health import ProcessHealth
-from sidecar.owned import Shared
 from sidecar.partition_status import PartitionStatus
+from sidecar.shared import Shared
 from sidecar.usable import UsableTopics
 from sidecar.worker import Worker
 
@@ -96,7 +96,7 @@ class Assignment:
     def cursors(self) -> dict[Partition, int]:
         """The committed cursor of every active partition."""
         statuses = self._workers.statuses()
-        return {(status.topic, status.partition): status.cursor for status in statuses if status.ready}
+        return {(status.topic, status.partition): status.cursor for status in statuses if status.is_served}
 
     def turned(self) -> None:
         """The member's loop is alive."""

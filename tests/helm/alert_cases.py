@@ -95,6 +95,12 @@ FAULTS: Final = (
         silent_at=64,
     ),
     Fault(
+        "DelayRouterPolicyUnreadable",
+        {'delay_router_policies_unreadable{instance="a"}': "0+0x60 1+0x180"},
+        fires_at=67,
+        silent_at=64,
+    ),
+    Fault(
         "DelayRouterLate",
         {
             'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="0.5"}': "0+980x240",

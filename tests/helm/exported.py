@@ -3,13 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from confluent_kafka.admin import AdminClient
+
+from sidecar.config import Config
 from sidecar.metrics import Metrics
 from sidecar.partition_status import PartitionCollector, PartitionState, PartitionStatus
+from sidecar.policy_watch import PolicyWatch
 
 BY_PROMETHEUS: Final = frozenset({"job", "instance"})
 """Labels that a scrape adds."""
 
 OUTCOMES: Final = frozenset({"committed", "aborted", "abandoned"})
+
+
+_CONFIG: Final = Config.model_validate({"kafka": {"bootstrap.servers": "nobody.invalid:1"}})
 
 
 class Series(NamedTuple):
@@ -24,6 +31,8 @@ def catalogue() -> dict[str, Series]:
     metrics = Metrics()
     _fill(metrics)
     metrics.registry.register(PartitionCollector(_statuses, lambda: 1))
+    # Never started, so it asks nobody.
+    PolicyWatch(_CONFIG, AdminClient({**_CONFIG.kafka}), metrics.registry)
     found: dict[str, Series] = {}
     for family in metrics.registry.collect():
         for sample in family.samples:

@@ -49,6 +49,15 @@ def test_a_wrong_verdict_is_seen(rules: Path) -> None:
     assert "FAILED" in _judged(rules, [_case(fault.series, {fault.fires_at: set()})])
 
 
+@pytest.mark.parametrize("state", ["paused", "drained"])
+def test_what_a_policy_stops_is_no_fault(rules: Path, state: str) -> None:
+    place = 'delay_router_partition_state{instance="a",topic="t",partition="0",state='
+    stopped = {f'{place}"active"}}': "1+0x60 0+0x180", f'{place}"{state}"}}': "0+0x60 1+0x180"}
+    if state == "paused":
+        stopped['delay_router_next_due_timestamp_seconds{instance="a",topic="t"}'] = "3600+0x240"
+    assert _judged(rules, [_case(stopped, {minute: set() for minute in (60, 64, 90, 200)})]) == ""
+
+
 def test_every_alert_has_a_fault(rules: Path) -> None:
     alerts = {rule["alert"] for group in yaml.safe_load(rules.read_text())["groups"] for rule in group["rules"]}
     assert alerts - {"OrdersHeldUp"} == {fault.alert for fault in FAULTS}

@@ -43,6 +43,7 @@ def command_for(folder: Path, bootstrap: str, unique_name: Callable[[str], str],
 "bootstrap.servers" = "{bootstrap}"
 [router]
 group_id = "{unique_name("router")}"
+policies_topic = "__{topic}.policies"
 [[delay_topics]]
 name = "{topic}"
 default_target = "{topic}-target"

@@ -14,7 +14,7 @@ from sidecar.budget import PayloadBudget
 from sidecar.config import Config
 from sidecar.loading import LoaderPool
 from sidecar.metrics import Metrics
-from sidecar.owned import Shared
+from sidecar.shared import Shared
 from sidecar.staging import Staging
 from sidecar.takeover import read_origin
 from sidecar.targets import TargetDirectory

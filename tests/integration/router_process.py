@@ -39,6 +39,8 @@ class RouterProcess(router.RouterProcess):
         """
         directory.mkdir(parents=True, exist_ok=True)
         port = router.free_port()
+        # Routers of other tests use the same brokers, and would follow the same policies.
+        options.setdefault("policies_topic", f"__{delay_topics[0]['name']}.policies")
         self.group_id = str(options.setdefault("group_id", f"router.{delay_topics[0]['name']}"))
         config = directory / "router.toml"
         config.write_text(

@@ -116,7 +116,7 @@ def test_more_is_pending_than_fits_into_memory(stage: Stage, rng: Random) -> Non
         began_ms = now_ms()
         # 6 MB that are due only after a while go into segments; 6 MB more that are due too soon for that wait outside.
         for _ in range(1_500):
-            stage.post(late, ("deliver-at", b"%d" % (began_ms + 12_000 + rng.randrange(3_000))), value=filler)
+            stage.post(late, ("deliver-at", b"%d" % (began_ms + 12_000 + rng.randrange(1_000))), value=filler)
         stage.flush()
         wait_until(lambda: pending(router, late) == 1_500, "all are indexed although they do not fit")
         used.append(router.metric("payload_bytes"))
@@ -130,8 +130,8 @@ def test_more_is_pending_than_fits_into_memory(stage: Stage, rng: Random) -> Non
             time.sleep(0.2)
         report = stage.settle()
         assert report.released_once == 7_500
-        # What is due within a second is loaded beyond the limit: 1,000 and 500 records of the 7,500, and one segment each.
-        assert max(used) < MIB + (1_000 + 500 + 2 * 50) * 4_200, used
+        # What one fetch brings may go beyond the limit, and what is urgent is loaded all the same.
+        assert max(used) < 2.5 * MIB, used
         assert router.metric("payload_bytes") == 0
         assert len(router.events("partition_active")) == 2
         print(report.summary(), report.percentile_ms(50), report.percentile_ms(99), Counter(used).most_common(3))

@@ -105,7 +105,8 @@ def test_the_whole_job_with_exactly_the_rights_that_are_listed(
     denied = router.command("check", "--json")
     assert denied.returncode == 1, denied.stdout
     told = {finding["thing"] for finding in json.loads(denied.stdout) if finding["level"] == "error"}
-    assert told == {f"delay topic {scene.delay}", f"group {stage.group_id}"}
+    policies = f"policies topic {scene.config.router.policies_topic}"
+    assert told == {f"delay topic {scene.delay}", policies, f"group {stage.group_id}"}
 
     broker.grant(ROUTER, *scene.listed())
     wait_until(lambda: router.command("check").returncode == 0, "the ACLs are in force")

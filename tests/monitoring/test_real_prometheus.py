@@ -25,6 +25,8 @@ MAY_BE_EMPTY: Final = {
     "Seal and merge time, p99": {"B"},  # nothing was merged
     "Failures": {"A", "B", "C"},
     "Backfills": {"A"},
+    "Held back anew": {"A"},  # no target is paused or limited
+    "Held for": {"A", "B"},
     "Retention: needed and kept": {"A", "B"},  # everything is sealed with its payload; a topic may be kept for ever
 }
 """Queries that rightly give nothing here, by panel."""

@@ -43,7 +43,7 @@ class Job:
         self._topic_id = topic_id
         self._from = max(log.start, cursor + rng.choice([0, rng.randint(-15, 0), rng.randint(0, 4)]))
         self._to = min(log.end, self._from + rng.randint(3, 40))
-        self._name = rng.choice(["nightly", f"job{next(_attempts)}"])
+        self._name = rng.choice(["nightly", f"job{rng.getrandbits(40)}"])
 
     def steps(self) -> Iterator[str]:
         """Intent, then segments, then the staged bucket in the place of the intent."""

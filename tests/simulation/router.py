@@ -1,6 +1,6 @@
 """The loop of a router over the modelled log and store: all that is real of it but Kafka's clients and the waiting."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from index.adopting import Adoption
 from index.bucket import Bucket
@@ -19,22 +19,28 @@ from index.schedule import AT_ONCE, Rejection, Schedule
 from index.sealing import SealRules
 from sidecar.adopting import Adopting
 from sidecar.budget import PayloadBudget
-from sidecar.chores import NOTHING, Chores
+from sidecar.chores import Chores
 from sidecar.config_topic import DelayTopicConfig
+from sidecar.gate import Gate
 from sidecar.housekeeping import Housekeeping
 from sidecar.intake import PartitionLedger
 from sidecar.loading import Loading
 from sidecar.metrics import Metrics
 from sidecar.packing import whole_batch
+from sidecar.rates import RateLimits, TargetLimit
 from sidecar.records import Payload, Refused, Scheduled, packed, resident_bytes, scheduled, scheduled_size
+from sidecar.rounds import BEFORE_ALL_TIME_NS
+from sidecar.rule_changes import epochs_from
 from sidecar.screening import Leaving
 from sidecar.segments import SegmentSource
+from snapshots.held import HeldEntry
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.rows import RowPacker
 from snapshots.staged import fold_staged
 from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,
+    PartitionState,
     RuleEpoch,
     encode_epochs,
     encode_progress,
@@ -68,7 +74,10 @@ MEMORY_FULL_CHANCE = 0.05
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all routers of a run share; ``trims`` tells whether they remove what they do not need from the log."""
+    """What all routers of a run share; ``trims`` tells whether they remove what they do not need from the log.
+
+    ``gated`` and ``paused`` are what policies say now: targets that are limited, and whether the delay topic is paused.
+    """
 
     clock: Clock
     log: DelayLog
@@ -77,6 +86,8 @@ class Surroundings:
     seal_rules: SealRules
     max_buckets: int
     trims: bool
+    gated: dict[str, TargetLimit] = field(default_factory=dict)
+    paused: list[str] = field(default_factory=list)
 
 
 class Router:
@@ -88,7 +99,7 @@ class Router:
 
     def __init__(self, around: Surroundings, rules: Rules) -> None:
         self.around = around
-        self.rules = rules
+        self.rules = self.in_force = rules
         self.epoch = 0
         self.epochs: tuple[RuleEpoch, ...] = ()
         self.reader = Reader(around.log, around.store, self.is_owner)
@@ -107,6 +118,8 @@ class Router:
         around.faults.point("fence")
         stored = fold_state(around.store.state)
         progress = stored.progress if stored else start_of(FIRST_OFFSET)
+        self.gate = Gate(RateLimits(around.clock.monotonic), self.held_by(stored))
+        self.budget.take(self.gate.resident_bytes)
         buckets = stored.buckets if stored else ()
         self.epochs = next_epochs(stored.epochs if stored else (), progress, self.rules, buckets)
         if stored is None or stored.epochs != self.epochs:
@@ -114,14 +127,14 @@ class Router:
             self.commit(Transaction(around.clock.now_ms, [], state))
             around.faults.point("first transaction")
         self.ledger: PartitionLedger = self.ledger_type(progress, scheduled_size, buckets)
-        source = self.source_type(TOPIC, 0, self.epochs)
+        self.source = source = self.source_type(TOPIC, 0, self.epochs)
         self.decide = source.decide
         self.loading = Loading(self.ledger.parts, source, self.pool, self.budget, METRICS, DELAY_TOPIC)
         self.housekeeping = Housekeeping(
             self.ledger, around.seal_rules, around.max_buckets, source, self.pool, METRICS, DELAY_TOPIC
         )
         watch = Watch(around.store, around.faults.rng)
-        self.adopting = Adopting(self.ledger, self.rules, TOPIC_ID, watch, METRICS, (DELAY_TOPIC, 0))
+        self.adopting = Adopting(self.ledger, self.epochs[-1], TOPIC_ID, watch, METRICS, (DELAY_TOPIC, 0))
 
     def index(self, most: int) -> None:
         """Read on in the log; now and then memory is full, and a record is not kept."""
@@ -154,31 +167,42 @@ class Router:
         """Load, let the next batch leave, and keep house, unless the replay is still going on."""
         if self.ledger.replaying:
             return
-        now_ms = self.around.clock.now_ms
+        paused = bool(self.around.paused)
+        now_ms = BEFORE_ALL_TIME_NS // 1_000_000 if paused else self.around.clock.now_ms
         self.load(now_ms)
         chores = self.chores(now_ms)
+        self.gate.use(self.around.gated)
+        resumed = self.gate.resumed(max_entries, self.clock_of_gate(now_ms))
+        max_entries, max_bytes = min(max_entries, self.gate.room_records), min(max_bytes, self.gate.room_bytes)
         batch = self.ledger.plan(now_ms, max_entries, max_bytes, chores.installs)
-        leaving = whole_batch(batch, self.decide)
+        held_bytes = self.gate.resident_bytes + resident_bytes(resumed)
+        passing = self.through_gate(whole_batch(batch, self.decide), resumed)
+        held_bytes -= self.gate.resident_bytes
         self.around.faults.point("plan")
         refused = ""
         while True:
             try:
-                record_offsets = self.write(leaving, chores, now_ms)
+                record_offsets = self.write(passing, chores, self.around.clock.now_ms)
             except AbortedError:
                 continue
             except SegmentsRefusedError:
-                chores, refused = NOTHING, "too large"
+                chores, refused = chores.without_refusable(), "too large"
                 continue
             break
-        self.around.faults.point(f"commit of {kind_of(chores)}", rare=chores.installs is not None)
+        self.around.faults.point(
+            f"commit of {kind_of(chores)}", rare=chores.installs is not None or bool(chores.epochs)
+        )
         if self.ledger.committed.catching_up:
             self.around.faults.point("commit while catching up", rare=True)
         self.ledger.confirm()
+        self.gate.committed()
         if refused:
             self.housekeeping.failed(refused)
         else:
             self.done(chores, record_offsets)
-        self.budget.give_back(resident_bytes(batch.late) + resident_bytes(batch.due))
+        if chores.epochs:
+            self.enter(chores.epochs)
+        self.budget.give_back(resident_bytes(batch.late) + resident_bytes(batch.due) + held_bytes)
         self.housekeeping.begin(memory_full=self.seal_all())
         self.check()
         if self.around.faults.rng.random() < TRIM_CHANCE:
@@ -198,7 +222,39 @@ class Router:
         adopting = self.adopting.chores(self.housekeeping.free_id())
         chores = adopting or self.housekeeping.chores(now_ms, memory_full=self.seal_all())
         self.check()
-        return chores
+        if self.rules == self.epochs[-1].rules or isinstance(chores.installs, Adoption):
+            return chores
+        return replace(chores, epochs=self.changed_epochs())
+
+    def changed_epochs(self) -> tuple[RuleEpoch, ...]:
+        """The epochs once rules have changed while the partition is served."""
+        return epochs_from(self.ledger, self.epochs, self.rules)
+
+    def enter(self, epochs: tuple[RuleEpoch, ...]) -> None:
+        """An epoch has begun."""
+        self.epochs, self.in_force = epochs, epochs[-1].rules
+        self.source.enter(epochs[-1])
+        self.adopting.enter(epochs[-1])
+
+    def held_by(self, stored: PartitionState | None) -> tuple[HeldEntry, ...]:
+        """What was held back when the last owner committed last."""
+        return stored.held if stored else ()
+
+    def clock_of_gate(self, now_ms: int) -> int:
+        """What the clock shows to those who look whether a held record is due."""
+        return now_ms
+
+    def through_gate(self, batch: Leaving, resumed: list[Entry[Scheduled]]) -> Leaving:
+        """The batch with what was held until now, and without what its targets may not be given yet."""
+        late, due = ([whole for entry in part if (whole := self._whole(entry))] for part in (batch.late, batch.due))
+        held = {offset for _, offset, _ in self.gate.hold([*late, *due], frozenset())}
+        late, due = ([entry for entry in part if entry[1] not in held] for part in (late, due))
+        return replace(batch, late=[*resumed, *late], due=due)
+
+    def _whole(self, entry: Entry[Scheduled]) -> Entry[Scheduled] | None:
+        due_ms, offset, payload = entry
+        record = payload.record or self.reader.read(DELAY_TOPIC, 0, [offset])[offset]
+        return None if record is None else (due_ms, offset, payload._replace(record=record))
 
     def memory_full(self) -> bool:
         """Whether everything in memory is to be sealed, however little it is."""
@@ -217,7 +273,7 @@ class Router:
 
     def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
         """One transaction: everything that leaves, chores, and the progress that says so; offsets of segments."""
-        state = [*state_of_chores(chores), *self.state_of(batch.progress)]
+        state = [*state_of_chores(chores), *self.state_of(batch.progress), *self.state_of_gate()]
         snapshots = (*chores.segments, *((key, None) for key in chores.reclaimed))
         record_offsets = self.commit(Transaction(now_ms, self.leaving(batch), state, snapshots, chores.withdrawn))
         return record_offsets[: len(chores.segments)]
@@ -266,6 +322,10 @@ class Router:
         """State records of a transaction."""
         return [(PROGRESS_KEY, encode_progress(progress, TOPIC_ID))]
 
+    def state_of_gate(self) -> list[tuple[bytes, bytes | None]]:
+        """State records of what is held back from now on, and of what no longer is."""
+        return self.gate.state()
+
     def check(self) -> None:
         """Let the index assert its invariants; wrong routers must be caught from outside."""
         if self.checks_itself:
@@ -281,7 +341,7 @@ class Router:
         if entry[0] == AT_ONCE and not schedule.targets:
             decided = self.rules_at(offset).decide(record.headers, record.timestamp_ms)
             return [Left(named, REJECTED)] if isinstance(decided, Rejection) else []
-        if all(self.rules.allowed(target) for target in schedule.targets):
+        if all(self.in_force.allowed(target) for target in schedule.targets):
             return [Left(named, target) for target in schedule.targets]
         return [Left(named, REJECTED)]
 
@@ -289,6 +349,8 @@ class Router:
 def state_of_chores(chores: Chores) -> list[tuple[bytes, bytes | None]]:
     """State records of chores: a manifest, and tombstones."""
     removed: list[tuple[bytes, bytes | None]] = [(key, None) for key in chores.removed]
+    if chores.epochs:
+        removed.append((RULES_KEY, encode_epochs(chores.epochs)))
     if chores.installs is None or not chores.installs.manifest.segments:
         return removed
     manifest = chores.installs.manifest
@@ -303,6 +365,8 @@ def kind_of(chores: Chores) -> str:
         return "an adoption"
     if chores.installs is not None:
         return "a merge" if chores.installs.merged_from else "a seal"
+    if chores.epochs:
+        return "rules"
     if chores.withdrawn:
         return "a withdrawal"
     return "a removal" if chores else "a batch"

@@ -21,13 +21,14 @@ def small_and_soon(clock: Clock) -> Iterator[None]:
         "sidecar.sealing.SEGMENTS_AT_ONCE": 2,
         "sidecar.sealing.AHEAD": 3,
         "sidecar.adopting.time": clock,
-        "sidecar.adopting.SEAL_WITHIN_S": 0.4,
+        "sidecar.adopting.SEAL_WITHIN_S": 0.2,
         "sidecar.adopting.AGAIN_AFTER_S": 0.05,
         "sidecar.loading.time": clock,
         "sidecar.loading.LEAD_MS": LEAD_MS,
         "sidecar.loading.RETRY_AFTER_S": 0.01,
         # A merge is done in one go when its turn comes, so its queue must take all of it.
         "sidecar.merging.QUEUED_SEGMENTS": 0,
+        "sidecar.gate.MAX_HELD_RECORDS": 5,
     }
     with ExitStack() as stack:
         for name, value in changed.items():

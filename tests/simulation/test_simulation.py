@@ -52,7 +52,7 @@ def test_every_interruption_happens() -> None:
         run.play()
     told = {event for run in runs for event in run.trace}
     at = ["fence", "first transaction", "index", "load", "plan", "trim of snapshots", "trim of the delay topic"]
-    at += [f"commit of {what}" for what in ["a batch", "segments", "a seal", "a merge", "a removal"]]
+    at += [f"commit of {what}" for what in ["a batch", "segments", "a seal", "a merge", "a removal", "rules"]]
     at += ["commit of an adoption", "commit of a withdrawal", "commit while catching up"]
     points = {f"CrashedError('{point}')" for point in at}
     assert points | {"UnknownOutcomeError()", "FencedError()", "AbortedError()"} <= told

@@ -6,6 +6,7 @@ Here those about cursor, watermark and transactions; in :mod:`.wrong_buckets` th
 
 from dataclasses import replace
 
+from index.adopting import Adoption
 from index.batch import Batch, Installs
 from index.partition import PartitionIndex
 from index.pending import Entry
@@ -15,6 +16,8 @@ from index.schedule import Schedule
 from sidecar.chores import Chores
 from sidecar.records import Payload, Refused
 from sidecar.screening import Leaving
+from snapshots.held import HeldEntry
+from snapshots.state import PartitionState, RuleEpoch
 from tests.simulation import wrong_adopting, wrong_buckets
 from tests.simulation.router import Router, state_of_chores
 from tests.simulation.world import AbortedError, Transaction, UnknownOutcomeError
@@ -73,7 +76,7 @@ class ProgressFirst(Wrong):
         return record_offsets
 
     def _without_records(self, batch: Leaving, chores: Chores, now_ms: int) -> Transaction:
-        state = [*state_of_chores(chores), *self.state_of(batch.progress)]
+        state = [*state_of_chores(chores), *self.state_of(batch.progress), *self.state_of_gate()]
         return Transaction(now_ms, [], state, chores.segments)
 
 
@@ -93,6 +96,78 @@ class _NeverReplaying(PartitionIndex[Payload, Refused]):
 
     def _cursor_at(self, now_ms: int) -> int:
         return max(super()._cursor_at(now_ms), self._replay_below)
+
+
+class RulesWithoutEpoch(Wrong):
+    """Decides by other rules at once, and leaves it to the next owner to write that down."""
+
+    def chores(self, now_ms: int) -> Chores:
+        return replace(super().chores(now_ms), epochs=())
+
+    def rules_at(self, offset: int) -> Rules:
+        return self.rules if offset >= self.ledger.committed.cursor else super().rules_at(offset)
+
+
+class EpochAtLastCommit(Wrong):
+    """Lets an epoch begin at the C of the last transaction, though more has been indexed since."""
+
+    def changed_epochs(self) -> tuple[RuleEpoch, ...]:
+        cursor = self.ledger.committed.cursor
+        before = [epoch for epoch in super().changed_epochs() if epoch.from_offset < cursor]
+        return (*before, RuleEpoch(cursor, self.rules))
+
+
+class ReadAheadKept(Wrong):
+    """Lets what was read ahead stay as it was decided, when an epoch begins before it."""
+
+    ahead_to = 0
+    ahead_by: Rules
+
+    def enter(self, epochs: tuple[RuleEpoch, ...]) -> None:
+        self.ahead_by, self.ahead_to = self.in_force, self.ledger.indexed_to + 2
+        super().enter(epochs)
+
+    def rules_at(self, offset: int) -> Rules:
+        return self.ahead_by if self.epochs[-1].from_offset <= offset < self.ahead_to else super().rules_at(offset)
+
+
+class EpochWithAdoption(Wrong):
+    """Waits with an epoch for the adoption to come, and begins it before the range that was decided by old rules."""
+
+    def chores(self, now_ms: int) -> Chores:
+        chores = super().chores(now_ms)
+        if self.rules == self.epochs[-1].rules:
+            return chores
+        waits = self.adopting.pauses and not isinstance(chores.installs, Adoption)
+        return replace(chores, epochs=() if waits else self.changed_epochs())
+
+
+class HeldForgotten(Wrong):
+    """Does not look at what the last owner held back."""
+
+    def held_by(self, stored: PartitionState | None) -> tuple[HeldEntry, ...]:
+        return ()
+
+
+class HeldInMemory(Wrong):
+    """Does not write down what it holds back."""
+
+    def state_of_gate(self) -> list[tuple[bytes, bytes | None]]:
+        return [(key, value) for key, value in super().state_of_gate() if value is None]
+
+
+class HeldTakenForDue(Wrong):
+    """Takes what was held for due, though the clock may have been set back since."""
+
+    def clock_of_gate(self, now_ms: int) -> int:
+        return max(now_ms, 1 << 62)
+
+
+class HeldForEver(Wrong):
+    """Does not remove what it has released at last."""
+
+    def state_of_gate(self) -> list[tuple[bytes, bytes | None]]:
+        return [(key, value) for key, value in super().state_of_gate() if value is not None]
 
 
 class ReleasesDuringReplay(Wrong):
@@ -175,6 +250,14 @@ ALL: tuple[type[Router], ...] = (
     CursorHeldBack,
     CursorPastLate,
     NewRulesOnReplay,
+    RulesWithoutEpoch,
+    EpochAtLastCommit,
+    ReadAheadKept,
+    EpochWithAdoption,
+    HeldForgotten,
+    HeldInMemory,
+    HeldTakenForDue,
+    HeldForEver,
     ProgressFirst,
     ProgressLast,
     ReleasesDuringReplay,

@@ -21,6 +21,7 @@ from sidecar.metrics import Metrics
 from sidecar.records import scheduled, scheduled_size
 from sidecar.staging import Waiting
 from snapshots.staged import Staged, staged_key
+from snapshots.state import RuleEpoch
 
 RULES = Rules("d", default_target="out")
 PAYLOAD = scheduled(Schedule(50, ("out",), BY_KEY, KEEP_KEY, None, both_times=False), 10, None)
@@ -46,7 +47,7 @@ class Scene:
         self.ledger: PartitionLedger = PartitionIndex(start_of(100), scheduled_size)
         self.metrics = Metrics()
         self.staged: Mapping[bytes, Waiting] = {}
-        self.adopting = Adopting(self.ledger, RULES, "id", lambda: self.staged, self.metrics, ("d", 3))
+        self.adopting = Adopting(self.ledger, RuleEpoch(0, RULES), "id", lambda: self.staged, self.metrics, ("d", 3))
 
     def stage(self, *several: Staged | FormatError) -> None:
         """Stage these, each at an offset that tells its place."""
@@ -212,3 +213,22 @@ def test_what_the_brokers_refuse_is_tried_again_later(scene: Scene) -> None:
 def test_an_adoption_out_of_place_is_refused_by_the_index(scene: Scene) -> None:
     with pytest.raises(ValueError, match=r"\[90, 150\) adopted at 100"):
         scene.ledger.plan(0, 1, 1, Adoption(staged("a", 90, 150).manifest))
+
+
+def test_rules_of_before_are_refused_once_others_are_in_force(scene: Scene) -> None:
+    scene.stage(staged("a", 90, 150))
+    assert scene.pauses()
+    scene.adopting.enter(RuleEpoch(100, Rules("d", default_target="other")))
+    scene.adopting.turn()
+    assert not scene.pauses()
+    assert scene.commit() == (staged_key("a", 90),)
+    assert scene.outcomes() == {"refused": 1}
+
+
+def test_nothing_is_adopted_before_the_epoch_of_the_rules_in_force(scene: Scene) -> None:
+    scene.adopting.enter(RuleEpoch(101, RULES))
+    scene.stage(staged("a", 90, 150))
+    assert not scene.pauses(), "offset 100 is decided by the rules of before"
+    scene.ledger.advance(101)
+    scene.adopting.turn()
+    assert scene.pauses()

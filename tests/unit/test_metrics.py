@@ -173,9 +173,9 @@ def test_a_process_without_partitions_says_so_by_absence() -> None:
     assert list(_samples(_gauges(), "delay_router_pending_records")) == []
 
 
-def test_only_an_active_partition_is_ready() -> None:
+def test_a_partition_is_ready_when_it_does_what_it_is_to_do() -> None:
     ready = [state for state in PartitionState if PartitionStatus("a", 0, state).ready]
-    assert ready == [PartitionState.ACTIVE]
+    assert ready == [PartitionState.ACTIVE, PartitionState.PAUSED, PartitionState.DRAINED]
 
 
 def test_what_readyz_says_of_a_partition() -> None:
@@ -189,6 +189,7 @@ def test_what_readyz_says_of_a_partition() -> None:
         "cursor": 0,
         "sealed_to": 0,
         "buckets": 0,
+        "held": 0,
         "needed_from": None,
         "needed_since_ms": None,
         "retention_ms": None,

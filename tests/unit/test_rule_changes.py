@@ -1,0 +1,136 @@
+"""A change of policies in a partition that is being served: what holds at once, and what with an epoch."""
+
+from typing import Any
+
+import pytest
+
+from index.partition import PartitionIndex
+from index.progress import Position, Progress
+from index.rules import Rules
+from sidecar.chores import NOTHING, Chores
+from sidecar.config import Config
+from sidecar.intake import PartitionLedger
+from sidecar.policies import NO_POLICIES, PolicyTable, with_policy, without_reading
+from sidecar.policy import policy_of, topic_scope
+from sidecar.records import scheduled_size
+from sidecar.rule_changes import RuleChanges
+from snapshots.state import RuleEpoch
+
+CONFIG = Config.model_validate(
+    {"kafka": {"bootstrap.servers": "x:1"}, "delay_topics": [{"name": "d", "default_target": "out", "max_delay": "1h"}]}
+)
+RULES = CONFIG.rules_for(CONFIG.delay_topics[0])
+SCOPE = topic_scope("d")
+PROGRESS = Progress(cursor=90, watermark=Position(5, 7), sealed_to=40)
+
+
+class Told:
+    """Policies as the test tells them."""
+
+    def __init__(self) -> None:
+        self.table = NO_POLICIES
+
+    def settle(self) -> None:
+        """Nothing to wait for."""
+
+    def say(self, **values: Any) -> None:
+        """Set the policy of the delay topic."""
+        self.table = with_policy(self.table, SCOPE, policy_of(SCOPE, values))
+
+
+def begun(told: Told, rules: Rules = RULES) -> RuleChanges:
+    changes = RuleChanges(told, CONFIG, CONFIG.delay_topics[0])
+    changes.begin((RuleEpoch(0, rules),))
+    return changes
+
+
+def ledger_at(progress: Progress, indexed_to: int) -> PartitionLedger:
+    ledger: PartitionLedger = PartitionIndex(progress, scheduled_size)
+    ledger.advance(indexed_to)
+    return ledger
+
+
+def joined(changes: RuleChanges, indexed_to: int = 100) -> Chores:
+    return changes.joined(NOTHING, ledger_at(PROGRESS, indexed_to))
+
+
+def test_without_a_change_nothing_is_done() -> None:
+    told = Told()
+    changes = begun(told)
+    assert changes.look() is None
+    told.table = PolicyTable()
+    assert changes.look() is None, "another table that says the same"
+    assert joined(changes) is NOTHING
+
+
+def test_new_rules_begin_where_indexing_stands_and_old_ones_stay_for_what_is_in_memory() -> None:
+    told = Told()
+    changes = begun(told)
+    told.say(max_delay="2h", paused=True)
+    settings = changes.look()
+    assert settings is not None
+    assert settings.paused
+    chores = joined(changes)
+    assert chores.epochs == (RuleEpoch(0, RULES), RuleEpoch(100, settings.rules))
+    assert joined(changes, 120).epochs[-1].from_offset == 120, "until it is committed, it goes on moving"
+    assert changes.committed(chores.epochs) == chores.epochs[-1]
+    assert joined(changes) is NOTHING
+
+
+def test_rules_of_before_stay_while_the_bucket_that_is_filled_begins_under_them() -> None:
+    told = Told()
+    changes = RuleChanges(told, CONFIG, CONFIG.delay_topics[0])
+    changes.begin((RuleEpoch(0, RULES), RuleEpoch(60, Rules("d", default_target="other"))))
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    ledger = ledger_at(PROGRESS, 100)
+    ledger.plan(1, 10, 1_000)
+    ledger.confirm()
+    assert ledger.committed.sealed_to == 100
+    assert [epoch.from_offset for epoch in changes.joined(NOTHING, ledger).epochs] == [0, 60, 100]
+
+
+def test_what_is_decided_at_release_needs_no_epoch() -> None:
+    told = Told()
+    changes = begun(told)
+    told.say(paused=True, expire_after="1m", tick="1ms", timestamp="due", placement="inline")
+    assert changes.look() is not None
+    assert joined(changes) is NOTHING
+
+
+def test_a_change_taken_back_before_it_was_committed_never_was() -> None:
+    told = Told()
+    changes = begun(told)
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    told.say()
+    assert changes.look() is not None
+    assert joined(changes) is NOTHING
+
+
+def test_what_cannot_be_read_at_all_leaves_the_rules_of_the_state() -> None:
+    told = Told()
+    told.table = without_reading(NO_POLICIES, "topic/d", [SCOPE], "damaged")
+    stored = Rules("d", default_target="out", max_delay_ms=1)
+    changes = begun(told, stored)
+    assert changes.settings.is_doubtful
+    assert changes.settings.rules == stored
+    told.table = without_reading(told.table, "default", [], "damaged, too")
+    assert changes.look() is None
+    assert joined(changes) is NOTHING
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    assert joined(changes).epochs[-1].rules.max_delay_ms == 7_200_000
+
+
+def test_a_change_waits_while_the_state_has_no_room_for_one_more_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Told()
+    changes = RuleChanges(told, CONFIG, CONFIG.delay_topics[0])
+    many = tuple(RuleEpoch(41 + n, Rules("d", allowed_targets=(f"{'x' * 200}{n % 2}",))) for n in range(4_500))
+    changes.begin((RuleEpoch(0, RULES), *many))
+    told.say(max_delay="2h")
+    assert changes.look() is not None
+    assert joined(changes, 5_000) is NOTHING
+    monkeypatch.setattr("sidecar.rule_changes.time.monotonic", lambda: 1e12)
+    chores = changes.joined(NOTHING, ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000))
+    assert len(chores.epochs) == 2
