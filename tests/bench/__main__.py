@@ -26,6 +26,7 @@ from tests.bench.idle import idle
 from tests.bench.large import large
 from tests.bench.overdue import catch_up, never_seen
 from tests.bench.partitions import partitions
+from tests.bench.placement import placement
 from tests.bench.results import FAILED, BenchmarkFailed, Row, failed
 from tests.bench.scattered import dense, sparse, sustained
 from tests.bench.sealed import index_and_seal, snapshot_bytes
@@ -45,6 +46,7 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "index": index_and_seal,
     "stall": stall,
     "snapshots": snapshot_bytes,
+    "placement": placement,
     "idle": idle,
     "partitions": partitions,
     "large": large,

@@ -31,6 +31,7 @@ class Sizes:
     sealed_records: int
     stall_records: int
     snapshot_records: int
+    placement_records: int
     large_records: int
     large_per_s: int
     large_s: int
@@ -56,6 +57,7 @@ FULL: Final = Sizes(
     sealed_records=1_000_000,
     stall_records=200_000,
     snapshot_records=400_000,
+    placement_records=200_000,
     large_records=10_000_000,
     large_per_s=2_800,
     large_s=60,
@@ -81,6 +83,7 @@ QUICK: Final = Sizes(
     sealed_records=250_000,
     stall_records=30_000,
     snapshot_records=250_000,
+    placement_records=40_000,
     large_records=250_000,
     large_per_s=2_800,
     large_s=10,

@@ -3,13 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 from tests.bench import router, scatter, workload
+from tests.bench.compacted import contents
 from tests.bench.context import Context
-from tests.bench.released import CONSUMER
-from tests.bench.results import BenchmarkFailed, Row, at_least, at_most
+from tests.bench.results import Row, at_least, at_most
 
 TIMEOUT_MS: Final = 300_000
 SEAL_RECORDS: Final = 200_000
@@ -93,34 +91,9 @@ def _sizes(context: Context, count: int, due_times_ms: Iterable[int]) -> tuple[i
             "sealed", lambda at: at.cursor >= count and at.sealed_to > count - bucket, until_ms, context.say
         )
         running.process.stop()
-        state = _contents(context, f"{running.delay_topic}.delay-state")
+        state = contents(context.bootstrap, f"{running.delay_topic}.delay-state")
         manifests = {key: value for key, value in state.items() if key.startswith(MANIFEST_PREFIX)}
-        segments = _contents(context, f"{running.delay_topic}.delay-snapshots")
+        segments = contents(context.bootstrap, f"{running.delay_topic}.delay-snapshots")
     entries = sum(decode_manifest(key, value).entries for key, value in manifests.items())
     stored = [*manifests.items(), *segments.items()]
     return sum(len(key) + len(value) for key, value in stored), entries
-
-
-def _contents(context: Context, topic: str) -> dict[bytes, bytes]:
-    """Return what a compacted topic holds in partition 0, the last value of each key."""
-    consumer = Consumer({"bootstrap.servers": context.bootstrap, **CONSUMER})
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-    contents: dict[bytes, bytes] = {}
-    at_end = False
-    until_ms = workload.now_ms() + TIMEOUT_MS
-    while not at_end:
-        if workload.now_ms() > until_ms:
-            raise BenchmarkFailed(f"{topic} could not be read to its end")
-        for message in consumer.consume(1_000, 0.1):
-            error = message.error()
-            key, value = message.key(), message.value()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                at_end = True
-            elif error is not None:
-                raise BenchmarkFailed(f"{topic}: {error}")
-            elif isinstance(key, bytes) and isinstance(value, bytes):
-                contents[key] = value
-            elif isinstance(key, bytes):
-                contents.pop(key, None)
-    consumer.close()
-    return contents

@@ -1,0 +1,91 @@
+"""Where ``auto`` puts the payload, and whether the other placement would have cost less.
+
+Due times are woven: of ``gap`` neighbours in the delay topic each is due in another part of the time, so that records
+that are due one after the other lie ``gap`` offsets apart: 1 is a fixed delay; the larger, the more scattered.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import psutil
+
+from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
+from tests.bench import router, workload
+from tests.bench.compacted import contents
+from tests.bench.context import Context
+from tests.bench.results import Row, at_most
+from tests.bench.router import Router
+
+GAPS: Final = (1, 2, 4, 8, 32)
+SPREAD_MS: Final = 1_000
+LEAD_MS: Final = 10_000
+TIMEOUT_MS: Final = 120_000
+BUCKETS: Final = 4
+
+NOT_WORTH_IT: Final = 1.25
+"""What is measured differs by as much from run to run; near the switch either placement is right."""
+
+
+def placement(context: Context) -> Iterator[Row]:
+    """Measure for each gap what both placements cost from indexing to release, and ask which one ``auto`` takes."""
+    for gap in GAPS:
+        costs_us = {each: _cost_us(context, gap, each) for each in ("inline", "pointer")}
+        chosen = _chosen(context, gap)
+        other = "pointer" if chosen == "inline" else "inline"
+        yield Row(
+            "placement",
+            f"due neighbours {gap} offsets apart: auto takes {chosen}",
+            costs_us[chosen] / costs_us[other],
+            f"x {other}",
+            goal=at_most(NOT_WORTH_IT),
+            detail=", ".join(f"{each} {cost_us:.1f} us a record" for each, cost_us in costs_us.items()),
+        )
+
+
+def woven(count: int, gap: int, first_ms: int) -> list[int]:
+    """Due times within a second: the n-th of the record at offset n."""
+    lane = SPREAD_MS / gap
+    return [first_ms + int(number % gap * lane + number * lane / count) for number in range(count)]
+
+
+def _cost_us(context: Context, gap: int, rule: str) -> float:
+    """Processor time of indexing and sealing, and time of releasing after an outage, for each record."""
+    count = context.sizes.placement_records
+    with router.prepared(context.bootstrap, topic=_topic(count, rule)) as made:
+        first_ms = workload.now_ms() + LEAD_MS
+        _seal(context.bootstrap, made, woven(count, gap, first_ms))
+        busy = psutil.Process(made.process.pid).cpu_times()
+        made.process.stop()
+        workload.sleep_until(first_ms + SPREAD_MS + 1)
+        made.start()
+        ready_ms = workload.now_ms()
+        made.wait_standing("released", lambda at: at.pending == 0, ready_ms + TIMEOUT_MS)
+        released_ms = workload.now_ms() - ready_ms
+    return ((busy.user + busy.system) * 1e6 + released_ms * 1e3) / count
+
+
+def _chosen(context: Context, gap: int) -> str:
+    count = context.sizes.placement_records
+    with router.prepared(context.bootstrap, topic=_topic(count, "auto")) as made:
+        _seal(context.bootstrap, made, woven(count, gap, workload.now_ms() + TIMEOUT_MS))
+        made.process.stop()
+        state = contents(context.bootstrap, f"{made.delay_topic}.delay-state")
+    manifests = [decode_manifest(key, value) for key, value in state.items() if key.startswith(MANIFEST_PREFIX)]
+    names = [segment.placement.name.lower() for manifest in manifests for segment in manifest.segments]
+    return max(set(names), key=names.count)
+
+
+def _topic(count: int, rule: str) -> dict[str, object]:
+    return {"placement": rule, "seal_records": count // BUCKETS, "seal_age": "1s", "seal_beyond": "0ms"}
+
+
+def _seal(bootstrap: str, made: Router, due_times_ms: list[int]) -> None:
+    workload.fill(
+        bootstrap,
+        made.delay_topic,
+        len(due_times_ms),
+        lambda number: workload.headers(due_times_ms[number], made.target),
+    )
+    made.start()
+    until_ms = workload.now_ms() + TIMEOUT_MS
+    made.wait_standing("sealed", lambda at: at.sealed_to >= len(due_times_ms), until_ms)
