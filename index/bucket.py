@@ -28,11 +28,15 @@ class Placement(IntEnum):
     POINTER = 2
 
 
+TargetCounts = tuple[tuple[str, int], ...]
+"""Entries by target, the largest first; see :mod:`index.target_counts`."""
+
+
 class SegmentRef(NamedTuple):
     """What a manifest says of one segment: its first and last entry, and where its record is.
 
     ``record_offset`` is that of the segment's record in the snapshots topic; compaction keeps offsets, so reading a
-    segment is one seek.
+    segment is one seek. ``targets`` is empty where nobody has counted.
     """
 
     first: Position
@@ -41,6 +45,7 @@ class SegmentRef(NamedTuple):
     size_bytes: int
     record_offset: int
     placement: Placement
+    targets: TargetCounts = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,11 @@ class PendingIndex(Generic[P]):
         """(chunk, entries in it) of the first chunks from ``from_chunk`` on; chunk n begins at n << CHUNK_BITS ms."""
         return [(key, len(self._chunks[key])) for key in islice(self._chunks.irange(from_chunk), max_chunks)]
 
+    def some(self, chunk: int, start: int, count: int) -> list[Entry[P]]:
+        """Entries of a chunk, in whatever order they lie now; none when it has gone."""
+        found = self._chunks.get(chunk)
+        return found[start : start + count] if found else []
+
     def count_until(self, due_ms: int) -> int:
         """Entries due by then, to a chunk exactly; O(chunks before it)."""
         return sum([len(self._chunks[key]) for key in self._chunks.irange(maximum=due_ms >> CHUNK_BITS)])

@@ -67,7 +67,7 @@ def needed(config: Config) -> Needed:
     group_id = config.router.group_id
     of_topics = [acl for topic in config.delay_topics for acl in _of_delay_topic(topic)]
     targets, notes = _of_targets(config)
-    policies = [*_of_policies(config.router.policies_topic)]
+    policies = [*_of_policies(config.router.policies_topic), *_of_status(config.router.status_topic)]
     rest = [
         Acl(GROUP, group_id, LITERAL, READ, "membership, and committed offsets for lag tools"),
         Acl(TRANSACTIONAL_ID, f"{group_id}.", PREFIXED, WRITE, "transactions, and fencing of the last owner"),
@@ -107,6 +107,7 @@ def _of_delay_topic(topic: DelayTopicConfig) -> Iterator[Acl]:
     yield on(topic.backfill, READ, "adopt what jobs have staged, and trim nothing that they need")
     yield on(topic.backfill, WRITE, "withdraw what is adopted, in the transaction that adopts it")
     yield on(topic.backfill, DESCRIBE_CONFIGS, "check that it is compacted")
+    yield on(topic.rejected, READ, "look up what was rejected")
     yield on(topic.rejected, WRITE, "reject")
     yield on(topic.rejected, DESCRIBE_CONFIGS, "check that it takes whatever the delay topic takes")
 
@@ -115,6 +116,13 @@ def _of_policies(name: str) -> Iterator[Acl]:
     if name:
         yield Acl(TOPIC, name, LITERAL, READ, "follow policies")
         yield Acl(TOPIC, name, LITERAL, DESCRIBE_CONFIGS, "check that it is compacted")
+
+
+def _of_status(name: str) -> Iterator[Acl]:
+    if name:
+        yield Acl(TOPIC, name, LITERAL, READ, "answer for all routers of the group")
+        yield Acl(TOPIC, name, LITERAL, WRITE, "let all routers of the group answer for this one")
+        yield Acl(TOPIC, name, LITERAL, DESCRIBE_CONFIGS, "check that old reports go")
 
 
 def _of_targets(config: Config) -> tuple[list[Acl], list[str]]:

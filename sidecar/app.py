@@ -1,8 +1,9 @@
 """The running router: everything is made and connected here, top to bottom, and taken down in reverse.
 
-Threads: the main one is the group member, one worker per assigned partition, one for policies, one for HTTP. SIGTERM
-and SIGINT end the group member's loop; workers then finish or abandon their transactions within one deadline. Whatever
-hangs in a client by then is left behind: an open transaction is settled by whoever fences it, or by its timeout.
+Threads: the main one is the group member, one worker per assigned partition, one for policies, one for reports, one for
+HTTP. SIGTERM and SIGINT end the group member's loop; workers then finish or abandon their transactions within one
+deadline. Whatever hangs in a client by then is left behind: an open transaction is settled by whoever fences it, or by
+its timeout.
 """
 
 import os
@@ -14,7 +15,7 @@ import time
 import structlog
 
 from sidecar import admin as cluster
-from sidecar import clients, failpoints, http, policy_watch
+from sidecar import clients, failpoints, http, policy_watch, report_publisher
 from sidecar.budget import PayloadBudget
 from sidecar.config import Config
 from sidecar.garbage import GarbageCollection
@@ -50,6 +51,7 @@ def run(config: Config) -> int:
     staging = Staging(lambda: clients.staging_reader(config))
     server = http.serve(config.http.listen, health)
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
+    stop_reports = report_publisher.publish(config, admin, workers.statuses)
     try:
         usable = UsableTopics(config, admin, health)
         topics = usable.wait(stopping)
@@ -83,6 +85,7 @@ def run(config: Config) -> int:
     finally:
         finished = workers.stop_all()
         pool.stop()
+        stop_reports()
         stop_policies()
         staging.stop()
         server.stop()

@@ -13,7 +13,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient, ConsumerGroupDescription
 
-from sidecar import kafka_keys, topics
+from sidecar import kafka_keys, status_topic, topics
 from sidecar.admin import REQUEST_TIMEOUT_S, Answer, Denied, TopicFacts, operations_of, topic_facts
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
@@ -52,7 +52,7 @@ def topic_findings(config: Config, admin: AdminClient) -> list[Finding]:
     answers = topic_facts(admin, _names(config))
     for topic in config.delay_topics:
         found += [replace(finding, topic=topic.name) for finding in _topic(config, topic, answers)]
-    return [*found, *policies_findings(config, answers)]
+    return [*found, *policies_findings(config, answers), *status_findings(config, answers)]
 
 
 def report(config: Config, admin: AdminClient, client_errors: Sequence[str] = ()) -> list[Finding]:
@@ -101,9 +101,24 @@ def policies_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator
         yield from _rights(config, thing, answer, {AclOperation.READ: "Read"})
 
 
+def status_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+    """What there is to say of the status topic; a router works without it, and then answers for itself only."""
+    name = config.router.status_topic
+    if not name or name not in answers:
+        return
+    thing, answer = f"{status_topic.ROLE} {name}", answers[name]
+    if answer is None:
+        yield ok(thing, "does not exist: a router answers for its own partitions only; to mend that: delay-router init")
+    elif isinstance(answer, Denied):
+        yield _only_told(_denied(config, thing, name, ("Read", "Write", "DescribeConfigs")))
+    else:
+        yield from status_topic.examine(answer, bootstrap(config))
+        rights = {AclOperation.READ: "Read", AclOperation.WRITE: "Write"}
+        yield from map(_only_told, _rights(config, thing, answer, rights))
+
+
 def _names(config: Config) -> Iterator[str]:
-    if config.router.policies_topic:
-        yield config.router.policies_topic
+    yield from filter(None, (config.router.policies_topic, config.router.status_topic))
     for topic in config.delay_topics:
         yield from (topic.name, topic.state, topic.snapshots, topic.rejected, topic.backfill, *literal_targets(topic))
 
@@ -161,10 +176,12 @@ def _beside(config: Config, wanted: topics.WantedTopic, answer: Answer) -> Itera
         yield from _rights(config, thing, answer, needed)
         if wanted.role == topics.SNAPSHOTS:
             yield from _right_to_trim(config, thing, answer)
+        if wanted.role == topics.REJECTED:
+            yield from map(_only_told, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
 
 
 def _only_told(problem: Finding) -> Finding:
-    """The router works without a backfill topic; what jobs make is not adopted then."""
+    """What the router works without: what jobs make is not adopted then, or others cannot answer for it."""
     return replace(problem, level=Level.WARN) if problem.is_error else problem
 
 

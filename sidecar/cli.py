@@ -1,4 +1,4 @@
-"""The command ``delay-router``: seven commands, thin over the modules that do the work.
+"""The command ``delay-router``: its commands, thin over the modules that do the work.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
 """
@@ -10,7 +10,11 @@ import click
 
 from sidecar import __version__, logs
 from sidecar.cli_common import Commands, config_option, json_option, load, print_json
-from sidecar.cli_records import send_command, status_command
+from sidecar.cli_completion import completion_command
+from sidecar.cli_operations import operator_commands
+from sidecar.cli_policy import policy_group
+from sidecar.cli_records import send_command
+from sidecar.cli_status import status_command
 from sidecar.cli_topics import check_command, init_command
 from sidecar.config_reference import effective, render_effective, render_reference
 
@@ -60,7 +64,15 @@ def config_command(config_file: Path | None, as_json: bool, reference: bool) -> 
         click.echo(render_effective(config), nl=False)
 
 
-for command in (init_command, check_command, send_command, status_command):
+for command in (
+    init_command,
+    check_command,
+    send_command,
+    status_command,
+    *operator_commands,
+    policy_group,
+    completion_command,
+):
     cli.add_command(command)
 
 

@@ -1,7 +1,6 @@
-"""The commands about records: ``send`` schedules one, ``status`` shows what a router holds."""
+"""The command ``send``: schedules a record."""
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -9,9 +8,8 @@ from typing import IO
 import click
 
 from index.rules import Rejection, Schedule
-from sidecar import send, status
-from sidecar.chart import format_bytes, pending_chart
-from sidecar.cli_common import FAILED, config_option, json_option, load, print_json, print_table, shown_time
+from sidecar import send
+from sidecar.cli_common import FAILED, config_option, json_option, load, print_json, shown_time
 
 
 def _header(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
@@ -96,63 +94,3 @@ def _values(value: str | None, value_file: IO[bytes] | None, *, lines: bool) -> 
         yield value_file.read()
     else:
         yield None if value is None else value.encode()
-
-
-@click.command("status")
-@config_option
-@json_option
-@click.option("--url", default="", help="Of the router; default: [http] listen of the configuration.")
-def status_command(config_file: Path | None, as_json: bool, url: str) -> None:
-    """Show what a running router holds and how late it is."""
-    if not url:
-        url = status.default_url(load(config_file).http)
-    answer = status.ask(url)
-    if as_json:
-        print_json(answer.as_json())
-        return
-    _print_status(url, answer)
-
-
-def _print_status(url: str, answer: status.RouterStatus) -> None:
-    click.echo(f"{url}: {'ready' if answer.ready else 'not ready'} {answer.body.get('why', '')}".rstrip())
-    partitions = answer.body.get("partitions", {})
-    rows = [
-        (
-            name,
-            each.get("state", ""),
-            each.get("pending", ""),
-            shown_time(each.get("next_due_ms")),
-            shown_time(each.get("furthest_due_ms")),
-            each.get("lag", ""),
-            each.get("buckets", ""),
-            shown_time(each.get("needed_since_ms")),
-            each.get("why", ""),
-        )
-        for name, each in sorted(partitions.items())
-    ]
-    print_table(
-        "",
-        ("partition", "state", "pending", "next due", "furthest due", "lag", "buckets", "topic needed since", "why"),
-        rows,
-    )
-    print_table(
-        "",
-        ("topic", "indexed", "released", "rejected", "lateness p50", "lateness p99"),
-        [
-            (t.topic, t.indexed, t.released, t.rejected, _shown_ms(t.lateness_p50_ms), _shown_ms(t.lateness_p99_ms))
-            for t in answer.topics
-        ],
-    )
-    for topic in answer.topics:
-        if any(count for _, count in topic.by_due):
-            click.echo(f"{topic.topic}: pending by time to go, {format_bytes(topic.snapshot_bytes)} of snapshots")
-            for line in pending_chart(topic.by_due):
-                click.echo(f"  {line}")
-    for warning in status.retention_warnings(answer.body, time.time_ns() // 1_000_000):
-        click.echo(f"warning: {warning}")
-    for name, why in answer.body.get("left_out", {}).items():
-        click.echo(f"not served: {name}: {why}")
-
-
-def _shown_ms(lateness_ms: float | None) -> str:
-    return "-" if lateness_ms is None else f"{lateness_ms:g} ms"

@@ -147,6 +147,31 @@ def policy_writer(config: Config, timeout_s: float) -> Producer:
     )
 
 
+def report_reader(config: Config) -> Consumer:
+    """Assign-only consumer that follows the status topic."""
+    settings = {**_reading(config, "status"), "fetch.wait.max.ms": POLICY_FETCH_WAIT_MS, "auto.offset.reset": "latest"}
+    return Consumer(settings, logger=logs.librdkafka_logger())
+
+
+def report_writer(config: Config, timeout_s: float) -> Producer:
+    """Producer of reports: one that is lost is followed by another, so it waits for the leader only."""
+    return Producer(
+        {
+            **config.kafka,
+            "client.id": _client_id(config, "status"),
+            # What the user may have set for all producers would not go with it.
+            "enable.idempotence": False,
+            "acks": 1,
+            "retries": 0,
+            "message.timeout.ms": int(timeout_s * 1_000),
+            "linger.ms": 5,
+            "compression.type": "lz4",
+            "socket.nagle.disable": True,
+        },
+        logger=logs.librdkafka_logger(),
+    )
+
+
 def staging_reader(config: Config) -> Consumer:
     """Assign-only consumer that follows the backfill topics of all partitions of a process, where little happens."""
     return Consumer(

@@ -28,6 +28,11 @@ def read_compacted(config: Config, name: str, partition: int, admin: AdminClient
         raise NotYetError(f"an open transaction of another producer hides the end of {name}/{partition}")
     if not settled:
         return []
+    return read_settled(config, name, partition)
+
+
+def read_settled(config: Config, name: str, partition: int) -> list[Stored]:
+    """As ``read_compacted``, up to the first open transaction: all that is committed before it, which agrees."""
     consumer = clients.state_reader(config)
     try:
         consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING)])

@@ -84,6 +84,11 @@ class RouterConfig(Section):
         description="Compacted topic of the policies that may be changed while the router runs; the same for all "
         "routers that are to follow them. Empty: none, and nothing but the configuration decides.",
     )
+    status_topic: PoliciesTopicName = Field(
+        "__delay_router_status",
+        description="Topic in which all routers of the group tell what they hold, so that each can answer for all. "
+        "Empty: none, and a router answers for its own partitions only.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe log lines that are written."
     )
@@ -150,8 +155,8 @@ class Config(Section):
         """Exact names that are never a target, whatever is allowed: every topic the router keeps."""
         own = {name for topic in self.delay_topics for _, _, name in topic.roles()}
         # What begins so is never a target anyway, and each name here is kept in the state of every delay topic.
-        policies = self.router.policies_topic
-        return frozenset(own | ({policies} if policies and not policies.startswith(INTERNAL_PREFIX) else set()))
+        shared = {self.router.policies_topic, self.router.status_topic}
+        return frozenset(own | {name for name in shared if name and not name.startswith(INTERNAL_PREFIX)})
 
     def delay_topic(self, name: str) -> DelayTopicConfig | None:
         """The configured delay topic of that name."""
@@ -174,6 +179,9 @@ class Config(Section):
 
     def _role_problems(self) -> Iterator[tuple[Place, str]]:
         seen: dict[str, tuple[str, Place]] = {}
+        status, policies = self.router.status_topic, self.router.policies_topic
+        if status and status == policies:
+            yield ("router", "status_topic"), f"{status!r} is already the policies topic; name another topic"
         for number, topic in enumerate(self.delay_topics):
             for role, key, name in topic.roles():
                 place: Place = ("delay_topics", number, key)

@@ -131,6 +131,10 @@ class Gate:
                 held.append(entry)
         return held
 
+    def waiting(self) -> list[list[Entry[Scheduled]]]:
+        """What is held, by lane; to look at only."""
+        return [list(lane) for lane in self._lanes.values()]
+
     def state(self) -> list[tuple[bytes, bytes | None]]:
         """Records of the state topic for the transaction that is being made."""
         return self._state

@@ -13,10 +13,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from sidecar import topics
 from sidecar.admin import Answer, TopicFacts, create_topic, topic_facts
-from sidecar.check import bootstrap, literal_targets, policies_findings
+from sidecar.check import bootstrap, literal_targets, policies_findings, status_findings
 from sidecar.config import Config
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.findings import Finding, error
+from sidecar.status_topic import wanted_status
 from sidecar.topics import WantedTopic
 
 BROKER_DEFAULT: Final = -1
@@ -77,6 +78,8 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
     if beside and (policies := config.router.policies_topic):
         # As safe as the safest of what it is about.
         made.ensure([topics.wanted_policies(policies, max(delay.replication_factor for _, delay, _ in beside))])
+    if beside and (status := config.router.status_topic):
+        made.ensure([wanted_status(status, max(delay.replication_factor for _, delay, _ in beside))])
     found = [*made.failures]
     for topic, delay, several in beside:
         found += topics.examine_delay_topic(topic, delay, bootstrap(config))
@@ -84,7 +87,8 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
             facts = made.facts.get(wanted.name)
             if isinstance(facts, TopicFacts):
                 found += topics.examine_beside(wanted, facts, bootstrap(config))
-    return InitReport(made.rows, [*found, *policies_findings(config, made.facts)])
+    found += [*policies_findings(config, made.facts), *status_findings(config, made.facts)]
+    return InitReport(made.rows, found)
 
 
 def _first(config: Config, options: InitOptions) -> list[WantedTopic]:

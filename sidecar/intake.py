@@ -230,7 +230,7 @@ class Intake:
             due_ms = decision[0]
             if decision[5]:
                 decided.both_times += 1
-            payload = self._packed(record) if due_ms > far_ms else None
+            payload = self._packed(record, decision[1]) if due_ms > far_ms else None
             if payload is None:
                 payload = scheduled(decision, size_of(record), record)
             taken_bytes = decided.resident_bytes + payload[1]
@@ -243,13 +243,13 @@ class Intake:
         steps.append(run)
         decided.records = len(messages)
 
-    def _packed(self, record: Record) -> Payload | None:
+    def _packed(self, record: Record, targets: tuple[str, ...]) -> Payload | None:
         key, value, headers, timestamp_ms = record
         packer = self._packer
         row = packer.pack(key, value, headers)
         if row is None or len(row) > PACKED_BYTES or timestamp_ms < 0:
             return None
-        return packed(timestamp_ms, row, packer)
+        return packed(timestamp_ms, row, packer, targets[0] if len(targets) == 1 else targets)
 
     def _enter_epoch_of(self, offset: int) -> None:
         while len(self._epochs) > 1 and self._epochs[1].from_offset <= offset:

@@ -17,6 +17,7 @@ from index.batch import Installation
 from index.bucket import Bucket, Manifest, Placement
 from index.progress import Position
 from index.sealing import SealRules, cut
+from index.target_counts import in_proportion
 from snapshots.segment import StoredEntry
 from snapshots.writing import Encoded, SegmentWriter, record_size
 
@@ -56,8 +57,9 @@ class Merging:
         merged = heapq.merge(*map(partial(self._entries, read), self._manifests), key=lambda entry: entry[:2])
         for entries in cut(_runs(merged), self._rules, record_size):
             inline = any(record is not None for _, _, record in entries)
-            for encoded in self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries):
-                if not self._put(encoded):
+            for ref, value in self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries):
+                targets = in_proportion(ref, self._manifests)
+                if not self._put(Encoded(ref._replace(targets=targets), value)):
                     return
         self._put(None)
 

@@ -6,6 +6,8 @@ starts later. Nothing here waits for a partition to follow: what has been reache
 * ``pause`` of a delay topic: nothing is released any more. What comes in is indexed and sealed, so memory is bounded.
   Only a record that comes in late (its due time is at or before what has been released) holds up the cursor, and after
   10,000 offsets behind it intake waits: the delay topic keeps what follows, by its retention.
+* ``pause_target`` holds back what goes to one target, within the bounds of :mod:`sidecar.gate`; records for others
+  pass. A pause of a delay topic holds for all its targets, whatever the policy of a target says.
 * ``drain`` of a delay topic, before maintenance: each of its partitions takes nothing in any more, commits and seals
   what it has in memory, and is given up by its worker: no producer, no consumer and no open transaction is left.
   Whoever serves it next finds everything in buckets.
@@ -22,8 +24,26 @@ from confluent_kafka.admin import AdminClient
 from index.errors import ConfigError
 from sidecar.admin import topic_facts
 from sidecar.config import Config
-from sidecar.policies import Origin, Policies, PolicyTable, effective, refuse_impossible, with_policy
-from sidecar.policy import Policy, Scope, changed, plain_of, policy_of, topic_scope
+from sidecar.policies import (
+    Origin,
+    Policies,
+    PolicyTable,
+    effective,
+    refuse_impossible,
+    settings_of,
+    with_policy,
+)
+from sidecar.policy import (
+    MAX_POLICY_BYTES,
+    Policy,
+    Scope,
+    changed,
+    encode,
+    plain_of,
+    policy_of,
+    target_scope,
+    topic_scope,
+)
 from sidecar.policy_topic import write_policy
 
 
@@ -75,6 +95,17 @@ class Operations:
         """Release from it again: what has become due meanwhile leaves at once, in order."""
         self._switch(topic, "paused", on=False)
 
+    def pause_target(self, target: str) -> None:
+        """Hold back what goes to a target topic, whichever delay topic it comes from; others are not delayed."""
+        table, config = self.table(), self._config
+        if not any(settings_of(table, config, topic).rules.allowed(target) for topic in config.delay_topics):
+            raise ConfigError(f"no delay topic of this router may deliver to {target}; see allowed_targets")
+        self.change(target_scope(target), {"paused": True})
+
+    def resume_target(self, target: str) -> None:
+        """Give it what was held, in order and within its rate, and what becomes due from now on."""
+        self.change(target_scope(target), {}, unset=["paused"])
+
     def drain(self, topic: str) -> None:
         """Have every partition of a delay topic sealed and given up."""
         self._switch(topic, "drained", on=True)
@@ -97,6 +128,8 @@ class Operations:
         name = self._config.router.policies_topic
         written = policy if plain_of(policy) else None
         if written is not None:
+            if len(encode(written)) > MAX_POLICY_BYTES:
+                raise ConfigError(f"policy {scope}: it is longer than {MAX_POLICY_BYTES} bytes; use fewer patterns")
             refuse_impossible(with_policy(table, scope, written), self._config, scope)
         # Written to a topic that is missing, it might be created with the brokers' defaults.
         if name and topic_facts(self._admin, [name])[name] is None:

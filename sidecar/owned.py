@@ -114,7 +114,7 @@ class Owned:
         bootstrap, waiting = check.bootstrap(shared.config), partial(shared.staging.waiting, self._staged_at)
         look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.now_ms)
         trimming = Trimming(shared.admin, bootstrap, topic, partition, shared.metrics, lambda: shared.pool.look(look))
-        self.upkeep = Upkeep(self.ledger, trimming, shared.pool, (topic.name, partition), retention)
+        self.upkeep = Upkeep(self.ledger, trimming, shared.pool, (topic.name, partition), retention, self.gate)
         known = self.ledger, origin.epochs[-1], origin.delay_topic_id, waiting, shared.metrics, (topic.name, partition)
         held_off_s = shared.staging.not_before_s(self._staged_at)
         self._adopting = Adopting(*known, handled=origin.restored, not_before_s=held_off_s)

@@ -25,6 +25,8 @@ from itertools import accumulate
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from index.bucket import TargetCounts
+from index.progress import Position
 from index.survey import BOUNDS_MS
 from sidecar.metrics import PREFIX
 
@@ -54,7 +56,8 @@ class PartitionState(StrEnum):
 class PartitionStatus:
     """One partition at one moment.
 
-    ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, a few seconds old at most.
+    ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, ``by_target`` the same by target;
+    both are a few seconds old at most. ``watermark`` is None before the first release.
     ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
     how long the topic keeps a record, -1 for ever, None where that may not be asked.
     """
@@ -73,6 +76,8 @@ class PartitionStatus:
     held: int = 0
     snapshot_bytes: int = 0
     by_due: tuple[int, ...] = ()
+    by_target: TargetCounts = ()
+    watermark: Position | None = None
     needed_from: int | None = None
     needed_since_ms: int | None = None
     retention_ms: int | None = None

@@ -9,6 +9,7 @@ from confluent_kafka import Message
 from index.pending import Entry
 from index.record import Record
 from index.schedule import Rejection, Schedule
+from index.target_counts import Route
 from snapshots.rows import RowPacker
 
 RESIDENT_OVERHEAD_BYTES = 500
@@ -42,6 +43,7 @@ class Packed(NamedTuple):
     size_bytes: int
     row: bytes
     packer: RowPacker
+    targets: Route
 
 
 Payload: TypeAlias = Scheduled | Packed
@@ -67,9 +69,14 @@ def scheduled(schedule: Schedule, size_bytes: int, record: Record | None) -> Sch
     return _new(Scheduled, (schedule, size_bytes, record))
 
 
-def packed(timestamp_ms: int, row: bytes, packer: RowPacker) -> Packed:
-    """Make a Packed, of which there is one for every record that waits for long."""
-    return _new(Packed, (timestamp_ms, PACKED_OVERHEAD_BYTES + len(row), row, packer))
+def packed(timestamp_ms: int, row: bytes, packer: RowPacker, targets: Route = ()) -> Packed:
+    """Make a Packed, of which there is one for every record that waits for long; ``targets`` only to be counted."""
+    return _new(Packed, (timestamp_ms, PACKED_OVERHEAD_BYTES + len(row), row, packer, targets))
+
+
+def routes_of(entries: Iterable[Entry[Payload]]) -> list[Route]:
+    """The targets of each."""
+    return [payload.targets if isinstance(payload, Packed) else payload.schedule.targets for _, _, payload in entries]
 
 
 def resident_bytes(entries: Iterable[Entry[Payload]]) -> int:

@@ -20,8 +20,9 @@ from index.pending import Entry
 from index.pending_set import Unsealed
 from index.progress import Position
 from index.sealing import SealRules, cut, placement_of
+from index.target_counts import count_routes
 from sidecar.packing import records_of
-from sidecar.records import Packed, Payload
+from sidecar.records import Packed, Payload, routes_of
 from snapshots.rows import encode_rows
 from snapshots.writing import COLUMN_BYTES, MAX_SEGMENT_BYTES, Encoded, SegmentWriter, record_size
 
@@ -89,7 +90,8 @@ class Sealing:
     def _encoded(self, entries: Sequence[Entry[Payload]]) -> list[Encoded]:
         placement = placement_of(entries, self._rules.placement)
         if placement is Placement.POINTER:
-            return self._writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])
+            pointers = self._writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])
+            return _counted(pointers, entries)
         joined = self._joined(entries)
         if joined is not None:
             return [joined]
@@ -98,21 +100,32 @@ class Sealing:
             (due_ms, offset, record if stored_size(payload) <= self._rules.segment_bytes else None)
             for (due_ms, offset, payload), record in zip(entries, records_of(payloads), strict=True)
         ]
-        return self._writer.encode(placement, stored)
+        return _counted(self._writer.encode(placement, stored), entries)
 
     def _joined(self, entries: Sequence[Entry[Payload]]) -> Encoded | None:
         """A segment joined of rows, when every entry is one."""
         dues_ms, offsets, payloads = zip(*entries, strict=True)
         if set(map(type, payloads)) != {Packed}:
             return None
-        timestamps_ms, _, rows, packers = zip(*payloads, strict=True)
+        timestamps_ms, _, rows, packers, routes = zip(*payloads, strict=True)
         if len(set(packers)) > 1 or max(map(len, rows)) + COLUMN_BYTES > self._rules.segment_bytes:
             return None
         value = encode_rows(dues_ms, offsets, timestamps_ms, rows, packers[0].names)
         if len(value) > MAX_SEGMENT_BYTES:
             return None
         first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])
-        return Encoded(SegmentRef(first, last, len(entries), len(value), -1, placement=Placement.INLINE), value)
+        targets = count_routes(routes)
+        return Encoded(SegmentRef(first, last, len(entries), len(value), -1, Placement.INLINE, targets), value)
+
+
+def _counted(segments: list[Encoded], entries: Sequence[Entry[Payload]]) -> list[Encoded]:
+    """Segments that these entries became, one or more, with what is in each by target."""
+    routes, start, counted = routes_of(entries), 0, []
+    for ref, value in segments:
+        end = start + ref.entries
+        counted.append(Encoded(ref._replace(targets=count_routes(routes[start:end])), value))
+        start = end
+    return counted
 
 
 def stored_size(payload: Payload) -> int:

@@ -37,6 +37,7 @@ ANY_ROUTER: Final = "User:<router>"
 
 SNAPSHOTS: Final = "snapshots topic"
 BACKFILL: Final = "backfill topic"
+REJECTED: Final = "rejected topic"
 POLICIES: Final = "policies topic"
 _HOUR_MS: Final = 3_600_000
 _FOREVER: Final = -1
@@ -116,7 +117,7 @@ def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTop
     return (
         WantedTopic("state topic", topic.state, count, replicas, {**_COMPACTED, **insync}, True),
         WantedTopic(SNAPSHOTS, topic.snapshots, count, replicas, snapshots, True),
-        WantedTopic("rejected topic", topic.rejected, count, replicas, {**rejected, **insync}),
+        WantedTopic(REJECTED, topic.rejected, count, replicas, {**rejected, **insync}),
         WantedTopic(BACKFILL, topic.backfill, count, replicas, {**_COMPACTED, **insync}, True),
     )
 

@@ -13,9 +13,11 @@ from confluent_kafka import KafkaException
 
 from index.needed import delay_topic_needed_from
 from index.survey import Survey, survey
+from sidecar.gate import Gate
 from sidecar.intake import PartitionLedger
 from sidecar.loading import LoaderPool
 from sidecar.reader import OffsetReader
+from sidecar.records import routes_of
 from sidecar.retention import Retention
 from sidecar.trimming import Trimming
 
@@ -48,10 +50,12 @@ class Upkeep:
         pool: LoaderPool,
         place: tuple[str, int],
         retention: Retention,
+        gate: Gate,
     ) -> None:
         self.retention = retention
         self.survey = Survey()
         self._ledger = ledger
+        self._gate = gate
         self._trimming = trimming
         self._pool = pool
         self._place = place
@@ -87,7 +91,8 @@ class Upkeep:
             if now_s < self._count_next_s:
                 return
             self._count_next_s = now_s + SURVEY_EVERY_S
-            self._counting = survey(self._ledger.parts, self._ledger.committed.watermark, now_ms)
+            parts, watermark = self._ledger.parts, self._ledger.committed.watermark
+            self._counting = survey(parts, watermark, now_ms, routes_of, self._gate.waiting())
         try:
             while time.monotonic() < now_s + COUNT_FOR_S:
                 next(self._counting)

@@ -8,11 +8,13 @@ that what happens next is decided by the log and not by memory.
 
 import threading
 import time
+from dataclasses import replace
 
 import structlog
 from confluent_kafka import KafkaException
 
 from index.errors import NotYetError, RefusedError
+from index.progress import BEFORE_ALL
 from sidecar import failpoints
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_errors import classify, error_of
@@ -188,6 +190,10 @@ class Worker(threading.Thread):
         self._stopping.wait(seconds)
 
     def _report(self, state: PartitionState, why: str = "", owned: Owned | None = None) -> None:
+        if owned is None and state is PartitionState.DRAINED:
+            # Nothing moves any more: what was last reported still holds.
+            self.status = replace(self.status, state=state, why=why, reported_s=time.monotonic())
+            return
         if owned is None:
             self.status = PartitionStatus(self._topic.name, self._partition, state, why)
             return
@@ -207,6 +213,8 @@ class Worker(threading.Thread):
             buckets=len(ledger.parts.buckets),
             snapshot_bytes=owned.upkeep.survey.snapshot_bytes,
             by_due=owned.upkeep.survey.by_due,
+            by_target=owned.upkeep.survey.by_target,
+            watermark=None if ledger.committed.watermark == BEFORE_ALL else ledger.committed.watermark,
             needed_from=needs.from_offset,
             needed_since_ms=needs.since_ms,
             retention_ms=owned.upkeep.retention.keeps_ms,

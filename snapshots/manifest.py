@@ -14,6 +14,7 @@
     size            │  640 kB │  610 kB │  300 B  │   bytes of the value of the record
     record offset   │  +9000  │   +1    │   +1    │   in the snapshots topic, since the segment before
     placement       │    1    │    1    │    2    │   1 inline, 2 pointer
+    targets         │  2 of   │  1 of   │ unknown │   the largest, as indexes into a table, and their entries
                     └─────────┴─────────┴─────────┘
 
 Columns of variable-length integers in a protobuf message (``state.proto``), 15 to 25 bytes per segment, so that 3,000
@@ -33,6 +34,7 @@ from index.progress import Position
 from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.segment import MAX_ENTRIES
+from snapshots.target_columns import target_columns, targets_of
 
 MANIFEST_PREFIX = b"bucket/"
 MAX_SEGMENTS = 20_000
@@ -90,6 +92,7 @@ def manifest_message(manifest: Manifest) -> state_pb2.Manifest:
         record_offset_deltas=map(sub, record_offsets, [0, *record_offsets]),
         placements=[segment.placement for segment in segments],
         built_from=manifest.built_from,
+        **target_columns(segments),
     )
 
 
@@ -145,15 +148,16 @@ def _segments(message: state_pb2.Manifest) -> Iterable[SegmentRef]:
         message.sizes,
         accumulate(message.record_offset_deltas),
         message.placements,
+        targets_of(message, lengths["entries"]),
         strict=True,
     )
-    for first_delta, first_offset, last_delta, last_offset, entries, size, record_offset, placement in columns:
+    for first_delta, first_offset, last_delta, last_offset, entries, size, record_offset, placement, targets in columns:
         first = Position(due_ms + first_delta, base + first_offset)
         due_ms = first.due_ms + last_delta
         last = Position(due_ms, base + last_offset)
         if placement not in _PLACEMENTS:
             raise FormatError(f"placement {placement} of a segment is not known here; upgrade the router")
-        yield SegmentRef(first, last, entries, size, record_offset, _PLACEMENTS[placement])
+        yield SegmentRef(first, last, entries, size, record_offset, _PLACEMENTS[placement], targets)
 
 
 def _refuse_empty(manifest: Manifest) -> None:

@@ -51,7 +51,7 @@ class RuleEpoch(_message.Message):
     def __init__(self, from_offset: _Optional[int] = ..., rules: _Optional[bytes] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("bucket_id", "from_offset", "to_offset", "needs_from", "first_due_deltas", "first_offsets", "last_due_deltas", "last_offsets", "entries", "sizes", "record_offset_deltas", "placements", "built_from")
+    __slots__ = ("bucket_id", "from_offset", "to_offset", "needs_from", "first_due_deltas", "first_offsets", "last_due_deltas", "last_offsets", "entries", "sizes", "record_offset_deltas", "placements", "built_from", "target_names", "target_runs", "target_indexes", "target_counts")
     BUCKET_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,10 @@ class Manifest(_message.Message):
     RECORD_OFFSET_DELTAS_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
     BUILT_FROM_FIELD_NUMBER: _ClassVar[int]
+    TARGET_NAMES_FIELD_NUMBER: _ClassVar[int]
+    TARGET_RUNS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    TARGET_COUNTS_FIELD_NUMBER: _ClassVar[int]
     bucket_id: int
     from_offset: int
     to_offset: int
@@ -78,4 +82,8 @@ class Manifest(_message.Message):
     record_offset_deltas: _containers.RepeatedScalarFieldContainer[int]
     placements: _containers.RepeatedScalarFieldContainer[int]
     built_from: int
-    def __init__(self, bucket_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., needs_from: _Optional[int] = ..., first_due_deltas: _Optional[_Iterable[int]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., last_due_deltas: _Optional[_Iterable[int]] = ..., last_offsets: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[int]] = ..., built_from: _Optional[int] = ...) -> None: ...
+    target_names: _containers.RepeatedScalarFieldContainer[str]
+    target_runs: _containers.RepeatedScalarFieldContainer[int]
+    target_indexes: _containers.RepeatedScalarFieldContainer[int]
+    target_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, bucket_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., needs_from: _Optional[int] = ..., first_due_deltas: _Optional[_Iterable[int]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., last_due_deltas: _Optional[_Iterable[int]] = ..., last_offsets: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[int]] = ..., built_from: _Optional[int] = ..., target_names: _Optional[_Iterable[str]] = ..., target_runs: _Optional[_Iterable[int]] = ..., target_indexes: _Optional[_Iterable[int]] = ..., target_counts: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -121,9 +121,8 @@ def _settings(raw: Mapping[str, Any], source: str) -> Settings:
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table.get("name") for table in tables):
         raise ConfigError(f"{source}: delay_topics: a list of tables, each with a name")
     forbidden = frozenset(name for table in tables for name in _names(table))
-    policies = str(_table(raw, "router").get("policies_topic", ""))
-    if policies and not policies.startswith(INTERNAL_PREFIX):
-        forbidden |= {policies}
+    shared = {str(_table(raw, "router").get(key, "")) for key in ("policies_topic", "status_topic")}
+    forbidden |= {name for name in shared if name and not name.startswith(INTERNAL_PREFIX)}
     topics = []
     for table in tables:
         try:

@@ -44,6 +44,7 @@ def command_for(folder: Path, bootstrap: str, unique_name: Callable[[str], str],
 [router]
 group_id = "{unique_name("router")}"
 policies_topic = "__{topic}.policies"
+status_topic = "__{topic}.status"
 [[delay_topics]]
 name = "{topic}"
 default_target = "{topic}-target"

@@ -41,6 +41,7 @@ class RouterProcess(router.RouterProcess):
         port = router.free_port()
         # Routers of other tests use the same brokers, and would follow the same policies.
         options.setdefault("policies_topic", f"__{delay_topics[0]['name']}.policies")
+        options.setdefault("status_topic", f"__{delay_topics[0]['name']}.status")
         self.group_id = str(options.setdefault("group_id", f"router.{delay_topics[0]['name']}"))
         config = directory / "router.toml"
         config.write_text(

@@ -65,7 +65,9 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
     topic = command.topic
     beside = [f"{topic}.{name}" for name in ("delay-state", "delay-snapshots", "rejected", "delay-backfill")]
     names = [topic, *beside, f"{topic}-target"]
-    assert sorted(row["name"] for row in first["topics"]) == sorted([*names, f"__{topic}.policies"])
+    assert sorted(row["name"] for row in first["topics"]) == sorted(
+        [*names, f"__{topic}.policies", f"__{topic}.status"]
+    )
     delay, state, snapshots, rejected, backfill, _ = (facts_of(kafka_admin, name) for name in names)
     assert (delay.partitions, state.partitions, snapshots.partitions, backfill.partitions) == (3, 3, 3, 3)
     assert delay.settings is not None

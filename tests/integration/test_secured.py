@@ -122,7 +122,7 @@ def test_the_whole_job_with_exactly_the_rights_that_are_listed(
             wait_until(lambda: scene.count("merge_seconds") >= 1, "buckets are merged")
         report = stage.settle()
         assert report.rejected > 0
-        status = router.command("status", "--json")
+        status = router.command("status", "--url", f"http://127.0.0.1:{router.port}", "--json")
         assert status.returncode == 0, status.stderr
         assert json.loads(status.stdout)["topics"][scene.delay]["rejected"] > 0
         assert router.stop() == 0

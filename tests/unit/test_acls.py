@@ -55,8 +55,9 @@ def test_a_router_needs_this_and_nothing_else(tmp_path: Path) -> None:
         ("topic", "orders.delay.delay-state", "literal"): "Read Write DescribeConfigs",
         ("topic", "orders.delay.delay-snapshots", "literal"): "Read Write Delete DescribeConfigs",
         ("topic", "orders.delay.delay-backfill", "literal"): "Read Write DescribeConfigs",
-        ("topic", "orders.delay.rejected", "literal"): "Write DescribeConfigs",
+        ("topic", "orders.delay.rejected", "literal"): "Read Write DescribeConfigs",
         ("topic", "__delay_router_policies", "literal"): "Read DescribeConfigs",
+        ("topic", "__delay_router_status", "literal"): "Read Write DescribeConfigs",
         ("topic", "orders", "literal"): "Write",
         ("group", "delay-router", "literal"): "Read",
         ("transactional-id", "delay-router.", "prefixed"): "Write",
@@ -100,7 +101,11 @@ def test_what_delay_topics_share_is_listed_once(tmp_path: Path) -> None:
     file = configured(tmp_path, more=more)
     found = acls.needed(load(file, {})).acls
     assert len(set(found)) == len(found)
-    assert [acl.operation for acl in found if acl.name == "orders.delay.rejected"] == ["Write", "DescribeConfigs"]
+    assert [acl.operation for acl in found if acl.name == "orders.delay.rejected"] == [
+        "Read",
+        "Write",
+        "DescribeConfigs",
+    ]
     assert [acl.name for acl in found if acl.resource_type == "topic" and acl.name == "orders"] == ["orders"]
 
 

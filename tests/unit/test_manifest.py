@@ -9,7 +9,7 @@ import pytest
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.progress import Position
-from snapshots import state_pb2
+from snapshots import state_pb2, target_columns
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.manifest import MAX_SEGMENTS, decode_manifest, encode_manifest, manifest_key, parse_manifest, segment_key
 from snapshots.segment import MAX_ENTRIES
@@ -76,6 +76,53 @@ def test_an_adopted_bucket_comes_back_with_offsets_below_its_own() -> None:
             encode_manifest(replace(adopted, built_from=built_from))
     with pytest.raises(FormatError, match=r"segment 0 has offset 4017, outside of \[4018, 10000\)"):
         encode_manifest(replace(adopted, built_from=4018))
+
+
+COUNTED = replace(
+    MANIFEST,
+    segments=(
+        FIRST._replace(targets=(("orders", 2000), ("bills", 48))),
+        SECOND,
+        THIRD._replace(targets=(("bills", 1), ("", 5))),
+    ),
+)
+
+
+def test_counts_by_target_come_back_and_an_older_reader_passes_over_them() -> None:
+    stored = encode_manifest(COUNTED)
+    assert decode_manifest(KEY, stored) == COUNTED
+    assert len(stored) - len(encode_manifest(MANIFEST)) < 50
+    body = state_pb2.Manifest.FromString(unwrap(Kind.MANIFEST, stored))
+    for name in ("target_names", "target_runs", "target_indexes", "target_counts"):
+        body.ClearField(name)
+    assert parse_manifest(wrap(Kind.MANIFEST, body.SerializeToString())) == MANIFEST
+
+
+def test_too_many_counts_are_left_out_and_the_rest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, kept in (("MAX_COUNTS", 4), ("MAX_NAMES", 3)):
+        monkeypatch.setattr(target_columns, limit, kept)
+        assert decode_manifest(KEY, encode_manifest(COUNTED)) == COUNTED
+        monkeypatch.setattr(target_columns, limit, kept - 1)
+        assert decode_manifest(KEY, encode_manifest(COUNTED)) == MANIFEST
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [
+        (lambda m: m.target_runs.pop(), "for 2 of 3 segments"),
+        (lambda m: m.target_runs.__setitem__(1, 1), "4 targets and 4 counts"),
+        (lambda m: m.target_runs.__setitem__(1, 2**32 - 1), "4 targets and 4 counts"),
+        (lambda m: m.target_counts.pop(), "4 targets and 3 counts"),
+        (lambda m: m.target_indexes.append(0), "5 targets and 4 counts"),
+        (lambda m: m.target_indexes.__setitem__(0, 3), "a target named by index 3 of 3"),
+    ],
+)
+def test_forged_counts_are_refused(forge: Callable[[state_pb2.Manifest], object], message: str) -> None:
+    body = state_pb2.Manifest.FromString(unwrap(Kind.MANIFEST, encode_manifest(COUNTED)))
+    forge(body)
+    with pytest.raises(FormatError, match=f"counts by target: .*{message}"):
+        parse_manifest(wrap(Kind.MANIFEST, body.SerializeToString()))
 
 
 def test_extremes_come_back() -> None:
@@ -161,8 +208,9 @@ def test_a_forged_manifest_is_refused(forge: Callable[[state_pb2.Manifest], obje
 
 def test_too_many_segments_are_refused_before_they_are_made() -> None:
     body = state_pb2.Manifest(placements=[1] * (MAX_SEGMENTS + 1))
-    for column in state_pb2.Manifest.DESCRIPTOR.fields[4:-1]:
-        getattr(body, column.name)[:] = [1] * (MAX_SEGMENTS + 1)
+    for column in state_pb2.Manifest.DESCRIPTOR.fields:
+        if 5 <= column.number <= 12:
+            getattr(body, column.name)[:] = [1] * (MAX_SEGMENTS + 1)
     with pytest.raises(FormatError, match=r"columns of lengths .* not over 20000"):
         parse_manifest(wrap(Kind.MANIFEST, body.SerializeToString()))
 
@@ -171,7 +219,11 @@ def test_forged_bytes_give_a_sound_manifest_or_a_format_error() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    originals = [golden("manifest-v1.bin"), encode_manifest(_random_manifest(rng, segments=7))]
+    originals = [
+        golden("manifest-v1.bin"),
+        encode_manifest(_random_manifest(rng, segments=7)),
+        encode_manifest(COUNTED),
+    ]
     refused = 0
     for _ in range(3000):
         try:

@@ -1,6 +1,7 @@
 """Which buckets to merge, and what a merge makes of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -194,3 +195,17 @@ def test_sources_are_read_as_they_are_needed() -> None:
     reading = under_way._entries(long, long.buckets[0].manifest)
     assert len(list(islice(reading, 3))) == 3
     assert long.read == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_merged_bucket_tells_targets_in_the_proportions_of_its_sources() -> None:
+    sources = Sources(*TWO)
+    for source, targets in zip(sources.buckets, ("a", "b"), strict=True):
+        counted = [each._replace(targets=((targets, each.entries),)) for each in source.manifest.segments]
+        source.manifest = replace(source.manifest, segments=tuple(counted))
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES)
+    under_way.run(sources)
+    made, _ = merged(under_way)
+    assert made is not None
+    found = [dict(each.targets) for each in made.segments]
+    assert found[0].keys() == {"a", "b"}
+    assert [sum(each.values()) for each in found] == [each.entries for each in made.segments]

@@ -14,13 +14,14 @@ from index.progress import Position
 from index.record import Record
 from index.rules import Rules
 from index.schedule import Schedule
-from index.sealing import SealRules, cut
+from index.sealing import PlacementRule, SealRules, cut
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.reader import OffsetReader
-from sidecar.records import Payload, Scheduled, scheduled, size_of
+from sidecar.records import Payload, Scheduled, packed, scheduled, size_of
 from sidecar.sealing import Sealing
 from sidecar.segments import SegmentSource
 from snapshots.manifest import segment_key
+from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.state import RuleEpoch
 from snapshots.writing import MAX_SEGMENT_BYTES, Encoded, SegmentWriter
@@ -154,3 +155,58 @@ def test_a_segment_is_not_made_good_from_a_part_of_its_range(
     with pytest.raises(RefusedError, match="segment 0 of bucket 1 of d/0 is lost") as caught:
         load(held, 4)
     assert "delay-router init --start-over d/0" in str(caught.value)
+
+
+OTHER = Rules(topic="d", default_target="t", allowed_targets=("u",))
+
+
+def routed(due_ms: int, offset: int, target: str, *, is_packed: bool, packer: RowPacker) -> Entry[Payload]:
+    given = record(due_ms, more=[("deliver-to", target.encode())])
+    decision = OTHER.decide(given.headers, given.timestamp_ms)
+    assert isinstance(decision, Schedule)
+    row = packer.pack(given.key, given.value, given.headers)
+    if is_packed and row is not None:
+        return due_ms, offset, packed(given.timestamp_ms, row, packer, decision.targets)
+    return due_ms, offset, scheduled(decision, size_of(given), given)
+
+
+@pytest.mark.parametrize("placement", ["inline", "pointer"])
+@pytest.mark.parametrize("packed_ones", [0, 5, 10], ids=["scheduled", "mixed", "packed"])
+def test_segments_tell_what_is_in_them_by_target(placement: PlacementRule, packed_ones: int) -> None:
+    packer = RowPacker()
+    entries = [
+        routed(
+            1_800_000_000_000 + offset,
+            offset,
+            "u" if offset % 5 else "t",
+            is_packed=offset < packed_ones,
+            packer=packer,
+        )
+        for offset in range(10)
+    ]
+    frozen: Unsealed[Payload] = Unsealed(0)
+    frozen.add(entries)
+    sealing = Sealing(frozen, 10, 1, SealRules(segment_entries=6, placement=placement), at_once)
+    while (segments := sealing.next_segments()) is not None:
+        sealing.written(range(len(segments)))
+    installation = sealing.installation(Position(0, 0))
+    assert installation is not None
+    found = [(ref.entries, ref.targets) for ref in installation.manifest.segments]
+    assert found == [(6, (("u", 4), ("t", 2))), (4, (("u", 4),))]
+
+
+def test_a_segment_that_was_too_big_is_counted_in_its_parts() -> None:
+    rules = SealRules(segment_entries=10, segment_bytes=10 << 20, placement="inline")
+    entries: list[Entry[Payload]] = []
+    for offset in range(4):
+        given = record(1_800_000_000_000 + offset, value=b"x" * 400_000)
+        schedule = Schedule(given.timestamp_ms, ("u",) if offset < 2 else ("t",), -1, b"k", None, both_times=False)
+        entries.append((1_800_000_000_000 + offset, offset, scheduled(schedule, size_of(given), given)))
+    frozen: Unsealed[Payload] = Unsealed(0)
+    frozen.add(entries)
+    sealing = Sealing(frozen, 10, 1, rules, at_once)
+    while (segments := sealing.next_segments()) is not None:
+        sealing.written(range(len(segments)))
+    installation = sealing.installation(Position(0, 0))
+    assert installation is not None
+    assert [ref.targets for ref in installation.manifest.segments] == [(("u", 2),), (("t", 2),)]

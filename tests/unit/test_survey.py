@@ -2,7 +2,9 @@
 
 import random
 from bisect import bisect_left
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +13,7 @@ from index.bucket import Bucket, Manifest, Placement, SegmentRef
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position
 from index.survey import BOUNDS_MS, Survey, survey
+from index.target_counts import OTHERS
 
 NOW_MS = 1_800_000_000_000 >> 8 << 8
 
@@ -107,3 +110,49 @@ def test_it_goes_on_in_steps_while_entries_come_and_go() -> None:
 
 def test_nothing_pending() -> None:
     assert counted(survey(PendingSet[None](0), BEFORE_ALL, NOW_MS)) == (Survey(), 0)
+
+
+Routed = tuple[str, ...]
+
+
+def routes_of(entries: Sequence[tuple[int, int, Routed]]) -> list[Routed]:
+    return [route for _, _, route in entries]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_targets_are_counted_wherever_entries_lie(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(surveying, "ENTRIES_AT_ONCE", rng.choice([1, 7, 5_000]))
+    monkeypatch.setattr(surveying, "CHUNKS_AT_ONCE", rng.choice([1, 7, 5_000]))
+    parts: PendingSet[Routed] = PendingSet(0)
+    naive: Counter[str] = Counter()
+
+    def some(start: int, count: int) -> list[tuple[int, int, Routed]]:
+        found = []
+        for offset in range(start, start + count):
+            route = rng.choice([("a",), ("b",), ("a", "b")])
+            naive.update(route)
+            found.append((NOW_MS + rng.choice([0, 256, 512]) + rng.randrange(256), offset, route))
+        return found
+
+    parts.mutable.add(some(200, 150))
+    parts.freeze(350)
+    parts.mutable.add(some(350, 30))
+    held = [some(0, 20), [], some(50, 3)]
+    parts.buckets[1] = stored(1, (NOW_MS + 500, NOW_MS + 501, 9), (NOW_MS + 600, NOW_MS + 601, 5))
+    manifest = parts.buckets[1].manifest
+    counted_segment = manifest.segments[0]._replace(targets=(("a", 8), (OTHERS, 1)))
+    parts.buckets[1] = Bucket(replace(manifest, segments=(counted_segment, manifest.segments[1])), BEFORE_ALL)
+    naive.update({"a": 8, OTHERS: 1 + 5})
+    result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS, routes_of, held))
+    assert dict(result.by_target) == dict(naive)
+    assert sum(result.by_due) == 180 + 23 + 14
+    assert result.by_due[0] >= 23
+
+
+def test_a_chunk_of_many_is_looked_at_in_steps() -> None:
+    parts: PendingSet[Routed] = PendingSet(0)
+    count = 3 * surveying.ENTRIES_AT_ONCE + 1
+    parts.mutable.add([(NOW_MS, offset, ("a",)) for offset in range(count)])
+    result, steps = counted(survey(parts, BEFORE_ALL, NOW_MS, routes_of))
+    assert (result.by_target, steps) == ((("a", count),), 3)

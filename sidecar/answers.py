@@ -1,0 +1,112 @@
+"""What an operator may ask, and the shape of the answers: the same for the admin API and for the command line.
+
+Every number is of the whole group. A partition that no router has reported lately stands in the answer with the state
+``unserved``, so that a sum never hides what is missing. Nothing here holds payload, keys, header values or settings.
+"""
+
+from enum import StrEnum
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Answer(BaseModel):
+    """Closed and immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PartitionAnswer(Answer):
+    """One partition of a delay topic as its router last reported it."""
+
+    partition: int
+    state: str = Field(description="active, paused, drained, restoring, ... or unserved: no router reports it")
+    why: str = ""
+    instance: str = Field("", description="The router that serves it")
+    age_ms: int | None = Field(None, description="How old the report is")
+    pending: int = 0
+    lag: int = Field(0, description="Offsets of the delay topic not yet indexed")
+    cursor: int = Field(0, description="C: every offset below it is indexed")
+    watermark_due_ms: int | None = Field(None, description="W: everything due before it has been released")
+    watermark_offset: int | None = None
+    next_due_ms: int | None = None
+    furthest_due_ms: int | None = None
+    buckets: int = 0
+    held: int = Field(0, description="Beyond their due time, waiting for their target or the end of a pause")
+    snapshot_bytes: int = 0
+    needed_from: int | None = Field(None, description="First offset the delay topic must keep")
+    needed_since_ms: int | None = None
+    retention_ms: int | None = Field(None, description="How long the delay topic keeps a record; -1: for ever")
+
+
+class TopicAnswer(Answer):
+    """One delay topic."""
+
+    topic: str
+    pending: int
+    paused: bool
+    drained: bool
+    partitions: tuple[PartitionAnswer, ...]
+
+
+class StatusAnswer(Answer):
+    """All delay topics of the group, or those asked for."""
+
+    topics: tuple[TopicAnswer, ...]
+    instances: tuple[str, ...] = Field(description="Routers that have reported lately")
+
+
+class DueRange(Answer):
+    """How many records are due within ``within_s`` seconds from now and not in an earlier range."""
+
+    within_s: float | None = Field(description="0: overdue; null: everything beyond")
+    records: int
+
+
+class PendingAnswer(Answer):
+    """What is pending in one delay topic."""
+
+    topic: str
+    records: int
+    by_due: tuple[DueRange, ...]
+    by_target: dict[str, int] = Field(description="By target topic, the largest first; a record may have several")
+    other_targets: int = Field(0, description="Records of targets beyond the largest, or not known by target")
+    unserved: tuple[int, ...] = Field((), description="Partitions that no router reports, which are not counted")
+
+
+class Fate(StrEnum):
+    """What became of a record of a delay topic."""
+
+    PENDING = "pending"
+    RELEASED = "released"
+    REJECTED = "rejected"
+    UNKNOWN = "unknown"
+
+
+class LookupAnswer(Answer):
+    """One record of a delay topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    fate: Fate
+    why: str = Field("", description="Why it was rejected, or why its fate cannot be told")
+    due_ms: int | None = None
+    targets: tuple[str, ...] = ()
+    code: str = Field("", description="delay-error of a rejected record")
+
+
+class Inquiries(Protocol):
+    """Answers for the whole group, from any instance; safe from any thread, and may block for seconds.
+
+    ConfigError for a delay topic or partition that there is not, KafkaException when the cluster does not answer.
+    """
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        """All delay topics, or one."""
+
+    def pending(self, topic: str) -> PendingAnswer:
+        """What is pending in one delay topic."""
+
+    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        """What became of one record."""

@@ -1,0 +1,199 @@
+"""What became of a record, from a record and a state made up for the test; no Kafka."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from index.bucket import Manifest, Placement, SegmentRef
+from index.progress import BEFORE_ALL, Behind, Position, Progress
+from index.record import Record
+from index.rules import Rules
+from index.schedule import Reason, Schedule
+from sidecar import lookup
+from sidecar.answers import Fate, LookupAnswer
+from sidecar.compacted import Stored
+from sidecar.config import Config
+from sidecar.lookup import WHY, Lookup
+from sidecar.rejected_search import Found, NotFinished
+from snapshots.held import HeldEntry, encode_held
+from snapshots.manifest import encode_manifest, manifest_key
+from snapshots.state import PROGRESS_KEY, RULES_KEY, PartitionState, RuleEpoch, encode_epochs, encode_progress
+
+DUE_MS = 1_800_000_000_000
+RULES = Rules(topic="d", default_target="out", max_delay_ms=3_600_000)
+STRICT = replace(RULES, max_delay_ms=1_000)
+CONFIG = Config.model_validate(
+    {"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}
+)
+RECORD = Record(b"canary-key", b"canary-value", [("deliver-at", b"%d" % DUE_MS)], DUE_MS - 60_000)
+WRONG = RECORD._replace(headers=[("deliver-at", b"canary")])
+STATE = PartitionState(
+    Progress(cursor=100, watermark=Position(DUE_MS, 50), sealed_to=100, next_bucket=9), "id", (RuleEpoch(0, RULES),)
+)
+
+
+class World:
+    """What the lookup finds where it looks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log = (10, 200)
+        self.record: Record | None = RECORD
+        self.state: PartitionState | None = STATE
+        self.more: dict[bytes, bytes] = {}
+        self.rejected: Found | Exception | None = None
+        self.searched: list[tuple[Any, ...]] = []
+        monkeypatch.setattr(lookup, "log_range", lambda *_: self.log)
+        monkeypatch.setattr(lookup, "topic_id", lambda *_: "id")
+        monkeypatch.setattr(lookup, "read_settled", lambda *_: self._stored())
+        monkeypatch.setattr(lookup, "rejected_code", self._search)
+        monkeypatch.setattr(lookup._One, "_read", lambda _: self.record)
+
+    def __call__(self, offset: int) -> LookupAnswer:
+        topic = CONFIG.delay_topic("d")
+        assert topic is not None
+        client: Any = None
+        answer = Lookup(CONFIG, client, lambda: DUE_MS).of(topic, 3, offset)
+        assert "canary" not in answer.model_dump_json()
+        assert (answer.topic, answer.partition, answer.offset) == ("d", 3, offset)
+        return answer
+
+    def _stored(self) -> list[Stored]:
+        if self.state is None:
+            return []
+        state = self.state
+        values = {
+            PROGRESS_KEY: encode_progress(state.progress, state.delay_topic_id),
+            RULES_KEY: encode_epochs(state.epochs),
+            **{manifest_key(each.bucket_id): encode_manifest(each) for each in state.buckets},
+            **{key: value for each in state.held for key, value in encode_held(each)},
+            **self.more,
+        }
+        return [Stored(number, key, value) for number, (key, value) in enumerate(values.items())]
+
+    def _search(self, *arguments: Any) -> Found | None:
+        self.searched.append(arguments[2:])
+        if isinstance(self.rejected, Exception):
+            raise self.rejected
+        return self.rejected
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Everything is there, and the watermark is at (DUE_MS, 50)."""
+    return World(monkeypatch)
+
+
+def test_before_and_behind_the_watermark(world: World) -> None:
+    found = world(51)
+    assert (found.fate, found.due_ms, found.targets) == (Fate.PENDING, DUE_MS, ("out",))
+    assert not world.searched
+    found = world(50)
+    assert (found.fate, found.due_ms, found.targets, found.code) == (Fate.RELEASED, DUE_MS, ("out",), "")
+    assert world.searched == [("d.rejected", "d/3/50", DUE_MS - 60_000)]
+
+
+def test_what_is_not_indexed_yet(world: World) -> None:
+    assert (world(100).fate, world(100).why) == (Fate.PENDING, "not indexed yet")
+    world.record = WRONG
+    found = world(100)
+    assert (found.fate, found.code) == (Fate.PENDING, "INVALID_SCHEDULE")
+    assert found.why == "not indexed yet; to be rejected: a control header cannot be read"
+    world.state = None
+    assert (world(100).fate, world(100).why) == (Fate.PENDING, "no router has served the partition yet")
+
+
+def test_rejected_by_the_rules_that_held_at_its_offset(world: World) -> None:
+    world.state = replace(STATE, epochs=(RuleEpoch(0, RULES), RuleEpoch(60, STRICT)))
+    assert world(59).fate is Fate.PENDING
+    found = world(60)
+    assert (found.fate, found.code, found.due_ms) == (Fate.REJECTED, "MAX_DELAY_EXCEEDED", None)
+
+
+def test_rejected_at_release(world: World) -> None:
+    world.rejected = Found(Reason.EXPIRED)
+    found = world(50)
+    assert (found.fate, found.code, found.targets) == (Fate.REJECTED, "EXPIRED", ("out",))
+
+
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [
+        (NotFinished("9 records"), "released, or rejected at release: 9 records"),
+        (
+            KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)),
+            "released, or rejected at release: d.rejected may not be read",
+        ),
+    ],
+)
+def test_what_cannot_be_told_is_not_guessed(world: World, failure: Exception, why: str) -> None:
+    world.rejected = failure
+    assert (world(50).fate, world(50).why) == (Fate.UNKNOWN, why)
+
+
+def test_a_cluster_that_does_not_answer_is_no_answer(world: World) -> None:
+    world.rejected = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    with pytest.raises(KafkaException):
+        world(50)
+
+
+def test_due_at_once_is_due_when_it_was_sent(world: World) -> None:
+    world.record = RECORD._replace(headers=[])
+    assert (world(99).fate, world(99).due_ms) == (Fate.RELEASED, RECORD.timestamp_ms)
+    assert world.searched[0][2] == RECORD.timestamp_ms - 3_600_000
+
+
+def test_held_even_when_the_delay_topic_has_let_it_go(world: World) -> None:
+    schedule = Schedule(DUE_MS, ("gated",), -1, b"canary", b"canary", both_times=False)
+    world.state = replace(STATE, held=(HeldEntry(5, schedule, RECORD, 1),))
+    for record in (RECORD, None):
+        world.record = record
+        found = world(5)
+        assert (found.fate, found.targets) == (Fate.PENDING, ("gated",))
+        assert "waits for its target" in found.why
+
+
+def test_what_is_not_there(world: World) -> None:
+    assert world(200).why == "there is no such record yet: the partition ends at offset 200"
+    assert world(9).why == "it is gone from the delay topic, which begins at offset 10"
+    world.record = None
+    assert world(70).why == "there is no record at this offset, but a mark of a transaction"
+    assert {world(each).fate for each in (200, 9, 70)} == {Fate.UNKNOWN}
+
+
+def test_a_state_that_cannot_be_believed(world: World) -> None:
+    world.more = {b"news": b"x"}
+    assert world(50).fate is Fate.UNKNOWN
+    assert "is not known here; upgrade the router" in world(50).why
+    world.more = {}
+    world.state = replace(STATE, delay_topic_id="other")
+    assert world(50).why == "the delay topic was created again, and the state is about the old one"
+
+
+def test_rules_that_are_kept_no_more(world: World) -> None:
+    world.state = replace(STATE, epochs=(RuleEpoch(100, STRICT),))
+    found = world(20)
+    assert (found.fate, found.due_ms, found.targets) == (Fate.RELEASED, None, ())
+    world.rejected = Found(Reason.MAX_DELAY_EXCEEDED)
+    assert (world(20).fate, world(20).code) == (Fate.REJECTED, "MAX_DELAY_EXCEEDED")
+
+
+def test_an_adopted_bucket_has_a_watermark_of_its_own(world: World) -> None:
+    segment = SegmentRef(Position(0, 25), Position(DUE_MS, 30), 2, 10, 0, Placement.INLINE)
+    adopted = Manifest(4, 20, 40, None, (segment,), built_from=15)
+    behind = STATE.progress._replace(catching_up=(Behind(4, BEFORE_ALL),))
+    world.state = replace(STATE, progress=behind, buckets=(adopted,))
+    assert world(30).fate is Fate.PENDING
+    world.record = WRONG
+    assert (world(25).fate, world(25).code) == (Fate.PENDING, "INVALID_SCHEDULE")
+    assert world(41).fate is Fate.REJECTED
+    world.state = replace(STATE, buckets=(adopted,))
+    assert world(25).fate is Fate.REJECTED
+    world.record = RECORD
+    assert world(30).fate is Fate.RELEASED
+
+
+def test_every_reason_has_words_of_its_own() -> None:
+    assert WHY.keys() == set(Reason)
+    assert len(set(WHY.values())) == len(WHY)

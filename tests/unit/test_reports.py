@@ -1,0 +1,154 @@
+"""Reports: what is written is read, what is of others or cannot be understood is not believed, the right one wins."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from index.errors import FormatError
+from index.progress import Position
+from index.survey import BOUNDS_MS
+from index.target_counts import OTHERS
+from sidecar import reports
+from sidecar.inquiries import partition_answer, pending_answer
+from sidecar.partition_status import PartitionState, PartitionStatus
+from sidecar.reports import (
+    PARTITIONS_A_PART,
+    STALE_MS,
+    GroupReports,
+    Reported,
+    best,
+    decode_report,
+    encode_report,
+    report_key,
+    targets_of,
+)
+
+STATUS = PartitionStatus(
+    "orders.delay",
+    3,
+    PartitionState.ACTIVE,
+    "why",
+    pending=17,
+    next_due_ms=1_800_000_000_000,
+    lag=4,
+    cursor=99,
+    buckets=2,
+    held=1,
+    snapshot_bytes=512,
+    by_due=(1, 0, 16, 0, 0, 0, 0, 0, 0, 0),
+    needed_from=80,
+    retention_ms=-1,
+    by_target=(("orders", 16), (OTHERS, 1)),
+    watermark=Position(1_799_999_999_999, 98),
+    reported_s=0.0,
+)
+KEY = report_key("group/with/slashes", "router-0", 0)
+
+
+def decoded(value: bytes, key: bytes = KEY) -> list[PartitionStatus]:
+    found = decode_report(key, value, "group/with/slashes")
+    assert found is not None
+    assert found[0] == "router-0"
+    return [replace(each, reported_s=0.0) for each in found[1]]
+
+
+def test_what_is_written_is_read() -> None:
+    fencing = PartitionStatus("orders.delay", 4, PartitionState.FENCING, reported_s=0.0)
+    (value,) = encode_report("group/with/slashes", "router-0", [fencing, STATUS])
+    assert json.loads(value)["version"] == 1
+    assert decoded(value) == [STATUS, fencing]
+
+
+def test_many_partitions_are_several_parts_and_none_is_one() -> None:
+    many = [replace(STATUS, partition=number) for number in range(2 * PARTITIONS_A_PART + 1)]
+    values = encode_report("group/with/slashes", "router-0", many)
+    assert len(values) == 3
+    assert [each for value in values for each in decoded(value)] == many
+    assert max(map(len, values)) < 500_000
+    (empty,) = encode_report("group/with/slashes", "router-0", [])
+    assert decoded(empty) == []
+
+
+def test_another_group_is_passed_over_and_what_is_unreadable_is_named() -> None:
+    (value,) = encode_report("other", "router-0", [STATUS])
+    assert decode_report(report_key("other", "router-0", 0), value, "group") is None
+    plain = json.loads(value)
+    broken = [b"", b"[]", b"\xff", b"{}", json.dumps({**plain, "version": 2}).encode()]
+    broken.append(json.dumps({**plain, "partitions": [{"topic": "t"}]}).encode())
+    broken.append(json.dumps({**plain, "partitions": [{**plain["partitions"][0], "pending": "many"}]}).encode())
+    for each in broken:
+        with pytest.raises(FormatError):
+            decode_report(report_key("group", "router-0", 0), each, "group")
+    for key in (None, b"", b"router-0", b"\xff/x"):
+        with pytest.raises(FormatError):
+            decode_report(key, value, "group")
+
+
+def test_what_a_newer_router_adds_is_passed_over() -> None:
+    (value,) = encode_report("group/with/slashes", "router-0", [STATUS])
+    plain = json.loads(value)
+    plain["partitions"][0] |= {"state": "resting", "more": 1}
+    (found,) = decoded(json.dumps(plain).encode())
+    assert (found.state, found.pending) == (PartitionState.WAITING, 17)
+
+
+def reported(state: PartitionState, offset: int, instance: str = "a", partition: int = 0) -> Reported:
+    return Reported(PartitionStatus("t", partition, state), instance, 1_000, offset)
+
+
+def test_the_newer_report_of_one_who_serves_it_wins() -> None:
+    serving, draining = PartitionState.ACTIVE, PartitionState.PAUSED
+    for chosen, others in (
+        (reported(serving, 5), [reported(PartitionState.FENCING, 9, "b")]),
+        (reported(serving, 9), [reported(draining, 5, "b"), reported(PartitionState.REPLAYING, 10, "c")]),
+        (reported(PartitionState.REPLAYING, 9), [reported(PartitionState.FENCING, 5, "b")]),
+        (reported(PartitionState.WAITING, 1), [reported(PartitionState.STOPPED, 5, "b")]),
+    ):
+        assert best([chosen, *others]) == best([*others, chosen]) == {("t", 0): chosen}
+    assert best([reported(PartitionState.STOPPED, 1)]) == {}
+
+
+def test_a_report_holds_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = GroupReports("g")
+    for part, (partition, at_ms) in enumerate([(0, 1_000), (1, 9_000)]):
+        (value,) = encode_report("g", "a", [replace(STATUS, partition=partition)])
+        known.add(report_key("g", "a", part), value, at_ms, part)
+    now_ms = 1_000 + STALE_MS
+    assert [each.status.partition for each in known.reported(now_ms)] == [0, 1]
+    assert [each.status.partition for each in known.reported(now_ms + 1)] == [1]
+    assert known.instances(now_ms + 1) == {"a"}
+    known.forget(now_ms + 1)
+    assert [each.status.partition for each in known.reported(now_ms)] == [1]
+    known.add(report_key("g", "a", 1), None, now_ms, 2)
+    assert known.instances(now_ms) == set()
+    monkeypatch.setattr(reports, "MAX_REPORT_BYTES", 10)
+    with pytest.raises(FormatError):
+        known.add(report_key("g", "a", 1), b" " * 11, now_ms, 3)
+
+
+def test_an_answer_tells_all_of_a_report() -> None:
+    answer = partition_answer(Reported(STATUS, "router-0", 5_000, 1), 7_500)
+    assert (answer.instance, answer.age_ms, answer.state) == ("router-0", 2_500, "active")
+    assert (answer.watermark_due_ms, answer.watermark_offset) == STATUS.watermark
+    for name in ("partition", "why", "pending", "lag", "cursor", "next_due_ms", "furthest_due_ms", "buckets", "held"):
+        assert getattr(answer, name) == getattr(STATUS, name)
+    before = partition_answer(Reported(replace(STATUS, watermark=None), "a", 5_000, 1), 4_000)
+    assert (before.watermark_due_ms, before.watermark_offset, before.age_ms) == (None, None, 0)
+
+
+def test_pending_is_summed_over_partitions_with_every_target_once() -> None:
+    many = tuple((f"t{number:02}", 100 - number) for number in range(20))
+    one = replace(STATUS, by_due=(1,) * 10, by_target=(("orders", 4), ("bills", 5), (OTHERS, 1)))
+    two = replace(STATUS, by_due=(2,) * 10, by_target=(("orders", 20), *many[:19]))
+    answer = pending_answer("orders.delay", [one, two], [7])
+    assert (answer.records, answer.unserved) == (30, (7,))
+    assert [each.records for each in answer.by_due] == [3] * 10
+    assert [each.within_s for each in answer.by_due] == [*(bound / 1_000 for bound in BOUNDS_MS), None]
+    assert len(answer.by_target) == 20
+    assert next(iter(answer.by_target)) == "t00"
+    assert answer.by_target["orders"] == 24
+    assert answer.other_targets == 1 + 5  # bills are the smallest of 21
+    empty = pending_answer("orders.delay", [], [])
+    assert (empty.records, len(empty.by_due), empty.by_target) == (0, 10, {})
+    assert targets_of(STATUS) == ({"orders": 16}, 1)
