@@ -24,6 +24,9 @@ never touches a decision that was taken: pending records keep their due time and
 diverts pending records, a new limit expires them (:mod:`sidecar.expiry`), a pause keeps them, and what a target may not
 be given yet is held aside without holding up others (:mod:`sidecar.gate`).
 
+Operators ask and change all of that over HTTP (:mod:`sidecar.api`), in a thread of its own beside the release path, and
+any process answers for the group.
+
 Between releases the worker keeps house (:mod:`sidecar.housekeeping`): it seals what is pending into segments, loads
 segments shortly before they are due (:mod:`sidecar.loading`), merges and removes buckets, and trims topics
 (:mod:`sidecar.upkeep`). Segments, manifests and tombstones travel in the same fenced transactions as releases.

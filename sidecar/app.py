@@ -1,9 +1,9 @@
 """The running router: everything is made and connected here, top to bottom, and taken down in reverse.
 
 Threads: the main one is the group member, one worker per assigned partition, one for policies, one for reports, one for
-HTTP. SIGTERM and SIGINT end the group member's loop; workers then finish or abandon their transactions within one
-deadline. Whatever hangs in a client by then is left behind: an open transaction is settled by whoever fences it, or by
-its timeout.
+HTTP, and where the admin API is on, one for that and a few for its calls to the cluster. SIGTERM and SIGINT end the
+group member's loop; workers then finish or abandon their transactions within one deadline. Whatever hangs in a client by
+then is left behind: an open transaction is settled by whoever fences it, or by its timeout.
 """
 
 import os
@@ -16,6 +16,7 @@ import structlog
 
 from sidecar import admin as cluster
 from sidecar import clients, failpoints, http, policy_watch, report_publisher
+from sidecar.admin_api import AdminApi
 from sidecar.budget import PayloadBudget
 from sidecar.config import Config
 from sidecar.garbage import GarbageCollection
@@ -52,7 +53,9 @@ def run(config: Config) -> int:
     server = http.serve(config.http.listen, health)
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
     stop_reports = report_publisher.publish(config, admin, workers.statuses)
+    api = AdminApi()
     try:
+        api.start(config, admin, policies, workers.statuses)
         usable = UsableTopics(config, admin, health)
         topics = usable.wait(stopping)
         if stopping.is_set():
@@ -89,8 +92,9 @@ def run(config: Config) -> int:
         stop_policies()
         staging.stop()
         server.stop()
+        api.stop()
         structlog.get_logger().info("stopped", every_worker_finished=finished)
-        if not finished or not pool.is_idle:
+        if not finished or not pool.is_idle or not api.is_idle:
             # A client that hangs in a call would keep the interpreter from exiting.
             _exit_now()
 

@@ -20,6 +20,7 @@ from index.errors import ConfigError
 from index.rules import Rules, TargetRule
 from index.targets import INTERNAL_PREFIX
 from sidecar import kafka_keys
+from sidecar.config_admin import AdminConfig, Listener
 from sidecar.config_errors import Problems, describe, key_path
 from sidecar.config_sources import Place, read
 from sidecar.config_topic import DelayTopicConfig, Section
@@ -99,7 +100,7 @@ class RouterConfig(Section):
     )
 
 
-class HttpConfig(Section):
+class HttpConfig(Listener):
     """``[http]``: probes and metrics."""
 
     listen: ListenAddress = Field(
@@ -107,16 +108,6 @@ class HttpConfig(Section):
         description="Address of /livez, /readyz and /metrics. They show topic names and counts, no records; "
         "to let a probe or Prometheus in from outside, 0.0.0.0:8080.",
     )
-
-    @property
-    def host(self) -> str:
-        """Host part of the address, without the brackets of IPv6."""
-        return self.listen.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        """Port; 0 lets the system choose."""
-        return int(self.listen.rpartition(":")[2])
 
 
 class Config(Section):
@@ -127,6 +118,7 @@ class Config(Section):
     )
     router: RouterConfig = RouterConfig()
     http: HttpConfig = HttpConfig()
+    admin: AdminConfig = AdminConfig()
     delay_topics: tuple[DelayTopicConfig, ...] = ()
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sidecar.config import Config, HttpConfig, RouterConfig
+from sidecar.config_admin import AdminConfig
 from sidecar.config_sources import ENV_PREFIX
 from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_keys import LIMITED, REFUSED, masked
@@ -37,6 +38,7 @@ def effective(config: Config) -> dict[str, object]:
         "kafka": masked(config.kafka),
         "router": _values(config.router),
         "http": _values(config.http),
+        "admin": _values(config.admin),
         "delay_topics": [_topic(topic) for topic in config.delay_topics],
     }
 
@@ -47,6 +49,7 @@ def render_effective(config: Config) -> str:
         ("[kafka]", masked(config.kafka)),
         ("[router]", _values(config.router)),
         ("[http]", _values(config.http)),
+        ("[admin]", _values(config.admin)),
         *(("[[delay_topics]]", _topic(topic)) for topic in config.delay_topics),
     ]
     return "\n".join(
@@ -68,6 +71,7 @@ def render_reference() -> str:
     sections: list[tuple[str, type[BaseModel]]] = [
         ("`[router]`", RouterConfig),
         ("`[http]`", HttpConfig),
+        ("`[admin]`", AdminConfig),
         ("`[[delay_topics]]`", DelayTopicConfig),
     ]
     for title, model in sections:

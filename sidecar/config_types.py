@@ -11,6 +11,8 @@ from sidecar.config_errors import SHOWN_CHARACTERS
 MAX_PORT: Final = 65_535
 _LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})")
 
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
+
 
 def topic_name(name: str) -> str:
     """The name itself, or ValueError when it cannot be a topic of ours."""
@@ -56,6 +58,12 @@ def _listen_address(listen: str) -> str:
     return listen
 
 
+def _host_name(name: str) -> str:
+    if not _HOST.fullmatch(name):
+        raise ValueError(f"{_shown(name)} is not the name or address of a host; write it without a port")
+    return name.lower()
+
+
 def _kafka_text(value: object) -> object:
     """Whole numbers and booleans in librdkafka's spelling; the rest is pydantic's to accept or refuse."""
     if isinstance(value, bool):
@@ -70,3 +78,4 @@ TargetPattern = Annotated[str, AfterValidator(_target_pattern)]
 KafkaValue = Annotated[str, BeforeValidator(_kafka_text)]
 Printable = Annotated[str, AfterValidator(_printable)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+HostName = Annotated[str, AfterValidator(_host_name)]

@@ -22,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from index.errors import ConfigError, DelayRouterError
 from sidecar.config import HttpConfig
+from sidecar.config_admin import Listener
 
 MAX_REQUEST_BYTES: Final = 16_384
 """Request line and headers together."""
@@ -52,10 +53,10 @@ class Health(Protocol):
 class HttpServer:
     """A running server; `port` is the real one even where the configuration says 0."""
 
-    def __init__(self, server: uvicorn.Server, bound: socket.socket) -> None:
+    def __init__(self, server: uvicorn.Server, bound: socket.socket, name: str = "http") -> None:
         self.port: Final[int] = bound.getsockname()[1]
         self._server = server
-        self._thread = threading.Thread(target=server.run, args=([bound],), name="http", daemon=True)
+        self._thread = threading.Thread(target=server.run, args=([bound],), name=name, daemon=True)
 
     def start(self) -> None:
         """Return once requests are answered; DelayRouterError when that does not come about."""
@@ -74,7 +75,7 @@ class HttpServer:
 
 def serve(listen: str, health: Health) -> HttpServer:
     """Start serving `health` at `listen` (``host:port``); ConfigError when the address cannot be had."""
-    bound = _bind(HttpConfig(listen=listen))
+    bound = bind(HttpConfig(listen=listen), "http")
     settings = uvicorn.Config(
         application(health),
         http=_BoundedConnection,
@@ -129,7 +130,8 @@ def _json(good: bool, body: dict[str, object]) -> Response:
     return Response(json.dumps(body), status_code=200 if good else 503, media_type="application/json")
 
 
-def _bind(config: HttpConfig) -> socket.socket:
+def bind(config: Listener, section: str) -> socket.socket:
+    """A listening socket for the address of a section of the configuration; ConfigError when it cannot be had."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -144,5 +146,7 @@ def _bind(config: HttpConfig) -> socket.socket:
             bound.close()
             raise
     except OSError as error:
-        raise ConfigError(f"http.listen: {config.listen}: {error.strerror or error}; choose another address") from None
+        raise ConfigError(
+            f"{section}.listen: {config.listen}: {error.strerror or error}; choose another address"
+        ) from None
     return bound

@@ -138,6 +138,11 @@ _ELSEWHERE: Final[Mapping[ScopeKind, Mapping[str, str]]] = {
 """Keys that mean nothing in a scope, with the remedy."""
 
 
+def keys_in(kind: ScopeKind) -> tuple[str, ...]:
+    """Keys that mean something in a scope of this kind."""
+    return tuple(key for key in KEYS if key not in _ELSEWHERE[kind])
+
+
 def policy_of(scope: Scope, values: Mapping[str, object]) -> Policy:
     """The policy with these values, as JSON spells them; ConfigError naming scope, key and remedy."""
     try:

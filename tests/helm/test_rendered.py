@@ -127,6 +127,29 @@ def test_client_certificates_are_mounted(tmp_path: Path) -> None:
     assert mounted == {config.kafka[f"ssl.{key}.location"] for key in ("ca", "certificate", "key")}
 
 
+def test_the_admin_api_finds_its_files(tmp_path: Path) -> None:
+    resources = rendered(chart.values("admin"))
+    admin = _loaded(resources, tmp_path).admin
+    pod = chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]
+    mounted = {
+        f"{mount['mountPath']}/{item['path']}": volume["secret"]["secretName"]
+        for volume in pod["volumes"]
+        for mount in pod["containers"][0]["volumeMounts"]
+        for item in volume.get("secret", {}).get("items", [])
+        if mount["name"] == volume["name"]
+    }
+    assert mounted == {
+        admin.token_file: "delay-router-tokens",
+        admin.tls_cert_file: "delay-router-admin-cert",
+        admin.tls_key_file: "delay-router-admin-cert",
+        admin.tls_client_ca_file: "operators-ca",
+    }
+    assert admin.is_on
+    assert not admin.allow_plaintext
+    services = of_kind(resources, "Service")
+    assert [each["metadata"]["name"] for each in services if each["metadata"]["name"] in admin.allowed_hosts]
+
+
 def test_the_job_for_topics_has_the_same_configuration_and_its_own_principal(tmp_path: Path) -> None:
     resources = rendered(chart.values("secured"))
     own, shared = of_kind(resources, "ConfigMap")[::-1]

@@ -54,6 +54,7 @@ _RUNTIME = frozenset(
     {
         "click",
         "confluent_kafka",
+        "fastapi",
         "google.protobuf",
         "prometheus_client",
         "pydantic",

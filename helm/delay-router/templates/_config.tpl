@@ -46,6 +46,24 @@
 {{- toJson $kafka }}
 {{- end }}
 
+{{- /* [admin], as JSON. The names of the Service are as DNS has them, within the namespace and beyond. */}}
+{{- define "delay-router.admin" -}}
+{{- $name := include "delay-router.admin-name" . }}
+{{- $names := list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace) }}
+{{- $admin := dict "listen" (printf "0.0.0.0:%d" (.Values.admin.port | int)) "token_file" "/etc/delay-router/admin/tokens" }}
+{{- $_ := set $admin "allowed_hosts" (concat $names .Values.admin.allowedHosts) }}
+{{- if .Values.admin.tls.existingSecret }}
+{{- $_ := set $admin "tls_cert_file" "/etc/delay-router/admin-tls/tls.crt" }}
+{{- $_ := set $admin "tls_key_file" "/etc/delay-router/admin-tls/tls.key" }}
+{{- if .Values.admin.tls.clientCa.existingSecret }}
+{{- $_ := set $admin "tls_client_ca_file" "/etc/delay-router/admin-client-ca/ca.crt" }}
+{{- end }}
+{{- else }}
+{{- $_ := set $admin "allow_plaintext" true }}
+{{- end }}
+{{- toJson $admin }}
+{{- end }}
+
 {{- define "delay-router.config" -}}
 [kafka]
 {{- include "delay-router.table" (include "delay-router.kafka" . | fromJson) }}
@@ -55,6 +73,11 @@
 
 [http]
 "listen" = "0.0.0.0:{{ .Values.service.port | int }}"
+{{- if .Values.admin.enabled }}
+
+[admin]
+{{- include "delay-router.table" (include "delay-router.admin" . | fromJson) }}
+{{- end }}
 {{- range .Values.config.delay_topics }}
 
 [[delay_topics]]
@@ -77,6 +100,22 @@
 {{- end }}
 {{- if and .Values.topicsInit.sasl.existingSecret (not .Values.sasl.enabled) }}
 {{- fail "topicsInit.sasl.existingSecret has no effect without sasl.enabled" }}
+{{- end }}
+{{- with .Values.admin }}
+{{- if .enabled }}
+{{- if not .existingSecret }}
+{{- fail "admin.enabled needs admin.existingSecret: the secret that holds the tokens" }}
+{{- end }}
+{{- if and (not .tls.existingSecret) (not .allowPlaintext) }}
+{{- fail "admin.enabled without admin.tls.existingSecret would send tokens in the clear: name the secret of a certificate, or say that you mean it by admin.allowPlaintext=true" }}
+{{- end }}
+{{- if and .tls.clientCa.existingSecret (not .tls.existingSecret) }}
+{{- fail "admin.tls.clientCa.existingSecret has no effect without admin.tls.existingSecret" }}
+{{- end }}
+{{- if eq (.port | int) ($.Values.service.port | int) }}
+{{- fail "admin.port must not be service.port: probes and metrics need no token" }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if and .Values.networkPolicy.enabled $servers }}
 {{- range $server := splitList "," $servers }}

@@ -14,6 +14,10 @@
 {{- end }}
 {{- end }}
 
+{{- define "delay-router.admin-name" -}}
+{{- printf "%s-admin" (include "delay-router.fullname" .) }}
+{{- end }}
+
 {{- define "delay-router.selector" -}}
 app.kubernetes.io/name: {{ include "delay-router.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -92,3 +92,52 @@ capabilities:
         path: tls.key
 {{- end }}
 {{- end }}
+
+{{- /* Of the routers only: the job that creates topics serves nothing. Whole directories, so that they are renewed. */}}
+{{- define "delay-router.admin-mounts" -}}
+- name: admin
+  mountPath: /etc/delay-router/admin
+  readOnly: true
+{{- if .Values.admin.tls.existingSecret }}
+- name: admin-tls
+  mountPath: /etc/delay-router/admin-tls
+  readOnly: true
+{{- if .Values.admin.tls.clientCa.existingSecret }}
+- name: admin-client-ca
+  mountPath: /etc/delay-router/admin-client-ca
+  readOnly: true
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "delay-router.admin-volumes" -}}
+{{- with .Values.admin }}
+- name: admin
+  secret:
+    secretName: {{ .existingSecret }}
+    defaultMode: 0440
+    items:
+      - key: {{ .tokensKey }}
+        path: tokens
+{{- if .tls.existingSecret }}
+- name: admin-tls
+  secret:
+    secretName: {{ .tls.existingSecret }}
+    defaultMode: 0440
+    items:
+      - key: {{ .tls.certKey }}
+        path: tls.crt
+      - key: {{ .tls.keyKey }}
+        path: tls.key
+{{- if .tls.clientCa.existingSecret }}
+- name: admin-client-ca
+  secret:
+    secretName: {{ .tls.clientCa.existingSecret }}
+    defaultMode: 0440
+    items:
+      - key: {{ .tls.clientCa.key }}
+        path: ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

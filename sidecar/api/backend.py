@@ -1,0 +1,125 @@
+"""What the paths ask and change, behind bounded calls, with errors turned into refusals."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, Final, Protocol, TypeVar
+
+import structlog
+from confluent_kafka import KafkaException
+
+from index.errors import ConfigError, DelayRouterError
+from sidecar.answers import Inquiries
+from sidecar.api import problems
+from sidecar.api.calls import CHANGING_THREADS, READING_THREADS, Calls
+from sidecar.api.problems import Refusal
+from sidecar.config import Config
+from sidecar.kafka_errors import error_of
+from sidecar.policies import PolicyTable
+from sidecar.policy import Policy, Scope
+
+T = TypeVar("T")
+
+FRESH_FOR_S: Final = 0.25
+"""Asking whether there is a newer policy costs a fetch; a hundred readers a second share four of them."""
+
+
+class Operating(Protocol):
+    """The part of :class:`sidecar.operations.Operations` that has a path."""
+
+    def table(self) -> PolicyTable:
+        """All policies there are now."""
+
+    def replace(self, scope: Scope, values: Mapping[str, object]) -> Policy:
+        """Make these values the whole policy of a scope."""
+
+    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> Policy:
+        """Set some values of a policy and unset others."""
+
+    def remove(self, scope: Scope) -> None:
+        """Remove the policy of a scope."""
+
+    def pause(self, topic: str) -> None:
+        """Stop releasing from a delay topic."""
+
+    def resume(self, topic: str) -> None:
+        """Release from it again."""
+
+    def pause_target(self, target: str) -> None:
+        """Hold back what goes to a target."""
+
+    def resume_target(self, target: str) -> None:
+        """Give it what was held."""
+
+    def drain(self, topic: str) -> None:
+        """Have every partition of a delay topic sealed and given up."""
+
+    def undrain(self, topic: str) -> None:
+        """Serve its partitions again."""
+
+
+class Backend:
+    """Of one process; ``ask`` and ``change`` are for the event loop."""
+
+    def __init__(self, config: Config, operations: Operating, inquiries: Inquiries) -> None:
+        self.config = config
+        self.operations = operations
+        self.inquiries = inquiries
+        self._reading = Calls("admin-read", READING_THREADS)
+        self._changing = Calls("admin-change", CHANGING_THREADS)
+        self._looking = threading.Lock()
+        self._table: PolicyTable | None = None
+        self._looked_s = 0.0
+        self._changes = self._seen_changes = 0
+
+    async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
+        """The answer to a question; what there is not is 404."""
+        return await _refusing(self._reading, HTTPStatus.NOT_FOUND, function, *arguments)
+
+    async def change(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Carry out a change; what cannot be is 422, with the remedy."""
+        try:
+            return await _refusing(self._changing, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
+        finally:
+            # Whoever reads next is to see it.
+            self._changes += 1
+
+    def table(self) -> PolicyTable:
+        """All policies, at most ``FRESH_FOR_S`` old; blocks."""
+        with self._looking:
+            now_s, changes = time.monotonic(), self._changes
+            if self._table is None or now_s - self._looked_s > FRESH_FOR_S or changes != self._seen_changes:
+                self._table = self.operations.table()
+                self._looked_s, self._seen_changes = now_s, changes
+            return self._table
+
+    def require_topic(self, topic: str) -> None:
+        """Refusal unless it is a delay topic of this router's configuration."""
+        if self.config.delay_topic(topic) is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"{topic} is not a delay topic of this router")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is under way."""
+        return self._reading.is_idle and self._changing.is_idle
+
+    def stop(self) -> None:
+        """Begin no further call."""
+        self._reading.stop()
+        self._changing.stop()
+
+
+async def _refusing(calls: Calls, wrong: HTTPStatus, function: Callable[..., T], *arguments: Any) -> T:
+    try:
+        return await calls.run(function, *arguments)
+    except ConfigError as error:
+        raise Refusal(wrong, str(error)) from None
+    except KafkaException as exception:
+        # Its text may name brokers.
+        failed = error_of(exception)
+        structlog.get_logger().warning("admin_kafka_failed", error=failed.str(), code=failed.name())
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"the cluster did not do it ({failed.name()})") from None
+    except DelayRouterError as error:
+        structlog.get_logger().warning("admin_refused", why=str(error))
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"the router cannot do that now; {problems.INTERNAL}") from None

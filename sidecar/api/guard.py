@@ -1,0 +1,206 @@
+"""What a request must pass before it reaches the code that answers it, and the audit log of all that came.
+
+In this order: size, Host, token, pace, role, body. Whatever fails inside ends here too, as a problem without detail.
+"""
+
+import asyncio
+import math
+import re
+import secrets
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bound_contextvars
+
+from sidecar.api import problems
+from sidecar.api.connection import ANSWERED_WITHIN_S, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_REQUEST_LINE_BYTES
+from sidecar.api.pace import KNOWN, UNKNOWN, Pace
+from sidecar.api.problems import Refusal
+from sidecar.api.tokens import Caller, Role, TokenFile
+from sidecar.config_admin import LOCALHOST, AdminConfig
+
+READING: Final = frozenset({"GET", "HEAD"})
+_NOBODY: Final = "nobody"
+_LOOPBACK: Final = frozenset({LOCALHOST, "127.0.0.1", "::1"})
+_HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+))(?::[0-9]{1,5})?")
+
+
+class _Request:
+    """What is known of a request, for the answer and for the log."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.id = secrets.token_hex(8)
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.client: str = (scope.get("client") or ("",))[0]
+        self.headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.caller: Caller | None = None
+        self.status = 0
+        self.is_flood = False
+
+    def header(self, name: bytes) -> bytes | None:
+        """The one header of that name; Refusal when there are several, of which each reader might take another."""
+        found = [value for key, value in self.headers if key == name]
+        if len(found) > 1:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"more than one header {name.decode()}")
+        return found[0] if found else None
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(self, app: ASGIApp, admin: AdminConfig, tokens: TokenFile, pace: Pace) -> None:
+        self._app = app
+        self._hosts = _LOOPBACK | {admin.host.lower(), *admin.allowed_hosts}
+        self._tokens = tokens
+        self._pace = pace
+        self._log = structlog.get_logger()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"no answer to {scope['type']}")
+        request = _Request(scope)
+        answer = _Answer(request, send)
+        limit = asyncio.timeout(ANSWERED_WITHIN_S)
+        try:
+            async with limit:
+                self._admit(request, scope)
+                body = await _body(request, receive)
+                # To the application HEAD is a GET, whose body is not sent.
+                inner = {**scope, "method": "GET" if request.method == "HEAD" else request.method}
+                inner["state"] = {**scope.get("state", {}), "request_id": request.id}
+                with bound_contextvars(request_id=request.id):
+                    await self._app(inner, _once(body, receive), answer.send)
+        except Refusal as refusal:
+            await answer.problem(refusal.status, refusal.detail, refusal.headers)
+        except _GoneError:
+            pass
+        except Exception:  # noqa: BLE001 - whatever it is, the caller is not to see it and the log is
+            if limit.expired():
+                await answer.problem(HTTPStatus.REQUEST_TIMEOUT, "the request took too long", {"connection": "close"})
+            else:
+                self._log.exception("admin_request_failed", request_id=request.id)
+                await answer.problem(HTTPStatus.INTERNAL_SERVER_ERROR, problems.INTERNAL)
+        finally:
+            self._audit(request)
+
+    def _admit(self, request: _Request, scope: Scope) -> None:
+        _refuse_large(request, scope)
+        self._refuse_other_hosts(request)
+        caller = request.caller = self._authenticated(request)
+        if wait_s := self._pace.wait_s(caller.name, KNOWN):
+            raise _too_fast(wait_s)
+        if request.method not in READING and not caller.may_change:
+            raise Refusal(HTTPStatus.FORBIDDEN, f"this token may only read; it takes one of {Role.OPERATE.value}")
+
+    def _refuse_other_hosts(self, request: _Request) -> None:
+        match = _HOST.fullmatch((request.header(b"host") or b"").decode("latin-1"))
+        if match is None or (match[1] or match[2]).lower() not in self._hosts:
+            raise Refusal(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "the request's Host is not one of this API; see admin.allowed_hosts",
+            )
+
+    def _authenticated(self, request: _Request) -> Caller:
+        scheme, _, token = (request.header(b"authorization") or b"").partition(b" ")
+        # Compared in any case: how long it takes says nothing.
+        caller = self._tokens.caller(token.strip())
+        if caller is not None and scheme.lower() == b"bearer":
+            return caller
+        if wait_s := self._pace.wait_s(_NOBODY, UNKNOWN):
+            request.is_flood = True
+            raise _too_fast(wait_s)
+        detail = "no token that is known; send it as Authorization: Bearer TOKEN"
+        raise Refusal(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer", "connection": "close"})
+
+    def _audit(self, request: _Request) -> None:
+        caller = request.caller
+        is_quiet = request.is_flood or (caller is not None and request.method in READING)
+        (self._log.debug if is_quiet else self._log.info)(
+            "admin_request",
+            role=caller.role.value if caller else _NOBODY,
+            token=caller.name if caller else "",
+            client=request.client,
+            method=request.method,
+            path=request.path,
+            request_id=request.id,
+            status=request.status,
+        )
+
+
+class _GoneError(Exception):
+    """The caller has gone before its request was complete."""
+
+
+class _Answer:
+    """Sends what the application answers, with the headers that every answer has."""
+
+    def __init__(self, request: _Request, send: Send) -> None:
+        self._request = request
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._request.status = message["status"]
+            own = [*problems.HEADERS, (b"x-request-id", self._request.id.encode())]
+            message = {**message, "headers": [*message.get("headers", []), *own]}
+        elif self._request.method == "HEAD":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    async def problem(self, status: HTTPStatus, detail: str, headers: dict[str, str] | None = None) -> None:
+        """Answer with a problem, unless an answer has begun: then the connection's end says it."""
+        if self._request.status:
+            return
+        body = problems.body_of(status, detail, self._request.id)
+        head = {"content-type": problems.MEDIA_TYPE, "content-length": str(len(body)), **(headers or {})}
+        start: dict[str, Any] = {"type": "http.response.start", "status": status.value}
+        await self.send({**start, "headers": [(key.encode(), value.encode()) for key, value in head.items()]})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+def _refuse_large(request: _Request, scope: Scope) -> None:
+    line = len(request.method) + len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    if line > MAX_REQUEST_LINE_BYTES:
+        raise Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, f"a request line has at most {MAX_REQUEST_LINE_BYTES} bytes")
+    if sum(len(key) + len(value) + 4 for key, value in request.headers) > MAX_HEADER_BYTES:
+        raise Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"headers have at most {MAX_HEADER_BYTES} bytes")
+
+
+async def _body(request: _Request, receive: Receive) -> bytes:
+    """The whole body, which is small; Refusal as soon as it is not."""
+    too_large = Refusal(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {MAX_BODY_BYTES} bytes", {"connection": "close"}
+    )
+    declared = request.header(b"content-length") or b"0"
+    if len(declared) > len(str(MAX_BODY_BYTES)) or not declared.isdigit() or int(declared) > MAX_BODY_BYTES:
+        raise too_large
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise _GoneError
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY_BYTES:
+            raise too_large
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _once(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that has the body at once; after it the caller's own, which tells when the caller goes."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay
+
+
+def _too_fast(wait_s: float) -> Refusal:
+    return Refusal(
+        HTTPStatus.TOO_MANY_REQUESTS, "too many requests a second", {"retry-after": str(max(1, math.ceil(wait_s)))}
+    )

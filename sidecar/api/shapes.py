@@ -1,0 +1,128 @@
+"""Shapes of what policies and switches take and answer; those of questions are in :mod:`sidecar.answers`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from index.targets import illegal_topic
+from index.times import parse_number
+from sidecar.answers import Answer
+from sidecar.policy import KEYS, Policy, ScopeKind, keys_in
+
+_TOPIC: Final = r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"
+# Up to some ten thousand days and a petabyte; what is larger, and still taken, is nobody's need.
+_DURATION: Final = {
+    "type": "string",
+    "pattern": "^(0|[0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}m|[0-9]{1,5}h|[0-9]{1,4}d)$",
+    "examples": ["500ms", "10s", "7d"],
+}
+_SIZE: Final = {
+    "type": "string",
+    "pattern": "^(0|[0-9]{1,15}B|[0-9]{1,12}KiB|[0-9]{1,9}MiB|[0-9]{1,6}GiB)$",
+    "examples": ["64KiB", "10MiB"],
+}
+_SPELLED: Final[Mapping[str, dict[str, Any]]] = {
+    "max_delay": _DURATION,
+    "expire_after": _DURATION,
+    "tick": {"type": "string", "pattern": "^(0|[0-9]{1,4}ms|[0-9]s|10s)$", "examples": ["10ms"]},
+    "records_per_second": {"type": "integer", "minimum": 0, "maximum": 10_000_000},
+    "bytes_per_second": _SIZE,
+    "default_target": {"type": "string", "pattern": f"^({_TOPIC})?$"},
+    "allowed_targets": {
+        "type": "array",
+        "items": {"type": "string", "pattern": r"^(?!__)[a-zA-Z0-9._*-]{1,249}$", "examples": ["billing.*"]},
+    },
+}
+"""Where the model, which holds numbers with their units, says less than what people write."""
+
+
+def policy_schema(kind: ScopeKind | None, *, null_unsets: bool = False) -> dict[str, Any]:
+    """JSON schema of a policy of that kind of scope, closed, as people write it; None: of any kind."""
+    keys = tuple(KEYS) if kind is None else keys_in(kind)
+    plain = Policy.model_json_schema(by_alias=True)["properties"]
+    properties = {key: _property(key, plain[key], null_unsets=null_unsets) for key in keys}
+    schema = {"type": "object", "additionalProperties": False, "properties": properties}
+    return schema if kind is None else {**schema, "minProperties": 1}
+
+
+def _property(key: str, plain: dict[str, Any], *, null_unsets: bool) -> dict[str, Any]:
+    (said,) = (each for each in plain["anyOf"] if each.get("type") != "null")
+    value = _SPELLED.get(key, said)
+    described = {"description": plain["description"]}
+    return {**described, "anyOf": [value, {"type": "null"}]} if null_unsets else {**described, **value}
+
+
+def _ascii_number(raw: object) -> object:
+    """ASCII digits only: ``int`` takes other scripts' digits, signs, spaces and underscores."""
+    return parse_number(raw.encode("utf-8", "replace")) if isinstance(raw, str) else raw
+
+
+def _topic_name(name: str) -> str:
+    if problem := illegal_topic(name):
+        raise ValueError(problem)
+    return name
+
+
+def _number(most: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "minimum": 0, "maximum": most})
+
+
+TopicName = Annotated[
+    str,
+    AfterValidator(_topic_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC}$", "examples": ["orders.delay"]}),
+]
+Partition = Annotated[int, BeforeValidator(_ascii_number), Field(le=2**31 - 1), _number(2**31 - 1)]
+Offset = Annotated[int, BeforeValidator(_ascii_number), _number(2**63 - 1)]
+
+Values = Annotated[dict[str, Any], WithJsonSchema(policy_schema(None))]
+
+
+class PolicyAnswer(Answer):
+    """What is set in one scope."""
+
+    scope: str = Field(description="default, topic/NAME or target/NAME")
+    values: Values
+
+
+class PoliciesAnswer(Answer):
+    """All policies there are."""
+
+    policies: dict[str, Values] = Field(description="By scope")
+    unreadable: dict[str, str] = Field(
+        description="Policies that cannot be understood, and why; the last good one of each still holds"
+    )
+
+
+class Effective(Answer):
+    """A value that holds."""
+
+    value: Annotated[Any, WithJsonSchema({"type": ["string", "boolean", "integer", "array"]})]
+    origin: str = Field(description="The scope that sets it, or configuration")
+
+
+class EffectiveAnswer(Answer):
+    """What holds for a delay topic, or for a target of it."""
+
+    topic: str
+    target: str = ""
+    values: dict[str, Effective]
+
+
+class SwitchAnswer(Answer):
+    """What has been set; routers follow within a second, and status says when they have."""
+
+    scope: str
+    key: str
+    value: bool
+
+
+class Nothing(Answer):
+    """An empty object."""
+
+
+class Confirmation(Answer):
+    """The name of the topic once more."""
+
+    confirm: str = Field(max_length=249)

@@ -1,0 +1,143 @@
+"""The token file: who may call, in which role; read again while the router runs."""
+
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from index.errors import ConfigError
+
+MIN_TOKEN_CHARACTERS: Final = 32
+MAX_TOKENS: Final = 1_000
+MAX_FILE_BYTES: Final = 1_048_576
+LOOK_EVERY_S: Final = 1.0
+"""How soon a changed file is noticed, and how often it is read at most."""
+
+_SHOWN_DIGITS: Final = 8
+# token68 of RFC 9110: what may follow "Bearer".
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
+class Role(StrEnum):
+    """What a token allows."""
+
+    READ = "read"
+    OPERATE = "operate"
+
+
+class Caller(NamedTuple):
+    """Who calls; ``name`` is the beginning of the token's SHA-256, by which a log may name it."""
+
+    role: Role
+    name: str
+
+    @property
+    def may_change(self) -> bool:
+        """Whether more than reading is allowed."""
+        return self.role is Role.OPERATE
+
+
+class _Token(NamedTuple):
+    digest: bytes
+    caller: Caller
+
+
+class TokenFile:
+    """The tokens that are in force; used by the event loop only. ConfigError when the file cannot be used."""
+
+    def __init__(self, path: Path, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._now_s = now_s
+        content = _read(path)
+        self._tokens = _parsed(content)
+        self._read_digest = _digest(content)
+        self._looked_s = now_s()
+        self._problem = ""
+        self._log = structlog.get_logger()
+
+    def caller(self, presented: bytes) -> Caller | None:
+        """Who has this token. Takes as long for any of them as for none."""
+        self._look_again()
+        digest = _digest(presented)
+        found: Caller | None = None
+        for token in self._tokens:
+            if hmac.compare_digest(digest, token.digest):
+                found = token.caller
+        return found
+
+    def _look_again(self) -> None:
+        if self._now_s() - self._looked_s < LOOK_EVERY_S:
+            return
+        self._looked_s = self._now_s()
+        try:
+            content = _read(self._path)
+            if _digest(content) == self._read_digest:
+                self._problem = ""
+                return
+            self._tokens = _parsed(content)
+        except ConfigError as error:
+            if self._problem != str(error):
+                self._problem = str(error)
+                self._log.error("admin_tokens_unusable", why=self._problem, still_hold=len(self._tokens))
+            return
+        self._read_digest = _digest(content)
+        self._problem = ""
+        self._log.info("admin_tokens_changed", tokens=len(self._tokens))
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"admin.token_file: {path} cannot be read: {error.strerror or error}") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigError(f"admin.token_file: {path} has more than {MAX_FILE_BYTES} bytes; is it another file?")
+    return content
+
+
+def _parsed(content: bytes) -> tuple[_Token, ...]:
+    """The tokens of a file; ConfigError naming the line, and never what stands there."""
+    tokens: dict[bytes, _Token] = {}
+    for number, role, token in _lines(content):
+        where = f"admin.token_file: line {number}"
+        if role not in (Role.READ.value, Role.OPERATE.value) or not token:
+            raise ConfigError(f"{where}: write `read TOKEN` or `operate TOKEN`, or begin it with # for a comment")
+        if not _TOKEN.fullmatch(token):
+            raise ConfigError(f"{where}: a token is of letters, digits and ._~+/- without spaces, then any =")
+        if len(token) < MIN_TOKEN_CHARACTERS:
+            raise ConfigError(
+                f"{where}: the token has {len(token)} characters and needs {MIN_TOKEN_CHARACTERS};"
+                " make one: openssl rand -hex 32"
+            )
+        digest = _digest(token.encode())
+        if digest in tokens:
+            raise ConfigError(f"{where}: this token is there already; two callers need two")
+        tokens[digest] = _Token(digest, Caller(Role(role), digest.hex()[:_SHOWN_DIGITS]))
+    if not tokens:
+        raise ConfigError("admin.token_file: no token is in it; write `read TOKEN` or `operate TOKEN`")
+    if len(tokens) > MAX_TOKENS:
+        raise ConfigError(f"admin.token_file: {len(tokens)} tokens are over the limit of {MAX_TOKENS}")
+    return tuple(tokens.values())
+
+
+def _lines(content: bytes) -> Iterator[tuple[int, str, str]]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise ConfigError("admin.token_file: it is not text in UTF-8") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            role, _, token = stripped.partition(" ")
+            yield number, role, token.strip()

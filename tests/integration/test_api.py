@@ -1,0 +1,207 @@
+"""The admin API of running routers: what is set there holds, and what is asked is answered for the whole group."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from sidecar import local_kafka
+from sidecar.demo.router import free_port, toml
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import APPEND_TIME, Stage, header, wait_until
+
+READ = "reads-only-0123456789abcdef0123456789"
+OPERATE = "operates-0123456789abcdef0123456789ab"
+
+
+@dataclass
+class Served:
+    """A router with an admin API."""
+
+    router: RouterProcess
+    url: str
+
+    def ask(self, method: str, path: str, body: Any = None, token: str = OPERATE) -> httpx.Response:
+        headers = {"authorization": f"Bearer {token}"}
+        return httpx.request(
+            method, f"{self.url}/api/v1{path}", json=body, headers=headers, timeout=30, trust_env=False
+        )
+
+    def get(self, path: str) -> Any:
+        answer = self.ask("GET", path, token=READ)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def do(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self.ask(method, path, body)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def holds(self, delay: str, key: str) -> Any:
+        return self.get(f"/topics/{delay}/policy")["values"][key]
+
+
+Serve = Callable[[str], Served]
+
+
+@pytest.fixture
+def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(kafka.bootstrap, tmp_path)
+    made.create([NewTopic(_policies(made), 1, 1, config={"cleanup.policy": "compact", **APPEND_TIME})])
+    yield made
+    made.print_logs()
+
+
+def _policies(stage: Stage) -> str:
+    return f"__{stage.word}.policies"
+
+
+@pytest.fixture
+def serve(stage: Stage, tmp_path: Path) -> Iterator[Serve]:
+    """Start a router of the stage with an admin API; ended with the test."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"read {READ}\noperate {OPERATE}\n")
+    started: list[RouterProcess] = []
+
+    def start(name: str) -> Served:
+        router = stage.router(name, policies_topic=_policies(stage), instance_id=name, log_level="debug")
+        port = free_port()
+        admin = {"listen": f"127.0.0.1:{port}", "token_file": str(tokens)}
+        with router.config.open("a") as file:
+            file.write("\n[admin]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in admin.items()))
+        started.append(router)
+        router.start_and_wait()
+        return Served(router, f"http://127.0.0.1:{port}")
+
+    yield start
+    for router in started:
+        router.kill()
+
+
+def codes(stage: Stage, delay: str, count: int) -> list[bytes | None]:
+    return [header(record, "delay-error") for record in stage.wait_records(f"{delay}.rejected", count)]
+
+
+def test_a_policy_set_by_http_holds_in_every_router_and_is_told_by_every_one(stage: Stage, serve: Serve) -> None:
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out, max_delay="1h")
+    one, two = serve("a"), serve("b")
+    assert one.holds(delay, "max_delay") == {"value": "1h", "origin": "configuration"}
+    assert one.ask("PUT", "/policies/default", {"max_delay": "2s"}, READ).status_code == 403
+    one.do("PUT", f"/policies/topics/{delay}", {"max_delay": "2s"})
+    written_s = time.monotonic()
+    for each in (one, two):
+        wait_until(lambda each=each: each.holds(delay, "max_delay")["value"] == "2s", "told")  # type: ignore[misc]
+        wait_until(lambda each=each: each.router.events("rules_changed") != [], "in force")  # type: ignore[misc]
+    print(f"told and in force on both after {time.monotonic() - written_s:.2f} s")
+    for partition in (0, 1):
+        stage.send(delay, ("deliver-after", b"PT8S"), partition=partition)
+    assert codes(stage, delay, 2) == [b"MAX_DELAY_EXCEEDED"] * 2
+    assert two.get("/policies")["policies"] == {f"topic/{delay}": {"max_delay": "2s"}}
+    two.do("DELETE", f"/policies/topics/{delay}")
+    wait_until(lambda: one.holds(delay, "max_delay")["origin"] == "configuration", "removed")
+    (audited,) = [
+        event for event in one.router.events("admin_request") if event["method"] == "PUT" and event["status"] == 200
+    ]
+    assert (audited["role"], audited["path"]) == ("operate", f"/api/v1/policies/topics/{delay}")
+    assert OPERATE not in one.router.log_text()
+    assert READ not in one.router.log_text()
+    assert one.ask("PUT", f"/policies/topics/{delay}", {"allowed_targets": [f"{delay}.delay-state"]}).status_code == 422
+
+
+def test_pause_and_resume_of_a_delay_topic_and_of_a_target(stage: Stage, serve: Serve) -> None:
+    out, other = stage.target(), stage.target("other")
+    delay = stage.delay(default_target=out, allowed_targets=[other])
+    api = serve("a")
+    api.do("POST", f"/targets/{other}/pause", {})
+    wait_until(lambda: len(api.router.events("policy_changed")) == 1, "the target's pause is known")
+    time.sleep(0.5)
+    stage.send(delay, ("deliver-after", b"1"), ("deliver-to", other.encode()))
+    stage.send(delay, ("deliver-after", b"2"))
+    stage.wait_records(out, 1)
+    wait_until(lambda: state_of(api, delay)["held"] == 1, "held")
+    assert stage.records(other) == []
+    api.do("POST", f"/topics/{delay}/pause", {})
+    wait_until(lambda: state_of(api, delay)["state"] == "paused", "paused")
+    api.do("POST", f"/targets/{other}/resume", {})
+    stage.send(delay, ("deliver-after", b"1"))
+    time.sleep(1.5)
+    assert (len(stage.records(out)), stage.records(other)) == (1, []), "the delay topic's pause is for all targets"
+    api.do("POST", f"/topics/{delay}/resume", {})
+    stage.wait_records(other, 1)
+    assert stage.settle().released_once == 3
+    assert api.get("/policies")["policies"] == {}
+    assert api.ask("POST", "/targets/unknown/pause", {}).status_code == 422
+
+
+def test_drain_and_undrain(stage: Stage, serve: Serve) -> None:
+    delay = stage.delay(default_target=stage.target())
+    api = serve("a")
+    stage.send(delay, ("deliver-after", b"3000"))
+    assert api.ask("POST", f"/topics/{delay}/drain", {"confirm": "another"}).status_code == 409
+    api.do("POST", f"/topics/{delay}/drain", {"confirm": delay})
+    wait_until(lambda: state_of(api, delay).get("state") == "drained", "drained")
+    api.do("POST", f"/topics/{delay}/undrain", {})
+    assert stage.settle().released_once == 1
+
+
+def state_of(api: Served, delay: str, partition: int = 0) -> dict[str, Any]:
+    _, body = api.router.http("/readyz")
+    found: dict[str, Any] = json.loads(body)["partitions"].get(f"{delay}/{partition}", {})
+    return found
+
+
+def test_any_router_answers_for_all_partitions_and_records(stage: Stage, serve: Serve) -> None:
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out, max_delay="1h")
+    stage.create([NewTopic(f"__{delay}.status", 1, 1, config={"cleanup.policy": "compact"})])
+    one, two = serve("a"), serve("b")
+    released = stage.send(delay, ("deliver-after", b"1"), partition=0)
+    pending = [stage.send(delay, ("deliver-after", b"PT30M"), partition=partition) for partition in (0, 1)]
+    rejected = stage.send(delay, ("deliver-after", b"PT2H"), partition=1)
+    stage.wait_records(out, 1)
+    codes(stage, delay, 1)
+    for api in (one, two):
+        wait_until(lambda api=api: api.get(f"/topics/{delay}")["pending"] == 2, "reported", 60)  # type: ignore[misc]
+        topic = api.get(f"/topics/{delay}")
+        assert [each["state"] for each in topic["partitions"]] == ["active", "active"]
+        assert len({each["instance"] for each in topic["partitions"]}) == 2
+        assert {each["topic"] for each in api.get("/topics")["topics"]} == {delay}
+        counted = api.get(f"/topics/{delay}/pending")
+        assert (counted["records"], counted["by_target"]) == (2, {out: 2})
+        assert [fate(api, place) for place in (released, *pending, rejected)] == [
+            "released",
+            "pending",
+            "pending",
+            "rejected",
+        ]
+        assert api.ask("GET", f"/topics/{delay}/partitions/2/records/0").status_code == 404
+
+
+def fate(api: Served, place: str) -> str:
+    topic, partition, offset = place.split("/")
+    return str(api.get(f"/topics/{topic}/partitions/{partition}/records/{offset}")["fate"])
+
+
+def test_without_a_token_file_nothing_listens_and_with_a_bad_one_nothing_starts(stage: Stage, tmp_path: Path) -> None:
+    stage.delay(default_target=stage.target())
+    router = stage.router("a", policies_topic=_policies(stage))
+    with router:
+        router.start_and_wait()
+        assert router.events("admin_listening") == []
+        with pytest.raises(httpx.ConnectError):
+            httpx.get("http://127.0.0.1:8081/api/v1/topics", trust_env=False)
+    bad = tmp_path / "tokens"
+    bad.write_text("operate short-and-secret\n")
+    with router.config.open("a") as file:
+        file.write(f'\n[admin]\nlisten = "127.0.0.1:{free_port()}"\ntoken_file = "{bad}"\n')
+    done = router.command("run")
+    assert done.returncode == 2
+    assert "admin.token_file: line 1: the token has 16 characters and needs 32" in done.stderr
+    assert "short-and-secret" not in done.stderr

@@ -1,0 +1,164 @@
+"""An admin API with doubles behind it: policies in memory, and answers that a test sets."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from starlette.types import ASGIApp
+
+from index.errors import ConfigError
+from sidecar.answers import DueRange, Fate, LookupAnswer, PartitionAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+from sidecar.api.application import application
+from sidecar.api.backend import Backend
+from sidecar.api.guard import Guard
+from sidecar.api.pace import Pace
+from sidecar.api.tokens import TokenFile
+from sidecar.config import Config
+from sidecar.policies import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
+from sidecar.policy import Policy, Scope, changed, plain_of, policy_of, target_scope, topic_scope
+
+READ: Final = "reads-only-0123456789abcdef0123456789"
+OPERATE: Final = "operates-0123456789abcdef0123456789ab"
+JSON: Final = {"content-type": "application/json"}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def config(**admin: Any) -> Config:
+    return Config.model_validate(
+        {
+            "kafka": {"bootstrap.servers": "broker.example:1"},
+            "admin": admin,
+            "delay_topics": [
+                {"name": "d", "default_target": "out", "allowed_targets": ["a", "b.*"], "max_delay": "1h"},
+                {"name": "e", "default_target": "out"},
+            ],
+        }
+    )
+
+
+class FakeOperations:
+    """Does with a table in memory what the real one does with the policies topic."""
+
+    def __init__(self, made: Config) -> None:
+        self.config = made
+        self.held = NO_POLICIES
+        self.asked = 0
+        self.fails: Exception | None = None
+
+    def table(self) -> PolicyTable:
+        self.asked += 1
+        if self.fails:
+            raise self.fails
+        return self.held
+
+    def replace(self, scope: Scope, values: Mapping[str, object]) -> Policy:
+        return self._write(scope, policy_of(scope, values))
+
+    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> Policy:
+        return self._write(scope, changed(scope, self.held.get(scope), values, unset))
+
+    def remove(self, scope: Scope) -> None:
+        self.replace(scope, {})
+
+    def pause(self, topic: str) -> None:
+        self.change(topic_scope(topic), {"paused": True})
+
+    def resume(self, topic: str) -> None:
+        self.change(topic_scope(topic), {}, ["paused"])
+
+    def drain(self, topic: str) -> None:
+        self.change(topic_scope(topic), {"drained": True})
+
+    def undrain(self, topic: str) -> None:
+        self.change(topic_scope(topic), {}, ["drained"])
+
+    def pause_target(self, target: str) -> None:
+        self.change(target_scope(target), {"paused": True})
+
+    def resume_target(self, target: str) -> None:
+        self.change(target_scope(target), {}, ["paused"])
+
+    def _write(self, scope: Scope, policy: Policy) -> Policy:
+        if self.fails:
+            raise self.fails
+        written = policy if plain_of(policy) else None
+        table = with_policy(self.held, scope, written)
+        if written:
+            refuse_impossible(table, self.config, scope)
+        self.held = table
+        return policy
+
+
+class FakeInquiries:
+    """``partitions`` of each delay topic; records of partition 0 are pending below offset 10."""
+
+    def __init__(self, made: Config, partitions: int = 2) -> None:
+        self.topics = [topic.name for topic in made.delay_topics]
+        self.partitions = partitions
+        self.before: Callable[[], None] = lambda: None
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        self.before()
+        answers = tuple(PartitionAnswer(partition=n, state="active", pending=n) for n in range(self.partitions))
+        topics = [
+            TopicAnswer(topic=name, pending=1, paused=False, drained=False, partitions=answers)
+            for name in self.topics
+            if topic in ("", name)
+        ]
+        return StatusAnswer(topics=tuple(topics), instances=("one", "two"))
+
+    def pending(self, topic: str) -> PendingAnswer:
+        self.before()
+        by_due = (DueRange(within_s=0, records=1), DueRange(within_s=None, records=2))
+        return PendingAnswer(topic=topic, records=3, by_due=by_due, by_target={"out": 3})
+
+    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        self.before()
+        if partition >= self.partitions:
+            raise ConfigError(f"{topic} has no partition {partition}")
+        fate = Fate.PENDING if offset < 10 else Fate.UNKNOWN
+        return LookupAnswer(topic=topic, partition=partition, offset=offset, fate=fate)
+
+
+class _InMemory(httpx.BaseTransport):
+    """Requests go to the application without a socket, each in a loop of its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        content = request.read()
+
+        async def answered() -> httpx.Response:
+            again = httpx.Request(request.method, request.url, headers=request.headers, content=content)
+            # What fails inside is the application's to answer.
+            transport = httpx.ASGITransport(self._app, raise_app_exceptions=True)
+            answer = await transport.handle_async_request(again)
+            await answer.aread()
+            return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+        return asyncio.run(answered())
+
+
+class Api:
+    """The application within its guard, and what it stands on."""
+
+    def __init__(self, directory: Path, **admin: Any) -> None:
+        self.token_file = directory / "tokens"
+        self.token_file.write_text(f"# for tests\nread {READ}\n\noperate {OPERATE}\n")
+        self.config = config(token_file=str(self.token_file), **admin)
+        self.operations = FakeOperations(self.config)
+        self.inquiries = FakeInquiries(self.config)
+        self.now_s = 1_000.0
+        self.backend = Backend(self.config, self.operations, self.inquiries)
+        self.tokens = TokenFile(self.token_file, lambda: self.now_s)
+        self.app: ASGIApp = Guard(application(self.backend), self.config.admin, self.tokens, Pace(lambda: self.now_s))
+
+    def client(self, token: str = "") -> httpx.Client:
+        headers = bearer(token) if token else {}
+        return httpx.Client(transport=_InMemory(self.app), base_url="http://localhost:8081", headers=headers)

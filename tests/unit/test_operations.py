@@ -1,0 +1,89 @@
+"""What an operator does, with the policies topic in memory."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from index.errors import ConfigError
+from sidecar import operations as module
+from sidecar.config import Config
+from sidecar.operations import Operations
+from sidecar.policies import NO_POLICIES, with_policy
+from sidecar.policy import DEFAULT, Policy, Scope, plain_of, target_scope, topic_scope
+
+CONFIG = Config.model_validate(
+    {
+        "kafka": {"bootstrap.servers": "x:1"},
+        "delay_topics": [{"name": "d", "default_target": "out", "allowed_targets": ["billing.*"]}],
+    }
+)
+
+
+class InMemory:
+    """Policies, and the topic they are written to."""
+
+    def __init__(self) -> None:
+        self.table = NO_POLICIES
+
+    def settle(self) -> None:
+        """Always settled."""
+
+    def write(self, _: Config, scope: Scope, policy: Policy | None) -> None:
+        self.table = with_policy(self.table, scope, policy)
+
+    def plain(self) -> dict[str, dict[str, Any]]:
+        return {str(scope): plain_of(policy) for scope, policy in self.table.policies.items()}
+
+
+@pytest.fixture
+def policies(monkeypatch: pytest.MonkeyPatch) -> InMemory:
+    made = InMemory()
+    monkeypatch.setattr(module, "write_policy", made.write)
+    monkeypatch.setattr(module, "topic_facts", lambda _, names: dict.fromkeys(names, "there"))
+    return made
+
+
+@pytest.fixture
+def operations(policies: InMemory) -> Operations:
+    return Operations(CONFIG, AdminClient({"bootstrap.servers": "127.0.0.1:1"}), policies)
+
+
+def test_a_target_is_paused_and_resumed_beside_what_else_is_set(operations: Operations, policies: InMemory) -> None:
+    operations.change(target_scope("billing.eu"), {"max_delay": "1h"})
+    operations.pause_target("billing.eu")
+    operations.pause_target("out")
+    assert policies.plain() == {
+        "target/billing.eu": {"max_delay": "1h", "paused": True},
+        "target/out": {"paused": True},
+    }
+    operations.resume_target("billing.eu")
+    operations.resume_target("out")
+    operations.resume_target("out")
+    assert policies.plain() == {"target/billing.eu": {"max_delay": "1h"}}
+
+
+def test_a_target_that_nothing_goes_to_is_a_slip_of_the_pen(operations: Operations, policies: InMemory) -> None:
+    with pytest.raises(ConfigError, match="no delay topic of this router may deliver to bilings; see allowed_targets"):
+        operations.pause_target("bilings")
+    operations.change(topic_scope("d"), {"allowed_targets": ["bilings"]})
+    operations.pause_target("bilings")
+    operations.change(topic_scope("d"), {"allowed_targets": []})
+    operations.resume_target("bilings")
+    assert "target/bilings" not in policies.plain()
+
+
+def test_a_delay_topic_becomes_an_exception_where_all_are_paused(operations: Operations, policies: InMemory) -> None:
+    operations.pause("d")
+    operations.resume("d")
+    assert policies.plain() == {}
+    operations.change(DEFAULT, {"paused": True})
+    operations.resume("d")
+    assert policies.plain() == {"default": {"paused": True}, "topic/d": {"paused": False}}
+
+
+def test_a_policy_that_readers_would_not_take_is_not_written(operations: Operations, policies: InMemory) -> None:
+    patterns = [f"t{number:05}" for number in range(6_000)]
+    with pytest.raises(ConfigError, match="longer than 65536 bytes"):
+        operations.replace(topic_scope("d"), {"allowed_targets": patterns})
+    assert policies.plain() == {}
