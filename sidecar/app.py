@@ -2,8 +2,8 @@
 
 Threads: the main one is the group member, one worker per assigned partition, one for policies, one for reports, one for
 HTTP, and where the admin API is on, one for that and a few for its calls to the cluster. SIGTERM and SIGINT end the
-group member's loop; workers then finish or abandon their transactions within one deadline. Whatever hangs in a client by
-then is left behind: an open transaction is settled by whoever fences it, or by its timeout.
+group member's loop; workers then finish or abandon their transactions within one deadline. Whatever hangs in a client
+by then is left behind: an open transaction is settled by whoever fences it, or by its timeout.
 """
 
 import os
