@@ -90,7 +90,7 @@ bench: venv ## Throughput and lateness, as ratios to a bare transactional loop
 bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))
 
-bench-spark: venv ## Spark's index job at 1, 2 and 5 M records, beside the router's own (RECORDS=1000000: only that)
+bench-spark: venv ## Spark's index and audit at 1, 2 and 5 M records, adoption of 10 M (RECORDS=1000000: only that)
 	@$(BIN)/python -m tests.bench.spark $(if $(RECORDS),--records $(RECORDS))
 
 SPARK_ZIP := dist/spark_backfill.zip

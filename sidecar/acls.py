@@ -19,6 +19,7 @@ from sidecar.topics import ANY_ROUTER, acl_command
 READ: Final = "Read"
 WRITE: Final = "Write"
 DELETE: Final = "Delete"
+DESCRIBE: Final = "Describe"
 DESCRIBE_CONFIGS: Final = "DescribeConfigs"
 
 TOPIC: Final = "topic"
@@ -66,7 +67,7 @@ def needed(config: Config) -> Needed:
     """Every right that a router with this configuration needs; taking away any of them breaks something."""
     group_id = config.router.group_id
     of_topics = [acl for topic in config.delay_topics for acl in _of_delay_topic(topic)]
-    targets, notes = _of_targets(config)
+    targets, notes = of_targets(config)
     policies = [*_of_policies(config.router.policies_topic), *_of_status(config.router.status_topic)]
     rest = [
         Acl(GROUP, group_id, LITERAL, READ, "membership, and committed offsets for lag tools"),
@@ -125,7 +126,8 @@ def _of_status(name: str) -> Iterator[Acl]:
         yield Acl(TOPIC, name, LITERAL, DESCRIBE_CONFIGS, "check that old reports go")
 
 
-def _of_targets(config: Config) -> tuple[list[Acl], list[str]]:
+def of_targets(config: Config, rights: str = WRITE) -> tuple[list[Acl], list[str]]:
+    """Write on every topic that may be a target, and what no ACL can say; ``rights`` are what is wanted, in words."""
     names: list[str] = []
     prefixes: list[str] = []
     notes: list[str] = []
@@ -139,7 +141,7 @@ def _of_targets(config: Config) -> tuple[list[Acl], list[str]]:
                 prefixes.append(prefix)
                 notes += _too_wide(target, prefix, rest.strip("*"), own)
             else:
-                notes.append(f"no ACL says {target!r} of {topic.name}: grant Write on each of its targets by name")
+                notes.append(f"no ACL says {target!r} of {topic.name}: grant {rights} on each of its targets by name")
     why = "release"
     found = [Acl(TOPIC, name, LITERAL, WRITE, why) for name in names if name and not _covered(name, prefixes)]
     found += [

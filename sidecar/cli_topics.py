@@ -7,7 +7,7 @@ import click
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
-from sidecar import acls, admin, check, topics
+from sidecar import acls, acls_jobs, admin, check, topics
 from sidecar import init as initialisation
 from sidecar import start_over as starting_over
 from sidecar.cli_common import (
@@ -30,14 +30,23 @@ COUNT = click.IntRange(min=1)
 @config_option
 @json_option
 @click.option("--acls", "only_acls", is_flag=True, help="Print the rights a router needs, as kafka-acls commands.")
-@click.option("--principal", metavar="User:NAME", help="With --acls: who the router is to the brokers.")
-def check_command(config_file: Path | None, as_json: bool, only_acls: bool, principal: str | None) -> None:
+@click.option("--principal", metavar="User:NAME", help="With --acls: who the router, or the job, is to the brokers.")
+@click.option(
+    "--job",
+    "jobs",
+    multiple=True,
+    type=click.Choice(list(acls_jobs.JOBS)),
+    help="With --acls: the rights of this Spark job instead; repeatable.",
+)
+def check_command(
+    config_file: Path | None, as_json: bool, only_acls: bool, principal: str | None, jobs: tuple[str, ...]
+) -> None:
     """Check configuration, topics, rights and retention; changes nothing."""
-    if principal is not None and not only_acls:
-        raise click.UsageError("--principal belongs to --acls")
+    if (principal is not None or jobs) and not only_acls:
+        raise click.UsageError(f"{'--job' if principal is None else '--principal'} belongs to --acls")
     config = load(config_file)
     if only_acls:
-        _print_acls(config, topics.ANY_ROUTER if principal is None else principal, as_json=as_json)
+        _print_acls(config, topics.ANY_ROUTER if principal is None else principal, jobs, as_json=as_json)
         return
     errors: list[str] = []
     client = admin.connect(config, lambda failure: errors.append(failure.str()))
@@ -102,12 +111,12 @@ def init_command(
     sys.exit(exit_code(report.findings))
 
 
-def _print_acls(config: Config, principal: str, *, as_json: bool) -> None:
+def _print_acls(config: Config, principal: str, jobs: tuple[str, ...], *, as_json: bool) -> None:
     """From the configuration alone: whoever may grant rights need not reach the cluster as the router."""
     if not principal.startswith("User:") or principal == "User:":
         raise click.UsageError(f"--principal {principal}: write User:NAME, as the brokers' log shows it")
     config.require_delay_topics()
-    needed = acls.needed(config)
+    needed = acls_jobs.needed(config, jobs) if jobs else acls.needed(config)
     if as_json:
         print_json(needed.as_json(principal))
         return

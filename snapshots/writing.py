@@ -19,6 +19,9 @@ MAX_SEGMENT_BYTES = 1_000_000
 COLUMN_BYTES = 24
 """What an entry costs in a segment beside its key, value and headers."""
 
+HEADER_BYTES = 4
+"""What a header costs beside its value."""
+
 
 class Encoded(NamedTuple):
     """A segment that only has to be written; its record offset is known when it is."""
@@ -89,5 +92,5 @@ def record_size(record: Record | None) -> int:
     if record is None:
         return COLUMN_BYTES
     key, value, headers, _ = record
-    size = COLUMN_BYTES + sum(len(content or b"") + 4 for _, content in headers)
+    size = COLUMN_BYTES + sum(len(content or b"") + HEADER_BYTES for _, content in headers)
     return size + len(key or b"") + len(value or b"")

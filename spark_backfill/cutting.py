@@ -1,18 +1,20 @@
 """Cuts what a task has sorted into segments and encodes them, as the owner of the partition does when it seals."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from index.bucket import Placement
+from index.bucket import Placement, SegmentRef
 from index.pending import Entry
-from index.record import Record
+from index.progress import Position
 from index.sealing import SealRules, cut, placement_of
-from snapshots.segment import StoredEntry
-from snapshots.writing import Encoded, SegmentWriter, record_size
-from spark_backfill.deciding import records
+from snapshots.rows import encode_rows
+from snapshots.writing import MAX_SEGMENT_BYTES, Encoded, SegmentWriter
+from spark_backfill.deciding import objects
+from spark_backfill.packing import Packed, joinable, records
 from spark_backfill.plan import BucketRange
 
 
@@ -42,20 +44,36 @@ class Cutter:
         for bucket, chunks in _by_bucket(batches):
             span = self._buckets[bucket]
             writer = self._writers.setdefault(bucket, SegmentWriter(0, span.from_offset, span.to_offset))
-            for entries in cut(chunks, self._rules, record_size):
-                placement = placement_of(entries, self._rules.placement)
-                for encoded in writer.encode(placement, self._stored(placement, entries)):
+            for entries in cut(chunks, self._rules, itemgetter(0)):
+                for encoded in self._encoded(writer, entries):
                     yield BucketSegment(bucket, encoded)
 
-    def _stored(self, placement: Placement, entries: Sequence[Entry[Record | None]]) -> Sequence[StoredEntry]:
+    def _encoded(self, writer: SegmentWriter, entries: Sequence[Entry[Packed]]) -> Sequence[Encoded]:
+        placement = placement_of(entries, self._rules.placement)
         # A record that does not fit is alone in its segment, see index.sealing.cut.
-        too_big = record_size(entries[0][2]) > self._rules.segment_bytes
+        too_big = entries[0][2][0] > self._rules.segment_bytes
         if too_big or placement is Placement.POINTER:
-            return [(due_ms, offset, None) for due_ms, offset, _ in entries]
-        return entries
+            return writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])
+        if (joined := _joined(entries)) is not None:
+            return [joined]
+        found = records([packed for _, _, packed in entries])
+        stored = [(due_ms, offset, record) for (due_ms, offset, _), record in zip(entries, found, strict=True)]
+        return writer.encode(placement, stored)
 
 
-def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[list[Entry[Record | None]]]]]:
+def _joined(entries: Sequence[Entry[Packed]]) -> Encoded | None:
+    """A segment joined of rows, where all are rows that go together and it is not too long."""
+    dues_ms, offsets, packed = zip(*entries, strict=True)
+    if (rows := joinable(packed)) is None:
+        return None
+    value = encode_rows(dues_ms, offsets, *rows)
+    if len(value) > MAX_SEGMENT_BYTES:
+        return None
+    first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])
+    return Encoded(SegmentRef(first, last, len(entries), len(value), -1, Placement.INLINE), value)
+
+
+def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[list[Entry[Packed]]]]]:
     """Runs of rows of one bucket, which is all of a task but where two slots met in one."""
     source = _Runs(batches)
     while (bucket := source.bucket) is not None:
@@ -74,7 +92,7 @@ class _Runs:
         """Bucket of what comes next, None at the end."""
         return None if self._next is None else self._next[0]
 
-    def run(self, bucket: int) -> Iterator[list[Entry[Record | None]]]:
+    def run(self, bucket: int) -> Iterator[list[Entry[Packed]]]:
         """Entries up to the next one of another bucket."""
         while self._next is not None and self._next[0] == bucket:
             batch = self._next[1]
@@ -91,6 +109,9 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         start = end
 
 
-def _entries(batch: pa.RecordBatch) -> list[Entry[Record | None]]:
-    dues_ms, offsets = batch.column("due_ms").to_numpy().tolist(), batch.column("offset").to_numpy().tolist()
-    return list(zip(dues_ms, offsets, records(batch), strict=True))
+def _entries(batch: pa.RecordBatch) -> list[Entry[Packed]]:
+    dues_ms, offsets, *packed = (objects(batch.column(name)) for name in _COLUMNS)
+    return list(zip(dues_ms, offsets, zip(*packed, strict=True), strict=True))
+
+
+_COLUMNS = ("due_ms", "offset", "size_bytes", "timestamp_ms", "names", "record")

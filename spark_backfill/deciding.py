@@ -1,13 +1,12 @@
 """Decides records a batch at a time, by the rules that the router decides by, and says to which slot each belongs.
 
-Key, value, headers and timestamp go on as one column of bytes, which only this room reads again: Spark takes several
-times as long to shuffle headers as a nested column. Rejected records keep their place, as entries due at once without
+Key, value and headers go on as one column of bytes, which only this room reads again: Spark takes several times as long
+to shuffle headers as a nested column. Rejected records keep their place, as entries due at once without
 payload: the owner of the partition reads and decides them again when it loads the segment, and rejects them in its own
 transaction.
 """
 
-import marshal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -17,14 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from index.headers import Headers
-from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
+from snapshots.rows import RowPacker
+from snapshots.writing import COLUMN_BYTES, HEADER_BYTES
 from spark_backfill.collector import no_collector
+from spark_backfill.packing import pack
 from spark_backfill.plan import Slots
 
-DECIDED_SCHEMA: Final = "slot_key int, bucket int, due_ms bigint, offset bigint, timestamp_ms bigint, record binary"
-"""Of what ``Deciding`` yields; by (due_ms, offset) within a bucket is the order of release. No record: it is absent."""
+DECIDED_SCHEMA: Final = (
+    "slot_key int, bucket int, due_ms bigint, offset bigint, timestamp_ms bigint, size_bytes int, names string,"
+    " record binary"
+)
+"""Of what ``Deciding`` yields; by (due_ms, offset) within a bucket is the order of release. No record: it is absent.
+
+``size_bytes`` is what the record takes in an inline segment, as ``snapshots.writing.record_size`` has it; for
+``names`` and ``record`` see :mod:`spark_backfill.packing`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +51,35 @@ class Deciding:
         """Batches of DECIDED_SCHEMA for batches of the connector."""
         rules = Rules.from_json(self.rules_json)
         placed = _Placing(self.slots, self.slot_keys)
+        packer = RowPacker()
         with no_collector():
             for batch in batches:
                 if batch.num_rows:
-                    yield self._decided(batch, rules, placed)
+                    yield self._decided(batch, rules, placed, packer)
 
-    def _decided(self, batch: pa.RecordBatch, rules: Rules, placed: "_Placing") -> pa.RecordBatch:
+    def _decided(self, batch: pa.RecordBatch, rules: Rules, placed: "_Placing", packer: RowPacker) -> pa.RecordBatch:
         timestamps_ms = milliseconds(batch.column("timestamp"))
         headers = list(header_pairs(batch.column("headers")))
         dues_ms, rejected = decide(headers, timestamps_ms.tolist(), rules)
         offsets = batch.column("offset").to_numpy()
         buckets = placed.buckets(batch.column("partition").to_numpy(), offsets)
         due_ms = np.array(dues_ms, dtype=np.int64)
+        names: list[str | None] = [None] * batch.num_rows
         packed: list[bytes | None] = [None] * batch.num_rows
+        sizes = np.full(batch.num_rows, COLUMN_BYTES)
         if self.keeps_payload:
             keys, values = objects(batch.column("key")), objects(batch.column("value"))
-            packed = list(map(marshal.dumps, zip(keys, values, headers, timestamps_ms.tolist(), strict=True)))
-            for row in rejected:
-                packed[row] = None
+            names, packed = pack(packer, keys, values, headers, rejected)
+            sizes = sizes_bytes(batch)
+            sizes[rejected] = COLUMN_BYTES
         columns = [
             pa.array(placed.keys(buckets, due_ms, offsets), pa.int32()),
             pa.array(buckets, pa.int32()),
             pa.array(due_ms, pa.int64()),
             batch.column("offset"),
             pa.array(timestamps_ms, pa.int64()),
+            pa.array(sizes, pa.int32()),
+            pa.array(names, pa.string()),
             pa.array(packed, pa.binary()),
         ]
         return pa.RecordBatch.from_arrays(columns, names=_NAMES)
@@ -75,6 +88,20 @@ class Deciding:
 def milliseconds(timestamps: pa.Array) -> Any:
     """Epoch milliseconds of a column of the connector, which has them as microseconds; rounded as they came."""
     return timestamps.cast(pa.int64()).to_numpy() // 1_000
+
+
+def sizes_bytes(batch: pa.RecordBatch) -> Any:
+    """Bytes that each record of the connector takes in an inline segment, about."""
+    headers = batch.column("headers")
+    _, values = headers.flatten().flatten()
+    upto = np.concatenate(([0], np.cumsum(_lengths(values) + HEADER_BYTES)))
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy())
+    of_headers = np.diff(upto[ends], prepend=0)
+    return of_headers + _lengths(batch.column("key")) + _lengths(batch.column("value")) + COLUMN_BYTES
+
+
+def _lengths(column: pa.Array) -> Any:
+    return pc.fill_null(pc.binary_length(column), 0).to_numpy()
 
 
 def decide(headers: Iterable[Headers], timestamps_ms: Iterable[int], rules: Rules) -> tuple[list[int], list[int]]:
@@ -105,17 +132,6 @@ def objects(column: pa.Array) -> list[Any]:
     """Values as Python objects, by way of numpy: three times as fast as ``to_pylist``."""
     found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
     return found
-
-
-def records(batch: pa.RecordBatch) -> list[Record | None]:
-    """The records of a decided batch; None for absent ones."""
-    # Record(*fields) is a call of Python code for each record.
-    new: Callable[[type[Record], Iterable[object]], Record] = tuple.__new__
-    # What is read here was written by our own task a stage before, by the same Python.
-    return [
-        None if packed is None else new(Record, marshal.loads(packed))  # noqa: S302 -- see above
-        for packed in objects(batch.column("record"))
-    ]
 
 
 class _Placing:
@@ -153,4 +169,4 @@ class _Placing:
         return self._keys[slots]
 
 
-_NAMES: Final = [part.split()[0] for part in DECIDED_SCHEMA.split(", ")]
+_NAMES: Final = [part.split()[0] for part in DECIDED_SCHEMA.split(",")]

@@ -21,13 +21,16 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from index.rules import Rules
+from index.sealing import SealRules
+from snapshots.writing import record_size
 from spark_backfill import cluster, scope
 from spark_backfill.deciding import DECIDED_SCHEMA, Deciding
 from spark_backfill.errors import JobError
 from spark_backfill.job import Job, portable
-from spark_backfill.plan import buckets_of, planned
+from spark_backfill.plan import BucketRange, Slots, buckets_of, planned, segments_of
 from spark_backfill.progress import Progress
-from spark_backfill.sampling import sample
+from spark_backfill.sampling import Sampled, sample
 from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.sharing import slot_keys
 from spark_backfill.sink import FORMAT, data_source
@@ -61,6 +64,9 @@ class Outcome:
 
 SEGMENTS_A_BUCKET = 5_000
 """Of full size; those that end with their time step come on top, and a manifest holds 20,000."""
+
+MOST_SEGMENTS = 10_000
+"""Of all kinds, as far as a sample tells: half of what a manifest holds, since some records may be unlike it."""
 
 _DATA_LOSS = "Some data may have been lost because they are not available in Kafka any more"
 _OWN_ERROR = re.compile(r"^(?:spark_backfill|index)\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -98,10 +104,8 @@ def prepare(
     restores: bool = False,
 ) -> Job:
     """Divide the work, which takes a glance at the records."""
-    # Small segments would be too many for a manifest.
-    most = min(options.bucket_records, topic.seal_rules.segment_entries * SEGMENTS_A_BUCKET)
-    buckets = buckets_of(ranges, most)
-    slots = planned(buckets, sample(settings, topic.rules, buckets, options.task_records), options.task_records)
+    seal_rules = dataclasses.replace(topic.seal_rules, placement=scope.placement(admin, topic))
+    slots = _divided(settings, topic.rules, ranges, options, seal_rules)
     return Job(
         name=options.job,
         run=secrets.token_hex(6),
@@ -112,12 +116,36 @@ def prepare(
         snapshots=topic.snapshots,
         backfill=topic.backfill,
         rules_json=topic.rules.to_json(),
-        seal_rules=dataclasses.replace(topic.seal_rules, placement=scope.placement(admin, topic)),
+        seal_rules=seal_rules,
         slots=slots,
         slot_keys=slot_keys(slots.count),
         restores=restores,
         report=str(Path(tempfile.gettempdir()) / f"delay-router-{secrets.token_hex(8)}.json"),
     )
+
+
+def _divided(
+    settings: Settings, rules: Rules, ranges: Sequence[OffsetRange], options: Options, seal_rules: SealRules
+) -> Slots:
+    """Buckets of as many offsets as was asked for, or fewer: small segments would be too many for a manifest."""
+    most = min(options.bucket_records, seal_rules.segment_entries * SEGMENTS_A_BUCKET)
+    while True:
+        buckets = buckets_of(ranges, most)
+        seen = sample(settings, rules, buckets, options.task_records)
+        segments = max((_segments(bucket, found, seal_rules) for bucket, found in seen.items()), default=0)
+        if segments <= MOST_SEGMENTS or most <= MOST_SEGMENTS:
+            break
+        # Whatever the records are like, one of MOST_SEGMENTS offsets has no more segments.
+        most = max(min(most, max(bucket.span for bucket in buckets)) * MOST_SEGMENTS // segments // 2, MOST_SEGMENTS)
+    positions = {bucket: [each.position for each in found] for bucket, found in seen.items()}
+    return planned(buckets, positions, options.task_records)
+
+
+def _segments(bucket: BucketRange, found: Sequence[Sampled], seal_rules: SealRules) -> int:
+    # Segments of pointers have the records in the delay topic.
+    pointers = seal_rules.placement == "pointer"
+    sizes_bytes = [record_size(None) if pointers else each.size_bytes for each in found]
+    return segments_of(bucket.span, [each.position.due_ms for each in found], sizes_bytes, seal_rules)
 
 
 def run(

@@ -9,12 +9,15 @@ A bucket is what the router adopts at once; slots only share out the work. Where
 slots differ in size, and nothing else depends on it.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from index.progress import Position
+from index.schedule import AT_ONCE
+from index.sealing import NEARLY_EMPTY, SealRules
 from spark_backfill.source import OffsetRange
 
 
@@ -39,6 +42,17 @@ def buckets_of(ranges: Iterable[OffsetRange], bucket_records: int) -> list[Bucke
         bounds = [start + (end - start) * number // count for number in range(count)] + [end] if count else []
         buckets += [BucketRange(partition, *bound) for bound in pairwise(bounds)]
     return buckets
+
+
+def segments_of(span: int, dues_ms: Sequence[int], sizes_bytes: Sequence[int], rules: SealRules) -> int:
+    """About how many segments as many records as ``span`` become, of which these are a sample; see index.sealing."""
+    if not dues_ms:
+        return 0
+    full = sum(1 / min(rules.segment_entries, max(1, rules.segment_bytes // size)) for size in sizes_bytes)
+    later_ms = [due_ms for due_ms in dues_ms if due_ms != AT_ONCE] or [0]
+    steps = (max(later_ms) - min(later_ms)) // rules.time_step_ms + 1
+    # The end of a step does not end a segment that is nearly empty.
+    return math.ceil(span * full / len(sizes_bytes)) + min(steps, span * NEARLY_EMPTY // rules.segment_entries)
 
 
 def slot_count(bucket: BucketRange, slot_records: int) -> int:

@@ -1,21 +1,29 @@
-"""A glance at the records of large buckets, to see how their due times are spread: a few hundred each, on the driver.
+"""A glance at the records of large buckets: how their due times are spread, and how large they are.
+
+A few hundred of each bucket, on the driver.
 
 Rejected: Spark's own range partitioning, which samples by running everything before it, so that each record would be
 read and decided twice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from index.progress import Position
+from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
+from snapshots.manifest import MAX_SEGMENTS
+from snapshots.writing import record_size
 from spark_backfill import cluster
 from spark_backfill.plan import BucketRange, slot_count
 
 RECORDS_A_PLACE: Final = 32
+BYTES_A_PLACE: Final = 262_144
+"""Enough of records that are large."""
+
 SCATTERED: Final = {
     "queued.min.messages": RECORDS_A_PLACE,
     "fetch.message.max.bytes": 65_536,
@@ -28,11 +36,18 @@ MOST_PLACES: Final = 64
 READ_TIMEOUT_S: Final = 10.0
 
 
+class Sampled(NamedTuple):
+    """A record that was looked at: its place in the order of release, and what it takes in a segment, about."""
+
+    position: Position
+    size_bytes: int
+
+
 def sample(
     settings: cluster.Connection, rules: Rules, buckets: Sequence[BucketRange], slot_records: int
-) -> Mapping[BucketRange, list[Position]]:
-    """Positions of some records of each bucket that has more than one slot."""
-    large = [bucket for bucket in buckets if slot_count(bucket, slot_records) > 1]
+) -> Mapping[BucketRange, list[Sampled]]:
+    """Some records of each bucket that has more than one slot, or might have more segments than a manifest takes."""
+    large = [bucket for bucket in buckets if slot_count(bucket, slot_records) > 1 or bucket.span > MAX_SEGMENTS]
     if not large:
         return {}
     consumer = Consumer({**cluster.reading(settings.kafka, settings.group_id), **SCATTERED})
@@ -48,10 +63,13 @@ def places(bucket: BucketRange, slot_records: int) -> list[int]:
     return [bucket.from_offset + bucket.span * number // count for number in range(count)]
 
 
-def _of_bucket(consumer: Consumer, rules: Rules, bucket: BucketRange, slot_records: int) -> Iterator[Position]:
+def _of_bucket(consumer: Consumer, rules: Rules, bucket: BucketRange, slot_records: int) -> Iterator[Sampled]:
     for offset in places(bucket, slot_records):
         consumer.assign([TopicPartition(rules.topic, bucket.partition, offset)])
+        read_bytes = 0
         for _ in range(RECORDS_A_PLACE):
+            if read_bytes > BYTES_A_PLACE:
+                break
             message = consumer.poll(READ_TIMEOUT_S)
             if message is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"offset {offset} was not read in time"))
@@ -61,7 +79,13 @@ def _of_bucket(consumer: Consumer, rules: Rules, bucket: BucketRange, slot_recor
                     raise KafkaException(error)
                 break
             # The stubs also allow what may only be given to produce; read, headers are a list of pairs.
-            headers: Any = message.headers()
-            decision = rules.decide(headers or (), message.timestamp()[1])
-            due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
-            yield Position(due_ms, message.offset() or 0)
+            headers: Any = message.headers() or ()
+            timestamp_ms = message.timestamp()[1]
+            decision = rules.decide(headers, timestamp_ms)
+            size_bytes = record_size(Record(message.key(), message.value(), headers, timestamp_ms))
+            read_bytes += size_bytes
+            at = message.offset() or 0
+            if isinstance(decision, Rejection):
+                yield Sampled(Position(AT_ONCE, at), record_size(None))
+            else:
+                yield Sampled(Position(decision.due_ms, at), size_bytes)

@@ -19,12 +19,13 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from index.bucket import SegmentRef
+from snapshots.manifest import MAX_SEGMENTS
 from snapshots.staged import staged_segment_key
 from snapshots.writing import Encoded
 from spark_backfill.collector import no_collector
 from spark_backfill.cutting import Cutter
 from spark_backfill.job import Job
-from spark_backfill.staging import outcome_is_open, stage
+from spark_backfill.staging import outcome_is_open, stage, too_many_segments
 
 FORMAT: Final = "delay-router-segments"
 DELIVERY_TIMEOUT_S: Final = 300.0
@@ -130,6 +131,8 @@ class _Writing:
 
     def _send(self, bucket: int, encoded: Encoded) -> None:
         job, span = self._job, self._job.slots.buckets[bucket]
+        if self._numbers[bucket] == MAX_SEGMENTS:
+            raise too_many_segments(job, bucket)
         key = staged_segment_key(job.name, span.from_offset, self._numbers[bucket], self._attempt)
         self._numbers[bucket] += 1
         self.written.keys.append((span.partition, key))

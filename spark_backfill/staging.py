@@ -6,6 +6,7 @@ that a job that was killed holds nothing back for long; while a job runs, its dr
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest, SegmentRef
+from snapshots.manifest import MAX_SEGMENTS
 from snapshots.staged import (
     STAGED_PREFIX,
     Intent,
@@ -93,6 +95,9 @@ def stage(job: Job, segments: Sequence[tuple[int, SegmentRef]], needs_from: Mapp
     JobError when what was read is not the delay topic of now, KafkaException when the transaction does not get through;
     ``outcome_is_open`` tells whether it may have done so all the same. Running the job again is harmless either way.
     """
+    for number, count in Counter(number for number, _ in segments).items():
+        if count > MAX_SEGMENTS:
+            raise too_many_segments(job, number)
     admin = cluster.connect(job)
     _refuse_other_topic(job, admin)
     staged = staged_buckets(job, segments, needs_from)
@@ -114,6 +119,16 @@ def stage(job: Job, segments: Sequence[tuple[int, SegmentRef]], needs_from: Mapp
         "bytes": sum(ref.size_bytes for _, ref in segments),
     }
     Path(job.report).write_text(json.dumps(summary), encoding="utf-8")
+
+
+def too_many_segments(job: Job, bucket: int) -> JobError:
+    """What to say where records were smaller in number or size in the sample than they are."""
+    span = job.slots.buckets[bucket]
+    return JobError(
+        f"{job.delay_topic}/{span.partition}: offsets {span.from_offset} to {span.to_offset} become more than the"
+        f" {MAX_SEGMENTS:,} segments that one bucket can have; nothing was staged. Divide them into more buckets:"
+        f" --bucket-records {span.span // 4}, or less"
+    )
 
 
 def outcome_is_open(job: Job) -> bool:

@@ -1,53 +1,46 @@
-"""Spark's ``index`` job against the router's own index and seal, at growing sizes: ``python -m tests.bench.spark``."""
+"""The Spark jobs at growing sizes, and the router that adopts what they stage: ``python -m tests.bench.spark [NAMES]``.
+
+``index`` is compared with the router's own index and seal in the same run; ``adoption`` and ``audit`` have limits of
+their own.
+"""
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import click
-from confluent_kafka.admin import AdminClient
+import psutil
+from confluent_kafka import KafkaException
 from rich.console import Console
 
+from index.errors import DelayRouterError
 from sidecar.local_kafka import BENCH_JVM, KafkaUnavailable, cluster
-from tests.bench import child, machine, router, scatter, table, workload
+from tests.bench import adoption, child, machine, router, scatter, spark_audit, table, workload
 from tests.bench.ceiling import raw_consume
 from tests.bench.context import FULL, Context
-from tests.bench.results import BenchmarkFailed, Row, at_least
+from tests.bench.context import QUICK as SMALL
+from tests.bench.results import FAILED, BenchmarkFailed, Row, at_least, failed
 from tests.bench.sealed import index_and_seal
-from tests.topics import create_topic
 
 SIZES: Final = (1_000_000, 2_000_000, 5_000_000)
+QUICK: Final = (100_000,)
+ADOPTED: Final = (adoption.GOAL_RECORDS,)
+ADOPTED_QUICK: Final = (500_000,)
 CORES: Final = 2
 TIMEOUT_S: Final = 900.0
 MIB: Final = 1 << 20
 
+EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSError, psutil.Error)
+"""What may go wrong with a job or a broker; anything else is a defect of the benchmark itself, and ends it."""
 
-@click.command()
-@click.option("--records", "sizes", multiple=True, type=click.IntRange(10_000), help="How many; repeatable.")
-@click.option("--seed", type=int, default=None, help="Seed of the random delays; a new one by default.")
-def main(sizes: tuple[int, ...], seed: int | None) -> None:
+
+def index(context: Context, sizes: Iterable[int]) -> Iterator[Row]:
     """Measure the router once and the job at each size, and say what a core does."""
-    console = Console() if sys.stdout.isatty() else Console(width=120)
-    seed = random.randrange(1 << 32) if seed is None else seed
-    machine.confine()
-    try:
-        with cluster(jvm=BENCH_JVM) as kafka:
-            facts = machine.describe(kafka.origin)
-            smallest = min(sizes or SIZES)
-            measured = replace(FULL, sealed_records=min(smallest, FULL.sealed_records))
-            context = Context(kafka.bootstrap, measured, random.Random(seed), partial(_say, console))
-            rows = list(_rows(context, sizes or SIZES))
-    except KafkaUnavailable as error:
-        raise click.ClickException(str(error)) from error
-    table.show(console, facts, rows)
-    console.print(f"seed {seed}", highlight=False)
-
-
-def _rows(context: Context, sizes: tuple[int, ...]) -> Iterator[Row]:
     # The router's own row is a ratio to the raw loop.
     yield from raw_consume(context)
     (own,) = index_and_seal(context)
@@ -57,9 +50,67 @@ def _rows(context: Context, sizes: tuple[int, ...]) -> Iterator[Row]:
         yield _indexed(context, count, own.value)
 
 
+BENCHMARKS: Final[dict[str, Callable[[Context, Iterable[int]], Iterator[Row]]]] = {
+    "index": index,
+    "adoption": adoption.run,
+    "audit": spark_audit.run,
+}
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
+@click.option("--records", "sizes", multiple=True, type=click.IntRange(10_000), help="How many; repeatable.")
+@click.option("--quick", is_flag=True, help="One small size, to see that everything runs; the figures mean little.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write a report there.")
+@click.option("--seed", type=int, default=None, help="Seed of the random delays; a new one by default.")
+def main(names: tuple[str, ...], sizes: tuple[int, ...], quick: bool, json_file: Path | None, seed: int | None) -> None:
+    """Measure all of it, or what is NAMED, and say which goals were reached.
+
+    Exits with 1 when something could not be measured or came out wrong; a missed goal is not an error.
+    """
+    console = Console() if sys.stdout.isatty() else Console(width=120)
+    seed = random.randrange(1 << 32) if seed is None else seed
+    chosen = [name for name in BENCHMARKS if not names or name in names]
+    machine.confine()
+    try:
+        with cluster(jvm=BENCH_JVM) as kafka:
+            facts = machine.describe(kafka.origin)
+            context = Context(kafka.bootstrap, FULL, random.Random(seed), partial(_say, console))
+            rows = [row for name in chosen for row in _measured(context, name, sizes or _usual(name, quick=quick))]
+    except KafkaUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    table.show(console, facts, rows)
+    if json_file is not None:
+        table.write_json(json_file, facts, {"quick": quick, "seed": seed, "benchmarks": chosen}, rows)
+    console.print(f"seed {seed}", highlight=False)
+    sys.exit(any(row.verdict == FAILED for row in rows))
+
+
+def _usual(name: str, *, quick: bool) -> Sequence[int]:
+    """How many records where nothing else was asked for."""
+    if name == "adoption":
+        return ADOPTED_QUICK if quick else ADOPTED
+    return QUICK if quick else SIZES
+
+
+def _measured(context: Context, name: str, sizes: Sequence[int]) -> list[Row]:
+    """Run one benchmark; what goes wrong in it is a row of its own, and the others still run."""
+    # A router that has less than a bucket or two seals by age, which says nothing of its rate.
+    sealed = max(min(*sizes, FULL.sealed_records), SMALL.sealed_records)
+    own = replace(context, sizes=replace(FULL, sealed_records=sealed))
+    rows: list[Row] = []
+    try:
+        for row in BENCHMARKS[name](own, sizes):
+            rows.append(row)
+            # Sooner than the table, which comes after everything that is still to be measured.
+            own.say(f"{row.benchmark}, {row.name}: {row.value:,.2f} {row.unit}; {row.detail}")
+    except EXPECTED_ERRORS as error:
+        rows.append(failed(name, error))
+    return rows
+
+
 def _indexed(context: Context, count: int, own_per_s: float) -> Row:
     with router.prepared(context.bootstrap) as made:
-        _ensure_backfill_topic(context.bootstrap, made.delay_topic)
         first_ms = workload.now_ms() + scatter.HOUR_MS
         scatter.write(context, made, scatter.due_times(context, count, first_ms, scatter.HOUR_MS))
         arguments = {"config": str(made.process.config), "topic": made.delay_topic}
@@ -86,13 +137,6 @@ def _text(told: dict[str, Any]) -> str:
         f" most memory in MiB: driver's Python {memory['driver']:.0f}, JVM (driver and executor, heap 1 GiB)"
         f" {memory['jvm']:.0f}, Python workers {memory['workers']:.0f}"
     )
-
-
-def _ensure_backfill_topic(bootstrap: str, delay_topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    name = f"{delay_topic}.delay-backfill"
-    if name not in admin.list_topics(timeout=workload.REQUEST_TIMEOUT_S).topics:
-        create_topic(admin, name, config={"cleanup.policy": "compact"})
 
 
 def _say(console: Console, line: str) -> None:

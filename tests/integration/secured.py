@@ -38,6 +38,7 @@ _OPERATIONS: Final = {
     "Read": AclOperation.READ,
     "Write": AclOperation.WRITE,
     "Delete": AclOperation.DELETE,
+    "Describe": AclOperation.DESCRIBE,
     "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
 }
 _RESOURCES: Final = {

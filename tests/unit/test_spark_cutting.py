@@ -14,6 +14,7 @@ from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from index.sealing import SealRules
 from snapshots.segment import StoredEntry, decode_segment
+from snapshots.writing import record_size
 from spark_backfill.cutting import BucketSegment, Cutter
 from spark_backfill.deciding import Deciding
 from spark_backfill.plan import BucketRange, Slots
@@ -105,9 +106,17 @@ def test_rejected_records_keep_their_place_and_lose_their_payload(rng: random.Ra
     assert rejected > 50
 
 
+def test_sizes_are_those_that_the_router_cuts_by(rng: random.Random) -> None:
+    rows = log(rng)
+    table = decided(rows).to_pydict()
+    for size_bytes, packed, (_, _, record) in zip(table["size_bytes"], table["record"], rows, strict=True):
+        assert size_bytes == record_size(record if packed is not None else None)
+
+
 def test_pointers_need_no_payload(rng: random.Random) -> None:
     table = decided(log(rng), keeps_payload=False).to_pydict()
     assert set(table["record"]) == {None}
+    assert set(table["size_bytes"]) == {record_size(None)}
 
 
 def entries_of(segments: Iterator[BucketSegment]) -> dict[int, list[StoredEntry]]:
@@ -145,6 +154,28 @@ def test_segments_hold_the_entries_in_order(rng: random.Random) -> None:
         for one, two in zip(found[number], expected, strict=True):
             assert (one[2] and one[2]._replace(headers=list(one[2].headers))) == two[2]
         assert cutter.needs_from[number] == min(offset for where, offset in too_big if where == number)
+
+
+def test_rows_of_several_tasks_are_joined_where_their_header_names_begin_alike(rng: random.Random) -> None:
+    """Each batch is of a task of its own here, which knows no other's table of names."""
+    for alike in (True, False):
+        rows: list[Row] = []
+        for offset in range(300):
+            due = ("deliver-at", b"%d" % rng.randrange(1_000_000, 1_080_000))
+            more = [("a", b"1"), ("b", b""), ("a", b"2")][: offset // 100]
+            headers = [due, *more] if alike or offset >= 200 else [*more, due]
+            key = rng.choice([None, b"", b"k"])
+            rows.append((0, offset, Record(key, rng.randbytes(rng.randrange(40)), headers, 1_000_000 + offset)))
+        tasks = [decided(rows[at : at + 50]) for at in range(0, 300, 50)]
+        table = pa.concat_tables(tasks).sort_by([("due_ms", "ascending"), ("offset", "ascending")]).combine_chunks()
+        assert len(set(table.column("names").to_pylist())) > 1
+        rules = SealRules(time_step_ms=20_000, segment_entries=100, segment_bytes=40_000, placement="inline")
+        segments = list(Cutter(BUCKETS, rules).segments(table.to_batches()))
+        found = [entry for each in segments for entry in decode_segment(each.encoded.value)]
+        expected = sorted((due_of(record), offset, record) for _, offset, record in rows)
+        assert [(due, offset, each and each._replace(headers=list(each.headers))) for due, offset, each in found] == (
+            expected
+        )
 
 
 def test_slots_that_share_a_task_are_cut_apart(rng: random.Random) -> None:

@@ -1,0 +1,86 @@
+"""Records between deciding and writing: as rows of a segment where that can be, else as plain bytes.
+
+A row only has to be joined with others to be a segment (:mod:`snapshots.rows`), so a record is taken to pieces once, by
+the task that decides it, and nothing of it is looked at again by the task that writes it. Rows go together whose tables
+of header names begin alike. What a row cannot hold, as a null value, makes its segment one of records.
+"""
+
+import json
+import marshal
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
+
+from index.headers import Headers
+from index.record import Record
+from snapshots.rows import RowPacker, unpack_rows
+
+Packed: TypeAlias = tuple[int, int, str | None, bytes | None]
+"""``size_bytes``, ``timestamp_ms``, ``names`` and ``record`` of a decided row.
+
+``names`` is the table of header names where the record is a row; no record: it is absent, to be read again when due.
+"""
+
+Columns: TypeAlias = tuple[list[str | None], list[bytes | None]]
+
+
+class Joinable(NamedTuple):
+    """Rows that can be joined, and the names of their headers."""
+
+    timestamps_ms: Sequence[int]
+    rows: Sequence[bytes]
+    names: Sequence[str]
+
+
+def pack(
+    packer: RowPacker,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[Headers],
+    absent: Iterable[int],
+) -> Columns:
+    """Columns ``names`` and ``record`` of a batch, in which the records numbered ``absent`` are not."""
+    packed: list[bytes | None] = list(map(packer.pack, keys, values, headers))
+    names: list[str | None] = [json.dumps(packer.names)] * len(packed)
+    if None in packed:
+        for number, row in enumerate(packed):
+            if row is None:
+                names[number] = None
+                packed[number] = marshal.dumps((keys[number], values[number], list(headers[number])))
+    for number in absent:
+        names[number] = packed[number] = None
+    return names, packed
+
+
+def joinable(entries: Iterable[Packed]) -> Joinable | None:
+    """The rows of a segment, None unless all are rows that go together."""
+    _, timestamps_ms, names, rows = zip(*entries, strict=True)
+    tables = set(names)
+    if None in tables:
+        return None
+    # Nearly always there is one table: headers of a topic have the same names.
+    known = sorted((json.loads(each) for each in tables), key=len)
+    if any(known[-1][: len(each)] != each for each in known):
+        return None
+    return Joinable(timestamps_ms, rows, known[-1])
+
+
+def records(entries: Iterable[Packed]) -> list[Record | None]:
+    """The records themselves; None for absent ones."""
+    found: list[Record | None] = []
+    for names, run in groupby(entries, key=itemgetter(2)):
+        if names is None:
+            found += [_plain(timestamp_ms, packed) for _, timestamp_ms, _, packed in run]
+        else:
+            _, timestamps_ms, _, rows = zip(*run, strict=True)
+            found += unpack_rows(timestamps_ms, rows, json.loads(names))
+    return found
+
+
+def _plain(timestamp_ms: int, packed: bytes | None) -> Record | None:
+    if packed is None:
+        return None
+    # Written by our own task a stage before, by the same Python.
+    key, value, headers = marshal.loads(packed)  # noqa: S302 -- see above
+    return Record(key, value, headers, timestamp_ms)

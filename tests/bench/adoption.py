@@ -1,0 +1,146 @@
+"""How soon a router that is catching up with a long log adopts what was staged for it.
+
+What is staged is what ``index`` would stage for the same log, in buckets of its default size, but without Spark: the
+segments are pointers and as small as they get, and adopting reads none of them. The router has begun to index the
+log by itself when the manifests are committed, so it has to seal what it holds first.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import psutil
+from confluent_kafka import Producer
+
+from index.bucket import Manifest
+from snapshots.staged import Staged, encode_staged, staged_key
+from spark_backfill import cluster, settings
+from spark_backfill.index_job import Options
+from spark_backfill.plan import buckets_of
+from spark_backfill.source import OffsetRange
+from tests.bench import adoption_segments, child, router, workload
+from tests.bench.context import Context
+from tests.bench.results import BenchmarkFailed, Row, at_most
+from tests.bench.router import Router
+
+JOB: Final = "adoption"
+GOAL_S: Final = 3.0
+GOAL_RECORDS: Final = 10_000_000
+LEAD_MS: Final = 1_800_000
+"""Nothing is due while it is measured."""
+
+BEGUN_RECORDS: Final = 200_000
+"""The router has as much of the log in memory, or sealed, when the buckets are staged; less of a short log."""
+
+STAGING_TIMEOUT_S: Final = 600.0
+TIMEOUT_S: Final = 120.0
+POLL_S: Final = 0.02
+
+
+def run(context: Context, sizes: Iterable[int]) -> Iterator[Row]:
+    """Stage each number of entries for a router that runs, and wait until it has adopted them."""
+    for count in sizes:
+        context.say(f"measuring adoption of {count:,} staged entries ...")
+        with router.prepared(context.bootstrap) as made:
+            yield _adopted(context, made, count)
+
+
+def _adopted(context: Context, made: Router, count: int) -> Row:
+    staged = _prepared(context, made, count)
+    producer = Producer(workload.QUIET | {"bootstrap.servers": context.bootstrap, "transactional.id": made.delay_topic})
+    producer.init_transactions(workload.REQUEST_TIMEOUT_S)
+    made.start()
+    begun = min(BEGUN_RECORDS, count // 10)
+    made.wait_standing("begun", lambda at: at.pending >= begun, workload.now_ms() + int(TIMEOUT_S * 1_000))
+    before, used_s = made.standing(), _cpu_s(made)
+    committed_s = _commit(producer, made, staged)
+    steps_s = [_wait_cursor(made, each.manifest.to_offset) - committed_s for each in staged]
+    used_s = _cpu_s(made) - used_s
+    adopted, pending = _adopted_count(made), made.pending()
+    if adopted != len(staged) or pending < count:
+        raise BenchmarkFailed(f"{adopted} of {len(staged)} buckets were adopted, {pending:,} records are pending")
+    segments = sum(len(each.manifest.segments) for each in staged)
+    return Row(
+        "spark adoption",
+        f"{count:,} staged entries, {len(staged)} buckets",
+        steps_s[-1],
+        "s",
+        goal=at_most(GOAL_S) if count == GOAL_RECORDS else None,
+        detail=(
+            f"{segments:,} segments; C at {before.cursor:,}, S at {before.sealed_to:,} when they were staged; adopted"
+            f" after {', '.join(f'{step_s:.2f}' for step_s in steps_s)} s, {used_s:.2f} s of a core"
+        ),
+    )
+
+
+def _cpu_s(made: Router) -> float:
+    """Seconds of a core that the router has used."""
+    used = psutil.Process(made.process.pid).cpu_times()
+    return float(used.user + used.system)
+
+
+def _adopted_count(made: Router) -> int:
+    """How many buckets it says it has adopted, and not discarded or refused."""
+    _, text = made.process.http("/metrics")
+    lines = (line for line in text.splitlines() if line.startswith("delay_router_backfills_total{"))
+    return sum(int(float(line.rpartition(" ")[2])) for line in lines if 'outcome="adopted"' in line)
+
+
+def _prepared(context: Context, made: Router, count: int) -> list[Staged]:
+    """Write the log, and what is to be staged for it beside it."""
+    configured = settings.load(made.process.config, {})
+    topic = configured.delay_topic(made.delay_topic)
+    topic_id = cluster.topic(cluster.connect(configured), topic.name).topic_id
+    first_ms = workload.now_ms() + LEAD_MS
+    began_s = time.monotonic()
+    buckets = buckets_of([OffsetRange(0, 0, count)], Options().bucket_records)
+    writers = [
+        child.start(
+            "tests.bench.adoption_segments",
+            bootstrap=context.bootstrap,
+            topic=topic.snapshots,
+            job=JOB,
+            first_ms=first_ms,
+            start=bucket.from_offset,
+            end=bucket.to_offset,
+        )
+        for bucket in buckets
+    ]
+    try:
+        workload.fill(context.bootstrap, topic.name, count, lambda offset: _headers(made, offset, first_ms))
+        told = [child.finish(writer, STAGING_TIMEOUT_S) for writer in writers]
+    finally:
+        for writer in writers:
+            writer.kill()
+    context.say(f"{count:,} records and their segments written in {time.monotonic() - began_s:.0f} s")
+    manifests = [
+        Manifest(0, bucket.from_offset, bucket.to_offset, bucket.from_offset, adoption_segments.refs_of(each))
+        for bucket, each in zip(buckets, told, strict=True)
+    ]
+    return [Staged(JOB, topic_id, topic.rules, manifest, restores=False) for manifest in manifests]
+
+
+def _headers(made: Router, offset: int, first_ms: int) -> workload.Headers:
+    return workload.headers(adoption_segments.due_ms(offset, first_ms), made.target)
+
+
+def _commit(producer: Producer, made: Router, staged: list[Staged]) -> float:
+    """Commit the manifests as the job does; returns when that was asked for, by the steady clock."""
+    producer.begin_transaction()
+    for each in staged:
+        key = staged_key(JOB, each.manifest.from_offset)
+        producer.produce(f"{made.delay_topic}.delay-backfill", encode_staged(each), key, 0)
+    workload.flush(producer)
+    committed_s = time.monotonic()
+    producer.commit_transaction(workload.REQUEST_TIMEOUT_S)
+    return committed_s
+
+
+def _wait_cursor(made: Router, offset: int) -> float:
+    """Wait until the committed cursor is there; returns when, by the steady clock."""
+    until_s = time.monotonic() + TIMEOUT_S
+    while (standing := made.standing()).cursor < offset:
+        if time.monotonic() > until_s:
+            raise BenchmarkFailed(f"the buckets were not adopted in {TIMEOUT_S:.0f} s: {standing}")
+        time.sleep(POLL_S)
+    return time.monotonic()

@@ -1,0 +1,90 @@
+"""Segments of one staged bucket, written in a process of its own: pointers, as small as they get.
+
+The records that they point to follow from their offsets, so whoever writes the delay topic works at the same time.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from index.bucket import Placement, SegmentRef
+from index.progress import Position
+from index.sealing import SealRules, cut
+from snapshots.segment import StoredEntry
+from snapshots.staged import staged_segment_key
+from snapshots.writing import SegmentWriter, record_size
+from tests.bench import child, workload
+
+HOUR_MS: Final = 3_600_000
+STRIDE: Final = 2_654_435_761
+"""Coprime to the milliseconds of an hour: due times of neighbours lie far apart, and all of them are used."""
+
+LIMITS: Final = SealRules(segment_entries=2_000, placement="pointer")
+"""As the configuration has it by default, but for the placement."""
+
+CHUNK: Final = 10_000
+
+
+def due_ms(offset: int, first_ms: int) -> int:
+    """Due time of the record at ``offset``: somewhere in the hour from ``first_ms`` on."""
+    return first_ms + offset * STRIDE % HOUR_MS
+
+
+def main() -> None:
+    """Write them and answer with what a manifest says of each."""
+    given: dict[str, Any] = child.arguments()
+    refs = _written(**given)
+    child.answer(refs=refs)
+
+
+def refs_of(told: dict[str, Any]) -> tuple[SegmentRef, ...]:
+    """The answer, as a manifest takes it."""
+    return tuple(
+        SegmentRef(Position(*first), Position(*last), entries, size_bytes, at, Placement(placement))
+        for first, last, entries, size_bytes, at, placement in told["refs"]
+    )
+
+
+def _entries(first_ms: int, start: int, end: int) -> Iterator[list[StoredEntry]]:
+    offsets = np.arange(start, end)
+    dues_ms = first_ms + offsets * STRIDE % HOUR_MS
+    order = np.lexsort((offsets, dues_ms))
+    for at in range(0, len(order), CHUNK):
+        chosen = order[at : at + CHUNK]
+        yield [
+            (due, offset, None) for due, offset in zip(dues_ms[chosen].tolist(), offsets[chosen].tolist(), strict=True)
+        ]
+
+
+def _written(bootstrap: str, topic: str, job: str, first_ms: int, start: int, end: int) -> list[SegmentRef]:
+    producer = Producer(workload.QUIET | {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
+    refs: list[SegmentRef] = []
+    at: dict[int, int] = {}
+    writer = SegmentWriter(0, start, end)
+
+    def delivered(number: int, error: KafkaError | None, sent: Message) -> None:
+        if error is not None:
+            raise KafkaException(error)
+        at[number] = sent.offset() or 0
+
+    for entries in cut(_entries(first_ms, start, end), LIMITS, record_size):
+        for encoded in writer.encode(Placement.POINTER, entries):
+            number = len(refs)
+            refs.append(encoded.ref)
+            producer.produce(
+                topic,
+                encoded.value,
+                staged_segment_key(job, start, number, "bench"),
+                0,
+                on_delivery=partial(delivered, number),
+            )
+            producer.poll(0)
+    workload.flush(producer)
+    return [ref._replace(record_offset=at[number]) for number, ref in enumerate(refs)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The jobs on a broker with TLS, SASL/SCRAM and ACLs, each with exactly what ``check --acls --job`` lists."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import KafkaException
+from pyspark.sql import SparkSession
+
+from sidecar import local_kafka
+from sidecar.acls import Acl
+from sidecar.cli import cli as router_cli
+from sidecar.demo.router import config_text
+from snapshots.staged import Staged
+from spark_backfill import index_job, rebuild_job, settings
+from spark_backfill.cli import cli
+from spark_backfill.index_job import Options
+from spark_backfill.scope import Asked
+from tests.integration.scenario import Stage, now_ms, wait_until
+from tests.integration.secured import Secured, secured
+from tests.spark.backfill import delay_topic, staged
+
+USER = "jobs"
+RECORDS = 300
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """One secured broker for the module; skipped aloud where none of our own can be started."""
+    try:
+        local_kafka.check_available(own_nodes=True)
+    except local_kafka.KafkaUnavailable as error:
+        pytest.skip(f"needs a broker of its own: {error}")
+    failed_before = request.session.testsfailed
+    with secured(tmp_path_factory.mktemp("secured")) as (broker, running):
+        broker.add_users(USER)
+        yield broker
+        running.keep_logs = request.session.testsfailed > failed_before
+
+
+@pytest.fixture
+def stage(broker: Secured, tmp_path: Path) -> Stage:
+    """A stage behind the plain listener, where the test may do everything."""
+    return Stage(broker.plain, tmp_path)
+
+
+def configuration(broker: Secured, stage: Stage, folder: Path) -> Path:
+    """The configuration of the jobs, which come in by the front door."""
+    file = folder / "jobs.toml"
+    tables: dict[str, Any] = {
+        "kafka": {"bootstrap.servers": broker.bootstrap, **broker.client(USER)},
+        "router": {"group_id": stage.group_id},
+        "delay_topics": list(stage.delays.values()),
+    }
+    file.write_text(config_text(tables))
+    return file
+
+
+def grant(broker: Secured, config: Path, job: str) -> None:
+    """What is listed for the job, and nothing else."""
+    if left := [Acl(*each, why="") for each in broker.granted(USER)]:
+        broker.revoke(USER, *left)
+    done = CliRunner().invoke(router_cli, ["check", "--acls", "--json", "--job", job, "--config", str(config)])
+    assert done.exit_code == 0, done.output
+    listed = [Acl(**each) for each in json.loads(done.stdout)["acls"]]
+    broker.grant(USER, *listed)
+    wanted = {(acl.resource_type, acl.name, acl.pattern_type, acl.operation) for acl in listed}
+    wait_until(lambda: broker.granted(USER) == wanted, f"the brokers have {wanted}")
+
+
+def run(job: str, config: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, [job, *arguments, "--config", str(config)])
+
+
+def succeeded(done: Result) -> str:
+    assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
+    return done.output
+
+
+def test_each_job_with_exactly_the_rights_that_are_listed(
+    spark: SparkSession, broker: Secured, stage: Stage, tmp_path: Path
+) -> None:
+    delay = delay_topic(stage, default_target=stage.target())
+    config = configuration(broker, stage, tmp_path)
+    table = tmp_path / "rows.csv"
+    with table.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["due", "key", "value"])
+        rows.writerows([now_ms() + 3_600_000 + number, number, f"order {number}"] for number in range(RECORDS))
+    written = ("--format", "csv", "--without", "target", "--without", "headers", "--job", "rows", "--topic", delay)
+
+    refused = run("schedule", config, str(table), *written)
+    assert refused.exit_code == 1
+    grant(broker, config, "schedule")
+    assert f"{RECORDS} of {RECORDS} rows written" in succeeded(run("schedule", config, str(table), *written))
+
+    loaded = settings.load(config, {})
+    topic = loaded.delay_topic(delay)
+    with pytest.raises(KafkaException):
+        index_job.index(spark, loaded, topic, Asked(), Options(), print)
+    grant(broker, config, "index")
+    assert index_job.index(spark, loaded, topic, Asked(), Options(), print).entries == RECORDS
+    assert [each.manifest.entries for each in waiting(stage, delay)] == [RECORDS]
+
+    grant(broker, config, "audit")
+    audited = json.loads(succeeded(run("audit", config, "--topic", delay, "--grace", "0s", "--json")).splitlines()[-1])
+    assert audited["total"]["pending"] == RECORDS
+
+    grant(broker, config, "rebuild")
+    assert rebuild_job.rebuild(spark, loaded, topic, Asked(), Options("rebuild"), print).entries == RECORDS
+    assert {each.restores for each in waiting(stage, delay)} == {False, True}
+
+
+def waiting(stage: Stage, delay: str) -> list[Staged]:
+    return staged(stage, delay)[0]
