@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo test simulate mutants faults soak lint format bench bench-large bench-spark lock proto clean \
+.PHONY: help venv demo test simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
         chart-tools chart-schema test-helm test-monitoring image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -89,6 +89,9 @@ bench: venv ## Throughput and lateness, as ratios to a bare transactional loop
 
 bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))
+
+bench-ops: venv ## Policies, admin API, rate limits and a rolling restart, each beside a load (OPTIONS=--quick)
+	@$(BIN)/python -m tests.bench policy admin limited rolling $(OPTIONS)
 
 bench-spark: venv ## Spark's index and audit at 1, 2 and 5 M records, adoption of 10 M (RECORDS=1000000: only that)
 	@$(BIN)/python -m tests.bench.spark $(if $(RECORDS),--records $(RECORDS))

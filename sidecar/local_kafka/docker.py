@@ -1,4 +1,9 @@
-"""A broker in a container, where a Docker engine answers (extra ``local``: testcontainers)."""
+"""A broker in a container, where a Docker engine answers (extra ``local``: testcontainers).
+
+A broker tells its clients where to find it, and where that is may be known only once the container runs: where this
+process is in a container itself, testcontainers reaches the other one by its gateway's address, or by its own. So the
+container waits for its address, is told, and then starts the broker.
+"""
 
 import importlib.util
 import os
@@ -20,6 +25,14 @@ if TYPE_CHECKING:
 IMAGE: Final = f"apache/kafka:{KAFKA_VERSION}"
 _CONTROLLER_PORT: Final = 29_093
 _START_TIMEOUT_S: Final = 120.0
+
+_ADDRESS_FILE: Final = "/tmp/advertised"  # noqa: S108 - in the container, which is ours alone
+_START_WHEN_TOLD: Final = (
+    f"until [ -f {_ADDRESS_FILE} ]; do sleep 0.1; done; "
+    f'export KAFKA_ADVERTISED_LISTENERS="$(cat {_ADDRESS_FILE})"; exec /etc/kafka/docker/run'
+)
+# Moved into place, so that it is never read half written.
+_TELL: Final = f'printf %s "$1" >{_ADDRESS_FILE}.new && mv {_ADDRESS_FILE}.new {_ADDRESS_FILE}'
 
 
 def check() -> None:
@@ -55,9 +68,9 @@ def in_container(properties: Mapping[str, str]) -> Iterator[Cluster]:
         try:
             container = container_for(port, properties)
             stack.callback(container.stop)
-            host = container.get_container_host_ip()
-            container.with_env("KAFKA_ADVERTISED_LISTENERS", f"PLAINTEXT://{host}:{port}")
             container.start()
+            host = container.get_container_host_ip()
+            _tell(container, f"PLAINTEXT://{host}:{port}")
         except Exception as error:
             # docker, requests and testcontainers have a tree of errors each; all of it means: not this way.
             raise KafkaUnavailable(f"the container {IMAGE} did not start: {error}") from error
@@ -66,8 +79,14 @@ def in_container(properties: Mapping[str, str]) -> Iterator[Cluster]:
         yield Cluster(f"{host}:{port}", "docker")
 
 
+def _tell(container: "DockerContainer", listeners: str) -> None:
+    told = container.exec(["sh", "-c", _TELL, "sh", listeners])
+    if told.exit_code:
+        raise OSError(f"it could not be told its address: {told.output!r}")
+
+
 def container_for(port: int, properties: Mapping[str, str]) -> "DockerContainer":
-    """Return the container, not started: one node listening on ``port``, the same inside and outside.
+    """Return the container, not started: one node on ``port``, the same inside and outside, once it is told where.
 
     The Kafka project's own image in testcontainers' generic container: the same version as the jars, and
     every broker setting goes in as ``KAFKA_<KEY>``. (testcontainers' Kafka module knows other images only.)
@@ -81,7 +100,7 @@ def container_for(port: int, properties: Mapping[str, str]) -> "DockerContainer"
         "controller.quorum.voters": f"1@localhost:{_CONTROLLER_PORT}",
         **properties,
     }
-    container = DockerContainer(IMAGE).with_bind_ports(port, port)
+    container = DockerContainer(IMAGE).with_bind_ports(port, port).with_command(["sh", "-c", _START_WHEN_TOLD])
     for key, value in settings.items():
         container.with_env("KAFKA_" + key.upper().replace(".", "_"), value)
     return container

@@ -24,6 +24,7 @@ from tests.bench.ceiling import ceiling, raw_consume
 from tests.bench.context import FULL, QUICK, Context
 from tests.bench.idle import idle
 from tests.bench.large import large
+from tests.bench.operations import OPERATIONS
 from tests.bench.overdue import catch_up, never_seen
 from tests.bench.partitions import partitions
 from tests.bench.placement import placement
@@ -50,6 +51,7 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "idle": idle,
     "partitions": partitions,
     "large": large,
+    **OPERATIONS,
 }
 
 NEEDS: Final = {
@@ -58,8 +60,8 @@ NEEDS: Final = {
 }
 """Which benchmarks say nothing without another one's figure of the same run."""
 
-ONLY_BY_NAME: Final = frozenset({"large"})
-"""Too long to be part of all of them."""
+ONLY_BY_NAME: Final = frozenset({"large", *OPERATIONS})
+"""Too long to be part of all of them, or with a target of make of their own."""
 
 EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSError, psutil.Error)
 """What may go wrong with a router or a broker; anything else is a defect of the benchmark itself, and ends it."""
@@ -72,7 +74,9 @@ EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSE
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the JSON goes.")
 @click.option("--seed", type=int, default=None, help="Seed of the random delays; a new one by default.")
 def main(names: tuple[str, ...], quick: bool, records: int | None, json_file: Path | None, seed: int | None) -> None:
-    """Measure all benchmarks but 'large', or those NAMED, and say which goals of the design were reached.
+    """Measure all benchmarks, or those NAMED, and say which goals of the design were reached.
+
+    Only by name: large, policy, admin, limited, rolling.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """

@@ -35,6 +35,10 @@ class Sizes:
     large_records: int
     large_per_s: int
     large_s: int
+    policy_changes: int
+    admin_window_s: int
+    limited_window_s: int
+    rolling_per_s: int
 
 
 FULL: Final = Sizes(
@@ -61,6 +65,10 @@ FULL: Final = Sizes(
     large_records=10_000_000,
     large_per_s=2_800,
     large_s=60,
+    policy_changes=60,
+    admin_window_s=15,
+    limited_window_s=8,
+    rolling_per_s=1_000,
 )
 
 QUICK: Final = Sizes(
@@ -87,6 +95,10 @@ QUICK: Final = Sizes(
     large_records=250_000,
     large_per_s=2_800,
     large_s=10,
+    policy_changes=6,
+    admin_window_s=4,
+    limited_window_s=3,
+    rolling_per_s=200,
 )
 
 

@@ -70,6 +70,16 @@ def lateness_between(due_ms: Sequence[int], appended_ms: Sequence[int], from_ms:
     )
 
 
+def lateness_in(due_ms: Sequence[int], appended_ms: Sequence[int], windows: Sequence[tuple[int, int]]) -> Lateness:
+    """As ``lateness_between``, for several windows together."""
+    parts = [lateness_between(due_ms, appended_ms, from_ms, to_ms) for from_ms, to_ms in windows]
+    return Lateness(
+        sorted(late_ms for part in parts for late_ms in part.sorted_ms),
+        max(part.last_append_ms for part in parts),
+        max(part.last_due_ms for part in parts),
+    )
+
+
 class TargetReader:
     """Reads a target topic on from where it stopped, so that several runs can share one router."""
 

@@ -106,12 +106,17 @@ class Router:
 
 @contextmanager
 def prepared(
-    bootstrap: str, partitions: int = 1, *, topic: Settings | None = None, router: Settings | None = None
+    bootstrap: str,
+    partitions: int = 1,
+    *,
+    topic: Settings | None = None,
+    router: Settings | None = None,
+    admin: Settings | None = None,
 ) -> Iterator[Router]:
     """Create topics and a router over them that is still to be started; remove everything in the end.
 
-    ``topic`` and ``router`` are settings of the configuration file beyond what each benchmark needs. What the router
-    wrote to its log is shown when something goes wrong.
+    ``topic``, ``router`` and ``admin`` are settings of the configuration file beyond what each benchmark needs. What
+    the router wrote to its log is shown when something goes wrong.
     """
     delay_topic, target = workload.name("delay"), workload.name("target")
     workload.create(bootstrap, target, workload.APPEND_TIME)
@@ -122,10 +127,11 @@ def prepared(
             settings = {
                 "kafka": {"bootstrap.servers": bootstrap},
                 "router": {"group_id": workload.name("router"), **(router or {})},
+                **({"admin": admin} if admin else {}),
                 "delay_topics": [{"name": delay_topic, "default_target": target, **(topic or {})}],
             }
-            with _process(Path(directory), settings) as process:
-                _init(process.config, partitions)
+            with process_in(Path(directory), settings) as process:
+                init(process.config, partitions)
                 try:
                     yield Router(process, delay_topic, target)
                 except (BenchmarkFailed, DelayRouterError) as error:
@@ -140,24 +146,31 @@ def prepared(
 
 @contextmanager
 def running(
-    bootstrap: str, partitions: int = 1, *, topic: Settings | None = None, router: Settings | None = None
+    bootstrap: str,
+    partitions: int = 1,
+    *,
+    topic: Settings | None = None,
+    router: Settings | None = None,
+    admin: Settings | None = None,
 ) -> Iterator[Router]:
     """As ``prepared``, started and ready; in the end it must stop in order."""
-    with prepared(bootstrap, partitions, topic=topic, router=router) as made:
+    with prepared(bootstrap, partitions, topic=topic, router=router, admin=admin) as made:
         made.start()
         yield made
         if made.process.running:
             made.process.stop()
 
 
-def _init(config: Path, partitions: int) -> None:
+def init(config: Path, partitions: int) -> None:
+    """Create the topics of a configuration."""
     command = [sys.executable, "-m", "sidecar", "init", "--config", str(config), "--partitions", str(partitions)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchmarkFailed(f"delay-router init ended with {done.returncode}: {done.stdout}{done.stderr}")
 
 
-def _process(directory: Path, settings: dict[str, Any]) -> RouterProcess:
+def process_in(directory: Path, settings: Mapping[str, Any]) -> RouterProcess:
+    """Write the configuration of a router, with a port of its own; the router is still to be started."""
     port = free_port()
     config = directory / "delay-router.toml"
     config.write_text(config_text({**settings, "http": {"listen": f"127.0.0.1:{port}"}}))

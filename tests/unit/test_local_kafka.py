@@ -6,9 +6,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from testcontainers.core.exceptions import ContainerStartException
 
 from sidecar import local_kafka
 from sidecar.local_kafka import choose, docker, maven
@@ -111,11 +112,41 @@ def test_a_container_that_will_not_start_leads_to_the_jars(
     assert said == [f"the container {docker.IMAGE} did not start: cannot pull; trying the jars instead"]
 
 
+class _Executed(NamedTuple):
+    exit_code: int
+    output: bytes
+
+
 class _FakeContainer:
+    """As one is seen from within another: where it can be reached is known once it runs."""
+
     def __init__(self, image: str) -> None:
         self.image = image
         self.env: dict[str, str] = {}
         self.ports: dict[int, int] = {}
+        self.command: list[str] = []
+        self.told: list[list[str]] = []
+        self.exit_code = 0
+        self.running = False
+
+    def with_command(self, command: list[str]) -> "_FakeContainer":
+        self.command = command
+        return self
+
+    def start(self) -> None:
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+    def get_container_host_ip(self) -> str:
+        if not self.running:
+            raise ContainerStartException("Container is not started")
+        return "172.17.0.1"
+
+    def exec(self, command: list[str]) -> _Executed:
+        self.told.append(command)
+        return _Executed(self.exit_code, b"read-only")
 
     def with_env(self, key: str, value: str) -> "_FakeContainer":
         self.env[key] = value
@@ -135,6 +166,56 @@ def test_what_the_container_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.env["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
     assert made.env["KAFKA_LOG_RETENTION_CHECK_INTERVAL_MS"] == "1000"
     assert made.env["KAFKA_PROCESS_ROLES"] == "broker,controller"
+
+
+@pytest.fixture
+def container(monkeypatch: pytest.MonkeyPatch) -> _FakeContainer:
+    """The container that is started, in place of a real one, and brokers that answer."""
+    fake = _FakeContainer(docker.IMAGE)
+    monkeypatch.setattr("testcontainers.core.container.DockerContainer", lambda image: fake)
+    monkeypatch.setattr(docker, "answers", lambda servers, timeout_s: frozenset({1}))
+    return fake
+
+
+def test_the_container_is_asked_where_it_is_when_it_runs(container: _FakeContainer) -> None:
+    with docker.in_container({}) as kafka:
+        (port,) = container.ports
+        assert kafka == Cluster(f"172.17.0.1:{port}", "docker")
+        assert [command[-1] for command in container.told] == [f"PLAINTEXT://172.17.0.1:{port}"]
+        assert container.running
+    assert not container.running
+
+
+def test_a_container_that_cannot_be_told_its_address_is_none(container: _FakeContainer) -> None:
+    container.exit_code = 1
+    with (
+        pytest.raises(local_kafka.KafkaUnavailable, match="could not be told its address: b'read-only'"),
+        docker.in_container({}),
+    ):
+        pytest.fail("was not to start")
+    assert not container.running
+
+
+def test_the_container_starts_the_broker_once_it_is_told(container: _FakeContainer, tmp_path: Path) -> None:
+    """Both shell programs, with the files of a container in a directory of the test."""
+    with docker.in_container({}):
+        start, tell = container.command, container.told[0]
+    run = tmp_path / "run"
+    _program(run, 'echo "told: $KAFKA_ADVERTISED_LISTENERS"')
+    places = {"/tmp/advertised": str(tmp_path / "advertised"), "/etc/kafka/docker/run": str(run)}  # noqa: S108
+    start, tell = (_moved(command, places) for command in (start, tell))
+    with subprocess.Popen(start, stdout=subprocess.PIPE, text=True) as waiting:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(0.5)
+        subprocess.run(tell, check=True)
+        output, _ = waiting.communicate(timeout=30)
+    assert output == f"told: {container.told[0][-1]}\n"
+
+
+def _moved(command: list[str], places: dict[str, str]) -> list[str]:
+    for place, other in places.items():
+        command = [part.replace(place, other) for part in command]
+    return command
 
 
 def test_the_size_is_one_or_three() -> None:

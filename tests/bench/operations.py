@@ -1,0 +1,19 @@
+"""What is promised while operators are at work: policies, the admin API, limits, restarts (``make bench-ops``)."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.bench.admin_load import admin_load
+from tests.bench.context import Context
+from tests.bench.limited import limited
+from tests.bench.policy_change import policy_change
+from tests.bench.results import Row
+from tests.bench.rolling import rolling
+
+OPERATIONS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
+    "policy": policy_change,
+    "admin": admin_load,
+    "limited": limited,
+    "rolling": rolling,
+}
+"""Each takes 1 to 3 minutes, and none needs the ceiling."""

@@ -1,0 +1,105 @@
+"""What documents promise to be complete: the runbook, the tables of policies, headers, codes and presets."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from index.errors import ConfigError
+from index.headers import NATIVE, PRESETS, Role
+from index.schedule import Reason
+from sidecar.policy import KEYS, ScopeKind, policy_of, target_scope, topic_scope
+from sidecar.policy import Scope as PolicyScope
+
+ROOT: Final = Path(__file__).parents[2]
+CHART: Final = ROOT / "helm" / "delay-router"
+README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+OPERATIONS: Final = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
+
+EXAMPLES: Final = {
+    "enabled": True,
+    "when_disabled": "reject",
+    "max_delay": "7d",
+    "tick": "20ms",
+    "default_target": "a",
+    "allowed_targets": ["a"],
+    "placement": "inline",
+    "timestamp": "due",
+    "expire_after": "10m",
+    "paused": True,
+    "records_per_second": 1,
+    "bytes_per_second": "1MiB",
+    "drained": True,
+}
+"""A legal value of each key."""
+
+
+def test_every_alert_has_an_entry_in_the_runbook_and_each_entry_an_alert() -> None:
+    shipped = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
+    alerts = [rule["alert"] for group in shipped["groups"] for rule in group["rules"]]
+    # Made by the chart itself, one for each delay topic of its values.
+    alerts += re.findall(r"^alert: (\w+)$", (CHART / "templates" / "prometheusrule.yaml").read_text(), re.MULTILINE)
+    entries = re.findall(r"^### (DelayRouter\w+)$", OPERATIONS, re.MULTILINE)
+    assert sorted(entries) == sorted(alerts)
+    named = set(re.findall(r"DelayRouter[A-Z]\w+", OPERATIONS + README))
+    assert named <= set(alerts), "an alert that does not exist"
+
+
+def test_every_key_of_a_policy_is_in_the_table_with_its_scopes() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ((?:all|topic|default|target|, )+) \|", OPERATIONS, re.MULTILINE))
+    assert rows.keys() == KEYS.keys() == EXAMPLES.keys()
+    scopes = {"default": PolicyScope(ScopeKind.DEFAULT), "topic": topic_scope("t"), "target": target_scope("t")}
+    for key, told in rows.items():
+        allowed = {name for name, scope in scopes.items() if _is_taken(scope, key)}
+        assert (set(scopes) if told == "all" else set(told.split(", "))) == allowed, key
+
+
+def _is_taken(scope: PolicyScope, key: str) -> bool:
+    try:
+        policy_of(scope, {key: EXAMPLES[key]})
+    except ConfigError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("code", list(Reason))
+def test_every_code_is_explained(code: Reason) -> None:
+    assert f"`{code}`" in README
+
+
+@pytest.mark.parametrize("header", [native.name for native in NATIVE])
+def test_every_header_is_explained(header: str) -> None:
+    assert f"`{header}`" in README
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_every_preset_has_its_headers_in_the_table(preset: str) -> None:
+    assert f'`["{preset}"]`' in OPERATIONS
+    for alias in PRESETS[preset]:
+        if alias.role is not Role.IGNORED:
+            short = alias.name.removeprefix("schedule_target")
+            assert f"`{alias.name}`" in OPERATIONS or f"`{short}`" in OPERATIONS, alias.name
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for name in (
+        "README.md",
+        "OPERATIONS.md",
+        "JOBS.md",
+        "PRODUCERS.md",
+        "CONTRIBUTING.md",
+        "helm/delay-router/README.md",
+    ):
+        document = ROOT / name
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", document.read_text(encoding="utf-8")):
+            linked = (document.parent / target).resolve() if target else document
+            assert linked.exists(), f"{name}: {target}"
+            if anchor:
+                assert anchor in _anchors(linked), f"{name}: {target}#{anchor}"
+
+
+def _anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
