@@ -34,10 +34,10 @@ test: venv ## Run all tests
 	@$(BIN)/python -m pytest --quiet
 
 simulate: venv ## Play fresh seeds of the simulation (SEEDS=2000; FIRST=0 to begin at a seed)
-	@$(BIN)/python -m tests.simulation.campaign seeds $(or $(SEEDS),2000) $(if $(FIRST),--first $(FIRST))
+	@$(BIN)/python -m tests.simulation.campaign $(or $(SEEDS),2000) $(if $(FIRST),--first $(FIRST))
 
-mutants: venv ## Play each wrong router until a seed catches it, and print the table
-	@$(BIN)/python -m tests.simulation.campaign mutants
+mutants: venv ## Play each wrong router until a seed catches it, and print the table (WRITE=--write: into CONTRIBUTING)
+	@$(BIN)/python -m tests.simulation.mutants $(WRITE)
 
 test-spark: venv ## Run only the tests of the Spark jobs
 	@$(BIN)/python -m pytest --quiet tests/spark
@@ -69,7 +69,7 @@ image-sbom: ## Write the CycloneDX list of components of the image to dist/sbom.
 test-image: venv ## Build the image and run it as the demo runs the router, where a Docker engine answers
 	@$(BIN)/python -m pytest --quiet tests/image
 
-faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks (about 15 minutes)
+faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks (about 20 minutes)
 	@$(BIN)/python -m pytest --quiet -m '' tests/faults
 
 soak: venv ## Random faults under a steady load for MINUTES=5, then the audit

@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from sidecar.config_sources import Place, Sources
 
 SHOWN_CHARACTERS = 80
+SHOWN_BITS = 256
 
 
 class Problems(ValueError):
@@ -24,7 +25,7 @@ def lines_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """One line per problem, key first, for values that come from no file."""
     lines: list[str] = []
     for details in error.errors(include_url=False):
-        place = _known_part(details["loc"])
+        place = _place_of(details)
         lines.append(f"{key_path(place)}: {_problem(details, place, model)}")
     return lines
 
@@ -33,11 +34,12 @@ def describe(error: ValidationError, sources: Sources, model: type[BaseModel]) -
     """One line per problem, in the order found."""
     lines: list[str] = []
     for details in error.errors(include_url=False):
-        place = _known_part(details["loc"])
+        place = _place_of(details)
         cause = details.get("ctx", {}).get("error")
         found = cause.found if isinstance(cause, Problems) else [(place, _problem(details, place, model))]
         lines += [f"{sources.of(where)}: {key_path(where)}: {message}" for where, message in found]
-    return "\n".join(lines)
+    # JSON can name half of a character, which no terminal takes.
+    return "\n".join(lines).encode(errors="backslashreplace").decode()
 
 
 def key_path(place: Place) -> str:
@@ -60,15 +62,30 @@ def _problem(details: ErrorDetails, place: Place, model: type[BaseModel]) -> str
     if kind == "missing":
         return "required"
     message = details["msg"].removeprefix("Value error, ")
-    given = repr(details["input"])
+    given = _shown(details["input"])
     # Values under [kafka] may be secrets.
-    shown = len(given) <= SHOWN_CHARACTERS and isinstance(details["input"], str | int | float) and place[0] != "kafka"
-    return f"{message}, not {given}" if shown and kind != "value_error" else message
+    shown = given and place[:1] != ("kafka",) and kind != "value_error"
+    return f"{message}, not {given}" if shown else message
 
 
-def _known_part(place: tuple[int | str, ...]) -> Place:
-    """Location without the marks pydantic adds for validators and unions."""
-    return tuple(part for part in place if isinstance(part, int) or not part.startswith("function-"))
+def _shown(value: object) -> str:
+    """The value as it is written, where that says something; else nothing."""
+    # Of an integer the size is asked first: Python refuses to write out one of thousands of digits.
+    if not isinstance(value, str | int | float) or (isinstance(value, int) and value.bit_length() > SHOWN_BITS):
+        return ""
+    given = repr(value)
+    return given if len(given) <= SHOWN_CHARACTERS else ""
+
+
+def _place_of(details: ErrorDetails) -> Place:
+    """Location without the marks pydantic adds for validators and unions; a key of the user's may look like one."""
+    place = details["loc"]
+    users = len(place) - 1 if details["type"] == "extra_forbidden" else len(place)
+    return tuple(
+        part
+        for number, part in enumerate(place)
+        if isinstance(part, int) or number == users or not part.startswith("function-")
+    )
 
 
 def _did_you_mean(key: str, model: type[BaseModel] | None) -> str:

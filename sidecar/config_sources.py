@@ -14,7 +14,7 @@ and reads the process environment whenever a model is built.
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,8 @@ from index.errors import ConfigError
 ENV_FILE: Final = "DELAY_ROUTER_CONFIG"
 ENV_PREFIX: Final = "DELAY_ROUTER__"
 DEFAULT_FILE: Final = Path("delay-router.toml")
+
+_TOO_DEEP: Final = "tables or lists lie too deep in each other"
 
 Raw = dict[str, object]
 Place = tuple[str | int, ...]
@@ -59,8 +61,15 @@ def read(path: Path | None, environ: Mapping[str, str]) -> Sources:
         sources = Sources(_read_toml(file, asked_for=chosen is not None), file)
     _flatten_kafka(sources.raw)
     for name, value in sorted(variables.items()):
+        if not (_is_text(name) and _is_text(value)):
+            raise ConfigError(f"environment variable {name!a}: not UTF-8")
         _overlay(sources, name, value)
     return sources
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written down; bytes of the environment that are not UTF-8 are lone surrogates here."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _read_toml(file: Path, *, asked_for: bool) -> Raw:
@@ -74,25 +83,29 @@ def _read_toml(file: Path, *, asked_for: bool) -> Raw:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError(f"{file}: not readable as TOML: not UTF-8 (at line {line})") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
+        # Mostly a TOMLDecodeError; a number of thousands of digits is refused by Python itself.
         raise ConfigError(f"{file}: not readable as TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{file}: not readable as TOML: {_TOO_DEEP}") from None
 
 
 def _flatten_kafka(raw: Raw) -> None:
     """``bootstrap.servers = ""`` without quotes around the key is a table in a table; it means the same."""
     kafka = raw.get("kafka")
     if isinstance(kafka, dict):
-        raw["kafka"] = dict(_dotted(kafka, ""))
+        raw["kafka"] = dict(_dotted(kafka))
 
 
-def _dotted(table: Mapping[str, object], prefix: str) -> list[tuple[str, object]]:
-    pairs: list[tuple[str, object]] = []
-    for key, value in table.items():
+def _dotted(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    # A list of what is left to look at, not a recursion: tables may lie deeper than Python calls.
+    left = list(table.items())[::-1]
+    while left:
+        key, value = left.pop()
         if isinstance(value, dict):
-            pairs += _dotted(value, f"{prefix}{key}.")
+            left += [(f"{key}.{inner}", each) for inner, each in value.items()][::-1]
         else:
-            pairs.append((prefix + key, value))
-    return pairs
+            yield key, value
 
 
 def _overlay(sources: Sources, name: str, value: str) -> None:
@@ -125,6 +138,8 @@ def _json_list(name: str, value: str) -> list[object]:
         parsed: object = json.loads(value)
     except ValueError as error:
         raise ConfigError(f"environment variable {name}: not readable as JSON: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"environment variable {name}: not readable as JSON: {_TOO_DEEP}") from None
     if not isinstance(parsed, list):
         raise ConfigError(f"environment variable {name}: {_grammar('delay_topics')}")
     return parsed

@@ -1,8 +1,9 @@
-"""Places where a test has the router die as ``kill -9`` would, to see that a crash there costs nothing.
+"""Places where a test has the router die as ``kill -9`` would, or stand still, to see that it costs nothing there.
 
 Inert unless the environment says ``DELAY_ROUTER_FAILPOINT=<name>`` or ``<name>:<n>``: then the process kills itself
-when it passes that place for the first, or the n-th, time. Off, a place costs the look at one variable, and none lies
-where records pass one by one.
+when it passes that place for the first, or the n-th, time. With ``stop@`` in front of the name it stops itself instead,
+until somebody sends SIGCONT: by then it may own nothing any more and does not know. Off, a place costs the look at one
+variable, and none lies where records pass one by one.
 
 Rejected: killing from outside at random moments alone. It is done too, but the gap between the commit of the segments
 and that of their manifest is milliseconds wide, and a test that meets it once in fifty runs shows nothing.
@@ -37,16 +38,19 @@ PLACES: Final[Mapping[str, str]] = {
 }
 """Every place and what is true there."""
 
+STOP: Final = "stop@"
+
 _armed: str | None = None
 _left = 0
+_signal = signal.SIGKILL
 _lock = threading.Lock()
 
 
 def arm(environ: Mapping[str, str]) -> None:
     """Do as the environment says; ConfigError for a place that does not exist."""
-    global _armed, _left  # noqa: PLW0603 - a parameter through every layer is what this must not cost
+    global _armed, _left, _signal  # noqa: PLW0603 - a parameter through every layer is what this must not cost
     told = environ.get(VARIABLE, "")
-    name, colon, passes = told.partition(":")
+    name, colon, passes = told.removeprefix(STOP).partition(":")
     if not told:
         _armed = None
         return
@@ -55,6 +59,7 @@ def arm(environ: Mapping[str, str]) -> None:
     if colon and not (passes.isascii() and passes.isdecimal() and int(passes) > 0):
         raise ConfigError(f"{VARIABLE}={told}: write <name>:<n> to die when the place is passed for the n-th time")
     _armed, _left = name, int(passes or 1)
+    _signal = signal.SIGSTOP if told.startswith(STOP) else signal.SIGKILL
 
 
 def passing(name: str) -> None:
@@ -72,4 +77,4 @@ def _count(name: str) -> None:
     with _lock:
         _left -= 1
         if _left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), _signal)

@@ -98,6 +98,9 @@ def read_origin(
         _refuse_if_state_was_lost(config, topic, partition, why_not)
         progress = start_of(log_start)
         return Origin(progress, next_epochs((), progress, rules), delay_topic_id, lost=0, is_stored=False)
+    if log_end < stored.progress.cursor:
+        # Somebody else may have taken over since the end was asked for, and have indexed what came in behind it.
+        _, log_end = log_range(admin, topic.name, partition)
     _refuse_if_other_log(config, topic, partition, stored, delay_topic_id, log_end)
     progress = _within_log(stored.progress, log_start)
     in_force = stored.epochs[-1].rules if stored_rules_hold else rules

@@ -34,6 +34,7 @@ MAX_PART_BYTES: Final = 800_000
 
 _HEAD = struct.Struct(">II")
 _KEEP: Final = "keep"
+_KEY_DIGITS: Final = 40
 
 
 class HeldEntry(NamedTuple):
@@ -112,14 +113,15 @@ def _decode_one(offset: int, parts: dict[int, bytes]) -> HeldEntry:
         headers = tuple((str(name), _bytes(content)) for name, content in plain["headers"])
         value = body[_HEAD.size + length :] if plain["has_value"] else None
         record = Record(_bytes(plain["key"]), value, headers, int(plain["timestamp_ms"]))
-    except (ValueError, TypeError, LookupError, RecursionError, struct.error) as error:
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError, struct.error) as error:
         raise FormatError(f"held record of offset {offset} in the state topic cannot be read: {error}") from error
     return HeldEntry(offset, schedule, record, len(parts))
 
 
 def _place(key: bytes) -> tuple[int, int]:
     offset, _, part = key[len(HELD_PREFIX) :].partition(b"/")
-    if not offset.isdigit() or not part.isdigit():
+    # Python refuses to read numbers of thousands of digits.
+    if not (offset.isdigit() and part.isdigit() and len(offset) + len(part) < _KEY_DIGITS):
         raise FormatError(f"key {key!r} in the state topic is not known here; upgrade the router")
     return int(offset), int(part)
 

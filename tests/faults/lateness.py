@@ -25,9 +25,12 @@ class Fault(NamedTuple):
 
 
 class Lateness:
-    """Sorted lateness ``inside`` and ``outside`` of faults, in ms, of records that had a due time of their own."""
+    """Sorted lateness ``inside`` and ``outside`` of faults, in ms, of records that had a due time of their own.
 
-    def __init__(self, released: Iterable[Record], faults: Sequence[Fault]) -> None:
+    What was due before ``from_ms``, when nobody served yet, is left out.
+    """
+
+    def __init__(self, released: Iterable[Record], faults: Sequence[Fault], from_ms: int) -> None:
         self._faults = faults
         self._by_second: defaultdict[int, list[int]] = defaultdict(list)
         self.inside: list[int] = []
@@ -35,7 +38,7 @@ class Lateness:
         began = [fault.began_ms for fault in faults]
         for record in released:
             due_ms = int(header(record, "delay-due") or b"0")
-            if not due_ms:
+            if due_ms < from_ms:
                 continue
             late_ms = record.timestamp_ms - due_ms
             self._by_second[due_ms // 1000].append(late_ms)

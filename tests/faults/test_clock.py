@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from random import Random
@@ -41,6 +42,20 @@ class Clock:
 @pytest.fixture
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("shift_s", [-20, 0])
+def test_a_wait_lasts_as_long_by_a_clock_that_is_behind(shift_s: int, clock: Clock) -> None:
+    """Of the shim: were it not so, a client would wait for nothing, spin, and take each answer for late."""
+    clock.shift(shift_s)
+    waits = (
+        "import time; from confluent_kafka import Consumer; began_s, shown_s = time.monotonic(), time.time();"
+        " Consumer({'group.id': 'g', 'log_level': 0}).poll(0.3); print(time.monotonic() - began_s, shown_s)"
+    )
+    done = subprocess.run([sys.executable, "-c", waits], check=True, capture_output=True, text=True)
+    waited_s, shown_s = map(float, done.stdout.split())
+    assert waited_s >= 0.3
+    assert shown_s - time.time() < shift_s + 1
 
 
 def test_a_clock_that_is_set_back_delays_and_breaks_nothing(clock: Clock, lone: FaultStage, rng: Random) -> None:

@@ -108,7 +108,12 @@ def test_kill_9_at_every_named_place(
 
 @pytest.mark.parametrize(
     ("told", "named"),
-    [("seal.nowhere", "there is no such place"), ("load.taken:0", "n-th"), ("load.taken:x", "n-th")],
+    [
+        ("seal.nowhere", "there is no such place"),
+        ("stop@seal.nowhere", "there is no such place"),
+        ("load.taken:0", "n-th"),
+        ("stop@load.taken:x", "n-th"),
+    ],
 )
 def test_a_place_that_does_not_exist_is_refused_at_start(told: str, named: str) -> None:
     with pytest.raises(ConfigError, match=named):

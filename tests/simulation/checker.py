@@ -1,8 +1,9 @@
 """The verdict on a run, from what producers asked for and what the store holds; it shares no code with the index."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from index.record import Record
 from index.rules import Rules
 from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap
@@ -45,20 +46,25 @@ class Checker:
             self._followed += 1
             self._one(transaction)
 
-    def nothing_missing(self) -> None:
-        """Violation when a record has not left at the end of the run."""
-        missing = sorted(self._produced.keys() - self._left.keys())
+    def nothing_missing(self, told_lost: Collection[int] = ()) -> None:
+        """Violation when a record has not left at the end of the run, unless routers have said so, and why."""
+        missing = sorted(self._produced.keys() - self._left.keys() - set(told_lost))
         _require(not missing, f"lost: {missing}")
+
+    def still_owed(self, before_offset: int) -> set[int]:
+        """Offsets below this one of records that have not left."""
+        return {offset for offset in self._produced if offset < before_offset} - self._left.keys()
 
     def _one(self, transaction: Transaction) -> None:
         before, self._numbers = self._numbers, self._numbers_after(transaction)
         self._no_number_moves_back(before)
-        for offset, topic in transaction.left:
+        for offset, topic, written in transaction.left:
             record = self._produced[offset]
+            _require(written is None or _is_of(written, record), f"{offset} altered: {written}, not {record}")
             _require(offset not in self._left, f"{offset} left twice, to {self._left.get(offset)} and to {topic}")
             self._left[offset] = topic
             self._rightly(record, topic, transaction.begun_ms)
-        released = [_place(self._produced[offset]) for offset, topic in transaction.left if topic != REJECTED]
+        released = [_place(self._produced[offset]) for offset, topic, _ in transaction.left if topic != REJECTED]
         in_time = [place for place in released if place > before.watermark]
         _require(in_time == sorted(in_time), f"not in order: {in_time}")
 
@@ -89,6 +95,11 @@ class Checker:
                 stored = state_pb2.Progress.FromString(unwrap(Kind.PROGRESS, value))
                 return Numbers(stored.cursor, (stored.watermark_due_ms, stored.watermark_offset), stored.sealed_to)
         return self._numbers
+
+
+def _is_of(written: Record, record: Produced) -> bool:
+    wanted = (record.key, record.value, list(record.headers), record.timestamp_ms)
+    return (written.key, written.value, list(written.headers), written.timestamp_ms) == wanted
 
 
 def _place(record: Produced) -> Place:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 def record_of(produced: Produced) -> Record:
     """A record as it is read; its value says which one it is."""
-    return Record(None, b"%d" % produced.offset, produced.headers, produced.timestamp_ms)
+    return Record(produced.key, produced.value, produced.headers, produced.timestamp_ms)
 
 
 class Reader(OffsetReader):

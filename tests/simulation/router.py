@@ -1,5 +1,6 @@
 """The loop of a router over the modelled log and store: all that is real of it but Kafka's clients and the waiting."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from index.adopting import Adoption
@@ -33,6 +34,7 @@ from sidecar.rounds import BEFORE_ALL_TIME_NS
 from sidecar.rule_changes import epochs_from
 from sidecar.screening import Leaving
 from sidecar.segments import SegmentSource
+from sidecar.takeover import _within_log
 from snapshots.held import HeldEntry
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.rows import RowPacker
@@ -51,13 +53,13 @@ from tests.simulation.fetching import Pool, Reader, record_of
 from tests.simulation.jobs import Watch
 from tests.simulation.world import (
     DELAY_TOPIC,
-    FIRST_OFFSET,
     REJECTED,
     AbortedError,
-    Clock,
     DelayLog,
     Faults,
     Left,
+    OutOfRangeError,
+    OwnClock,
     SegmentsRefusedError,
     Store,
     Transaction,
@@ -74,12 +76,12 @@ MEMORY_FULL_CHANCE = 0.05
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all routers of a run share; ``trims`` tells whether they remove what they do not need from the log.
+    """What all routers of a run share but the clock; ``trims``: they remove what they do not need from the log.
 
     ``gated`` and ``paused`` are what policies say now: targets that are limited, and whether the delay topic is paused.
     """
 
-    clock: Clock
+    clock: OwnClock
     log: DelayLog
     store: Store
     faults: Faults
@@ -116,13 +118,13 @@ class Router:
         around = self.around
         self.epoch = around.store.fence()
         around.faults.point("fence")
-        stored = fold_state(around.store.state)
-        progress = stored.progress if stored else start_of(FIRST_OFFSET)
+        stored = self.stored_state()
+        progress = self.origin_of(stored)
         self.gate = Gate(RateLimits(around.clock.monotonic), self.held_by(stored))
         self.budget.take(self.gate.resident_bytes)
         buckets = stored.buckets if stored else ()
         self.epochs = next_epochs(stored.epochs if stored else (), progress, self.rules, buckets)
-        if stored is None or stored.epochs != self.epochs:
+        if stored is None or (stored.progress, stored.epochs) != (progress, self.epochs):
             state = [(RULES_KEY, encode_epochs(self.epochs)), *self.state_of(progress)]
             self.commit(Transaction(around.clock.now_ms, [], state))
             around.faults.point("first transaction")
@@ -136,10 +138,28 @@ class Router:
         watch = Watch(around.store, around.faults.rng)
         self.adopting = Adopting(self.ledger, self.epochs[-1], TOPIC_ID, watch, METRICS, (DELAY_TOPIC, 0))
 
+    def stored_state(self) -> PartitionState | None:
+        """What the last owner has left behind."""
+        return fold_state(self.around.store.state)
+
+    def origin_of(self, stored: PartitionState | None) -> Progress:
+        """Where to begin; what retention has removed before it was indexed, or indexed again, is said to be lost."""
+        log = self.around.log
+        if stored is None:
+            return start_of(log.start)
+        self.tell_lost(range(stored.progress.sealed_to, log.start))
+        return _within_log(stored.progress, log.start)
+
+    def tell_lost(self, offsets: Iterable[int]) -> None:
+        """Say aloud that retention has removed these before they have left."""
+        self.around.log.told_lost.update(offsets)
+
     def index(self, most: int) -> None:
         """Read on in the log; now and then memory is full, and a record is not kept."""
         if self.adopting.pauses and not self.ledger.replaying:
             return
+        if self.ledger.indexed_to < self.around.log.start:
+            raise OutOfRangeError
         records, end = self.around.log.read(self.ledger.indexed_to, most)
         for produced in records:
             record = record_of(produced)
@@ -254,7 +274,10 @@ class Router:
     def _whole(self, entry: Entry[Scheduled]) -> Entry[Scheduled] | None:
         due_ms, offset, payload = entry
         record = payload.record or self.reader.read(DELAY_TOPIC, 0, [offset])[offset]
-        return None if record is None else (due_ms, offset, payload._replace(record=record))
+        if record is None:
+            self.tell_lost([offset])
+            return None
+        return due_ms, offset, payload._replace(record=record)
 
     def memory_full(self) -> bool:
         """Whether everything in memory is to be sealed, however little it is."""
@@ -316,7 +339,7 @@ class Router:
     def leaving(self, batch: Leaving) -> list[Left]:
         """What becomes visible, in the order it is written; whether a target is allowed is asked again here."""
         released = [left for entry in batch.late + batch.due for left in self._released(entry)]
-        return released + [Left(offset, REJECTED) for offset, _ in batch.rejected]
+        return released + [Left(offset, REJECTED, refused.record) for offset, refused in batch.rejected]
 
     def state_of(self, progress: Progress) -> list[tuple[bytes, bytes | None]]:
         """State records of a transaction."""
@@ -335,15 +358,16 @@ class Router:
         _, offset, (schedule, _, kept) = entry
         record = kept or self.reader.read(DELAY_TOPIC, 0, [offset])[offset]
         if record is None:
+            self.tell_lost([offset])
             return []
         # By what the record says of itself, so that one in the place of another is noticed.
-        named = int(record.value or b"")
+        named = int((record.value or b"").partition(b"/")[0])
         if entry[0] == AT_ONCE and not schedule.targets:
             decided = self.rules_at(offset).decide(record.headers, record.timestamp_ms)
-            return [Left(named, REJECTED)] if isinstance(decided, Rejection) else []
+            return [Left(named, REJECTED, record)] if isinstance(decided, Rejection) else []
         if all(self.in_force.allowed(target) for target in schedule.targets):
-            return [Left(named, target) for target in schedule.targets]
-        return [Left(named, REJECTED)]
+            return [Left(named, target, record) for target in schedule.targets]
+        return [Left(named, REJECTED, record)]
 
 
 def state_of_chores(chores: Chores) -> list[tuple[bytes, bytes | None]]:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 from structlog.testing import capture_logs
@@ -10,8 +11,10 @@ from index.errors import FormatError, RefusedError
 from index.sealing import PlacementRule, SealRules
 from sidecar.rates import TargetLimit
 from snapshots.staged import STAGED_PREFIX
+from tests.simulation import pending
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.jobs import Job
+from tests.simulation.members import Group, Member
 from tests.simulation.router import TOPIC_ID, Router, Surroundings
 from tests.simulation.smaller import small_and_soon
 from tests.simulation.workload import DEFAULT_TARGET, LONGEST_DELAY_MS, TARGETS, append_some, some_rules
@@ -24,13 +27,18 @@ from tests.simulation.world import (
     DelayLog,
     Faults,
     FencedError,
+    OutOfRangeError,
+    OwnClock,
     Store,
     UnknownOutcomeError,
 )
 
-STEPS = 200
+STEPS = 240
 SETTLE_ROUNDS = 400
-_INTERRUPTIONS = (CrashedError, UnknownOutcomeError, AbortedError, FencedError)
+MOST_AHEAD_MS = 100
+OTHERS_CHANCE = 0.4
+_INTERRUPTIONS = (CrashedError, UnknownOutcomeError, AbortedError, FencedError, OutOfRangeError)
+_FAULTS = (*(each.__name__ for each in _INTERRUPTIONS), "killed", "given to", "a segment was", "expired")
 _REFUSALS = (RefusedError, FormatError)
 _PLACEMENTS: tuple[PlacementRule, ...] = ("inline", "pointer", "auto")
 _ACTIONS = {
@@ -38,11 +46,12 @@ _ACTIONS = {
     "append": 4,
     "clock": 5,
     "restart": 1,
-    "usurp": 1,
-    "zombie": 1,
+    "rebalance": 2,
+    "news": 1,
     "rules": 2,
     "compact": 1,
     "damage": 1,
+    "expire": 2,
     "gate": 2,
     "pause": 1,
     "job": 5,
@@ -50,7 +59,7 @@ _ACTIONS = {
 
 
 class Run:
-    """State of one run; ``trace`` tells what happened."""
+    """State of one run; ``trace`` tells what happened, beginning with the number of the router that did it."""
 
     logged: set[str]
 
@@ -59,13 +68,22 @@ class Run:
         self._router_type = router_type
         faults = Faults(self._rng)
         trims = self._rng.random() < 0.5
-        # What was trimmed cannot be made good, so a run has either the one or the other.
+        # What was trimmed or has expired cannot be made good, so a run has one of the three.
         self._damages = not trims and self._rng.random() < 0.5
+        self._expires = not trims and not self._damages and self._rng.random() < 0.7
         limits, max_buckets = _some_limits(self._rng), self._rng.choice([1, 1, 2, 3])
-        self._around = Surroundings(Clock(), DelayLog(), Store(faults), faults, limits, max_buckets, trims)
+        self._clock = Clock()
+        self._around = Surroundings(
+            OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims
+        )
         self._rules_used = [some_rules(self._rng)]
-        self._router: Router | None = None
-        self._zombies: list[Router] = []
+        members = [
+            Member(number, replace(self._around, clock=OwnClock(self._clock)), self._rules_used[0])
+            for number in range(self._rng.choice([1, 1, 2, 2, 3]))
+        ]
+        self._group = Group(self._rng, faults, members)
+        self._acting: list[Member] = []
+        faults.meanwhile = self._meanwhile
         # Where reading is slow, a job can overtake it.
         self._reads = self._rng.choice([[1, 3, 30], [1, 3]])
         # In the others everything else happens more often.
@@ -74,30 +92,41 @@ class Run:
         self._actions = {**_ACTIONS, **dict.fromkeys(without, 0)}
         self._jobs: list[Iterator[str]] = []
         self._cursors = [FIRST_OFFSET]
-        self._latest_ms = self._around.clock.now_ms
+        self._latest_ms = self._clock.now_ms
+        self._checker = Checker(self._around.log.records, self._rules_used, self._around.store.committed)
         self.trace: list[str] = []
+
+    @property
+    def faults(self) -> int:
+        """How many faults there were; clocks that move and topics that are compacted are not counted."""
+        return sum(event.rpartition("| ")[2].startswith(_FAULTS) for event in self.trace)
 
     @property
     def simulated_ms(self) -> int:
         """How far the clock has gone on."""
-        return self._around.clock.now_ms - START_MS
+        return self._clock.now_ms - START_MS
+
+    @property
+    def _serving(self) -> Router | None:
+        """The router of the member to which the group has given the partition, if it has got that far."""
+        return self._group.owner.router
 
     def play(self) -> None:
         """Violation when a guarantee was broken."""
-        with small_and_soon(self._around.clock), capture_logs() as logged:
+        with small_and_soon(self._clock), capture_logs() as logged:
             try:
                 self._play()
             finally:
                 self.logged = {str(entry["event"]) for entry in logged}
 
     def _play(self) -> None:
-        checker = Checker(self._around.log.records, self._rules_used, self._around.store.committed)
         for _ in range(STEPS):
             self._do(self._rng.choices(list(self._actions), list(self._actions.values()))[0])
-            checker.follow()
+            self._checker.follow()
         self._settle()
-        checker.follow()
-        checker.nothing_missing()
+        self._checker.follow()
+        log = self._around.log
+        self._checker.nothing_missing({offset for offset in log.told_lost if offset < log.start})
 
     def _do(self, action: str) -> None:
         {
@@ -105,32 +134,48 @@ class Run:
             "append": self._append,
             "clock": self._move_clock,
             "restart": self._restart,
-            "usurp": self._usurp,
-            "zombie": self._wake_a_zombie,
+            "rebalance": self._rebalance,
+            "news": self._group.tell_someone,
             "rules": self._change_rules,
             "gate": self._move_gate,
             "pause": self._pause_or_resume,
             "compact": self._compact,
             "damage": self._damage,
+            "expire": self._expire,
             "job": self._go_on_with_a_job,
         }[action]()
 
     def _round(self) -> None:
-        self._router = self._advance(self._router)
+        """Let one of those act that believe to be the owner."""
+        believers = [member for member in self._group.members if member.is_told and member not in self._acting]
+        if believers:
+            others_too = self._rng.random() < OTHERS_CHANCE or self._group.owner not in believers
+            self._advance(self._rng.choice(believers) if others_too else self._group.owner)
+
+    def _meanwhile(self) -> None:
+        if self._acting:
+            self._note("meanwhile:")
+            self._round()
 
     def _append(self) -> None:
-        append_some(self._rng, self._around.clock, self._around.log)
+        append_some(self._rng, self._clock.now_ms, self._around.log)
         self._note(f"appended up to {self._around.log.end}")
 
     def _restart(self) -> None:
-        self._note("killed")
-        self._router = None
+        member = self._rng.choice(self._group.members)
+        self._note("killed", member)
+        self._start_anew(member)
 
-    def _usurp(self) -> None:
-        if self._router is not None:
-            self._note("given to another, and the old one does not know")
-            self._zombies.append(self._router)
-            self._router = None
+    def _start_anew(self, member: Member) -> None:
+        member.hear(assigned=False)
+        member.rules = self._rules_used[-1]
+        self._group.tell(member)
+
+    def _rebalance(self) -> None:
+        others = [member for member in self._group.members if member is not self._group.owner]
+        if others:
+            self._group.give_to(self._rng.choice(others))
+            self._note("given to it by the group", self._group.owner)
 
     def _compact(self) -> None:
         self._around.store.compact()
@@ -140,21 +185,26 @@ class Run:
         if self._damages and self._around.store.damage():
             self._note("a segment was damaged")
 
-    def _wake_a_zombie(self) -> None:
-        if self._zombies:
-            self._note("zombie:")
-            zombie = self._advance(self._zombies.pop())
-            self._zombies += [zombie] if zombie is not None else []
+    def _expire(self) -> None:
+        """Retention removes the head of the log, whatever is still needed of it."""
+        log = self._around.log
+        if self._expires and self._around.store.state:
+            log.start = min(log.end, log.start + self._rng.randint(1, 12))
+            self._note(f"expired up to {log.start}")
 
     def _change_rules(self) -> None:
-        """The router sees them while it serves, or is started anew, or sees them only when it is started next."""
+        """A router sees them while it serves, or is started anew, or sees them only when it is started next."""
+        self._make_new_rules()
+        for member in self._group.members:
+            luck = self._rng.random()
+            if luck < 0.3:
+                self._start_anew(member)
+            elif luck < 0.7:
+                member.use(self._rules_used[-1])
+
+    def _make_new_rules(self) -> None:
         self._rules_used.append(self._rng.choice([self._rules_used[0], some_rules(self._rng)]))
         self._note(f"new rules: {self._rules_used[-1]}")
-        luck = self._rng.random()
-        if luck < 0.3:
-            self._router = None
-        elif luck < 0.7 and self._router is not None:
-            self._router.rules = self._rules_used[-1]
 
     def _pause_or_resume(self) -> None:
         self._around.paused[:] = [] if self._around.paused else ["paused"]
@@ -162,56 +212,72 @@ class Run:
 
     def _go_on_with_a_job(self) -> None:
         """Begin one, with a cursor that may be an old one, or let one take its next step, or be killed."""
-        rng, store = self._rng, self._around.store
-        if self._router is not None and not self._router.ledger.replaying:
-            self._cursors.append(self._router.ledger.indexed_to)
+        rng, store, serving = self._rng, self._around.store, self._serving
+        if serving is not None and not serving.ledger.replaying:
+            self._cursors.append(serving.ledger.indexed_to)
         if not self._jobs or rng.random() < 0.3:
             cursor = rng.choice([self._cursors[-1], self._cursors[-1], rng.choice(self._cursors)])
-            rules = self._router.rules if self._router and rng.random() < 0.9 else rng.choice(self._rules_used)
+            rules = serving.rules if serving and rng.random() < 0.9 else rng.choice(self._rules_used)
             topic_id = TOPIC_ID if rng.random() < 0.95 else "of another topic"
             for _ in range(rng.choice([0, 2, 6])):
-                append_some(rng, self._around.clock, self._around.log)
+                append_some(rng, self._clock.now_ms, self._around.log)
             self._jobs.append(Job(rng, (self._around.log, store), cursor, rules, topic_id).steps())
         job = rng.choice(self._jobs)
         # Some get through before the router has read what they are about.
         steps = list(islice(job, rng.choice([1, 3])))
         self.trace += steps
-        if any("has staged" in step for step in steps) and rng.random() < 0.15:
-            self._change_rules()
+        if any("has staged" in step for step in steps) and rng.random() < 0.4:
+            self._make_new_rules()
+            self._group.owner.use(self._rules_used[-1])
         if not steps or rng.random() < 0.05:
             self._jobs.remove(job)
             self._note("a job has ended")
 
-    def _advance(self, router: Router | None) -> Router | None:
-        """One round, or a take-over; None when the router did not survive it."""
+    def _advance(self, member: Member) -> None:
+        """One round, or a take-over; the member is without a router afterwards when that did not survive it."""
+        self._acting.append(member)
         try:
-            if router is None:
-                router = self._router_type(self._around, self._rules_used[-1])
-                router.take_over()
-                self._note(f"took over: {router.ledger.committed}")
-            router.index(self._rng.choice(self._reads))
-            if self._rng.random() < 0.7:
-                router.release(self._rng.choice([0, 1, 3, 30]), self._rng.choice([10, 30, 1_000]))
-                self._note(f"round: {router.ledger.committed}, buckets {sorted(router.ledger.parts.buckets)}")
+            self._go_round(member)
         except _INTERRUPTIONS as interruption:
-            self._note(repr(interruption))
-            return None
+            self._note(repr(interruption), member)
+            member.router = None
         except TypeError as error:
             # Payloads are compared only where two entries have one offset, and those of different kinds cannot be.
             raise Violation(f"a record is pending twice: {error}") from error
         except AssertionError as error:
-            if self._router_type.checks_itself:
+            if self._router_type.checks_itself or isinstance(error, Violation):
                 raise
             # Not by its index, which is not asked: a record was decided again, and not as it was before.
             raise Violation(f"it stumbled over itself: {error}") from error
         except _REFUSALS as refusal:
-            if router is not None and not router.is_owner():
-                self._note(repr(refusal))
-                return None
-            # Nothing that happens in a run is beyond repair, so a router that gives up has done the harm itself.
-            raise Violation(f"the partition stopped: {refusal}") from refusal
-        self._around.clock.running_s += 0.01
-        return router
+            if member.router is None or member.router.is_owner():
+                # Nothing that happens in a run is beyond repair, so a router that gives up has done the harm itself.
+                raise Violation(f"the partition stopped: {refusal}") from refusal
+            self._note(repr(refusal), member)
+            member.router = None
+        finally:
+            self._acting.remove(member)
+        self._clock.running_s += 0.01
+
+    def _go_round(self, member: Member) -> None:
+        if member.router is None:
+            # As a worker does: whoever was fenced must not fence the new owner in turn, unless the group says so.
+            if not member.may_fence and not self._group.answers(member):
+                self._note("waits: the group has given it to another", member)
+                return
+            member.may_fence = False
+            router = member.router = self._router_type(member.around, member.rules)
+            router.take_over()
+            self._note(f"took over: {router.ledger.committed}", member)
+        router = member.router
+        router.index(self._rng.choice(self._reads))
+        if self._rng.random() < 0.7:
+            router.release(self._rng.choice([0, 1, 3, 30]), self._rng.choice([10, 30, 1_000]))
+            self._note(f"round: {router.ledger.committed}, buckets {sorted(router.ledger.parts.buckets)}", member)
+        if router.is_owner() and not router.ledger.replaying:
+            self._checker.follow()
+            owed = self._checker.still_owed(router.ledger.indexed_to)
+            pending.compare(router, owed, self._around.log.told_lost)
 
     def _move_gate(self) -> None:
         gated = self._around.gated
@@ -222,31 +288,40 @@ class Run:
         self._note(f"gated: {gated}")
 
     def _move_clock(self) -> None:
-        clock, luck = self._around.clock, self._rng.random()
+        """Time goes on, or back; and the clock of one router drifts, is set, or is set right."""
+        clock, luck = self._clock, self._rng.random()
         if luck < 0.2:
             clock.now_ms -= self._rng.randint(1, 60)
         else:
             clock.now_ms += self._rng.randint(0, 40) if luck < 0.98 else LONGEST_DELAY_MS
+        own = self._rng.choice(self._group.members).around.clock
+        luck = self._rng.random()
+        if luck < 0.2:
+            own.ahead_ms += self._rng.randint(-4, 4)
+        elif luck < 0.3:
+            own.ahead_ms = self._rng.choice([0, self._rng.randint(-MOST_AHEAD_MS, MOST_AHEAD_MS)])
         self._latest_ms = max(self._latest_ms, clock.now_ms)
-        self._note(f"clock {clock.now_ms}")
+        self._note(f"clock {clock.now_ms}, ahead {[each.around.clock.ahead_ms for each in self._group.members]}")
 
     def _settle(self) -> None:
-        """Let everything that is owed leave: no more faults, and a clock that goes on."""
+        """Let everything that is owed leave: no more faults, everybody knows, and clocks that are right and go on."""
         self._note("settling")
         self._around.faults.stop()
         self._reads = [30]
         self._around.gated.clear()
         self._around.paused.clear()
-        self._router = None
+        for member in self._group.members:
+            self._start_anew(member)
+            member.around.clock.ahead_ms = 0
         for key in [key for key in self._around.store.backfill if not key.startswith(STAGED_PREFIX)]:
             self._around.store.withdraw(key)
-        due_by_ms = self._latest_ms + LONGEST_DELAY_MS
+        due_by_ms = self._latest_ms + LONGEST_DELAY_MS + MOST_AHEAD_MS
         for _ in range(SETTLE_ROUNDS):
-            self._router = self._advance(self._router)
-            self._around.clock.now_ms += 50
-            if self._router is not None and self._around.clock.now_ms > due_by_ms and self._is_done(self._router):
+            self._round()
+            self._clock.now_ms += 50
+            if self._serving is not None and self._clock.now_ms > due_by_ms and self._is_done(self._serving):
                 return
-        raise Violation(f"not done: {self._router and self._router.ledger.parts.buckets}")
+        raise Violation(f"not done: {self._serving and self._serving.ledger.parts.buckets}")
 
     def _is_done(self, router: Router) -> bool:
         ledger = router.ledger
@@ -254,8 +329,8 @@ class Run:
         gone = gone and not router.gate.records and not self._around.store.backfill
         return gone and ledger.committed.cursor == self._around.log.end
 
-    def _note(self, event: str) -> None:
-        self.trace.append(event)
+    def _note(self, event: str, member: Member | None = None) -> None:
+        self.trace.append(event if member is None else f"{member.number}| {event}")
 
 
 def _some_limits(rng: random.Random) -> SealRules:

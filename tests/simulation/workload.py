@@ -4,7 +4,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from index.rules import Rules
-from tests.simulation.world import Clock, DelayLog, Produced
+from tests.simulation.world import DelayLog, Produced
 
 DEFAULT_TARGET = "out"
 TARGETS = ("a", "b")
@@ -22,14 +22,14 @@ def some_rules(rng: random.Random) -> Rules:
     )
 
 
-def append_some(rng: random.Random, clock: Clock, log: DelayLog) -> None:
+def append_some(rng: random.Random, now_ms: int, log: DelayLog) -> None:
     """Append a few records and gaps; some share a due time to the millisecond."""
-    same_due_us = clock.now_ms * 1_000 + rng.randint(-50_000, 150_000)
+    same_due_us = now_ms * 1_000 + rng.randint(-50_000, 150_000)
     for _ in range(rng.randint(1, 6)):
         if rng.random() < 0.15:
             log.end += rng.randint(1, 3)
-        due_us = same_due_us if rng.random() < 0.3 else clock.now_ms * 1_000 + _delay_us(rng)
-        log.records.append(_record(rng, log.end, clock.now_ms, due_us))
+        due_us = same_due_us if rng.random() < 0.3 else now_ms * 1_000 + _delay_us(rng)
+        log.records.append(_record(rng, log.end, now_ms, due_us))
         log.end += 1
 
 
@@ -42,10 +42,12 @@ def _record(rng: random.Random, offset: int, now_ms: int, due_us: int) -> Produc
     timestamp_ms = now_ms + rng.randint(-5, 5)
     due_us, header, legible = _time_header(rng, timestamp_ms, due_us)
     target = rng.choice(TARGETS) if rng.random() < 0.4 else DEFAULT_TARGET
-    headers = [("trace", b"x"), *header]
+    # Null is not empty, order counts, and so do duplicates.
+    headers = [("trace", rng.choice([b"x", b"", None])), *header, ("trace", rng.choice([b"y", None]))]
     if target != DEFAULT_TARGET:
         headers.append(("deliver-to", target.encode()))
-    return Produced(offset, headers, timestamp_ms, due_us, target, legible)
+    key, padding = rng.choice([None, b"", b"k"]), rng.randbytes(rng.randint(0, 4))
+    return Produced(offset, headers, timestamp_ms, due_us, target, legible, key, padding)
 
 
 def _time_header(

@@ -1,10 +1,12 @@
-"""What surrounds a router: a clock that anybody may move, a delay topic, a transactional store, and bad luck."""
+"""What surrounds routers: clocks that anybody may move, a delay topic, a transactional store, and bad luck."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from index.headers import Headers
+from index.record import Record
 
 START_MS = 1_800_000_000_000
 FIRST_OFFSET = 500
@@ -33,9 +35,13 @@ class UnknownOutcomeError(Exception):
     """The answer to a commit was lost: it may or may not have happened, or happen yet."""
 
 
+class OutOfRangeError(Exception):
+    """The log begins behind what the router wants to read next."""
+
+
 @dataclass
 class Clock:
-    """The clock of whichever router runs; nothing promises that it only goes forward."""
+    """The time of the brokers; nothing promises that it only goes forward."""
 
     now_ms: int = START_MS
     running_s: float = 0.0
@@ -43,6 +49,23 @@ class Clock:
     def monotonic(self) -> float:
         """Seconds that only go forward, for pauses."""
         return self.running_s
+
+
+class OwnClock:
+    """What one router takes for the time; it is ``ahead_ms``, which may be negative, and drifts."""
+
+    def __init__(self, true: Clock) -> None:
+        self._true = true
+        self.ahead_ms = 0
+
+    @property
+    def now_ms(self) -> int:
+        """What it shows."""
+        return self._true.now_ms + self.ahead_ms
+
+    def monotonic(self) -> float:
+        """Seconds that only go forward, for pauses."""
+        return self._true.running_s
 
 
 @dataclass(frozen=True)
@@ -58,6 +81,13 @@ class Produced:
     due_us: int
     target: str
     legible: bool
+    key: bytes | None = None
+    padding: bytes = b""
+
+    @property
+    def value(self) -> bytes:
+        """Begins with the offset, so that a record in the place of another is noticed."""
+        return b"%d/%s" % (self.offset, self.padding)
 
 
 @dataclass
@@ -65,11 +95,13 @@ class DelayLog:
     """Records in offset order; offsets of control records and aborted transactions are gaps.
 
     ``records`` has all that were ever written, for the checker; those below ``start`` cannot be read any more.
+    ``told_lost`` are the offsets of which routers have said that they may have been lost by that.
     """
 
     records: list[Produced] = field(default_factory=list)
     start: int = FIRST_OFFSET
     end: int = FIRST_OFFSET
+    told_lost: set[int] = field(default_factory=set)
 
     def read(self, from_offset: int, most: int) -> tuple[list[Produced], int | None]:
         """Records from an offset on, and the end of the log when it was reached."""
@@ -78,10 +110,11 @@ class DelayLog:
 
 
 class Left(NamedTuple):
-    """A record that left the partition, by the offset it had there."""
+    """A record that left the partition, by the offset that it names, and as it was written."""
 
     offset: int
     topic: str
+    record: Record | None = None
 
 
 @dataclass(frozen=True)
@@ -106,15 +139,22 @@ class Faults:
         self.refuse_chance = rng.choice([0.0, 0.1])
         self.unread_chance = rng.choice([0.0, 0.2])
         self.slow_chance = rng.choice([0.0, 0.5, 0.9])
+        self.stale_chance = rng.choice([0.0, 0.3])
+        self.meanwhile_chance = rng.choice([0.0, 0.0, 0.05])
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def stop(self) -> None:
         """From here on everything works."""
         self.crash_chance = self.abort_chance = self.unknown_chance = 0.0
         self.refuse_chance = self.unread_chance = self.slow_chance = 0.0
+        self.stale_chance = self.meanwhile_chance = 0.0
 
     def point(self, after: str, *, rare: bool = False) -> None:
-        """Perhaps die, after the effect that is named; more likely after one that is rare."""
-        if self.rng.random() < self.crash_chance * (RARE_FACTOR if rare else 1):
+        """Perhaps die, after the effect that is named, or let another router act; likelier after one that is rare."""
+        factor = RARE_FACTOR if rare else 1
+        if self.rng.random() < self.meanwhile_chance * factor:
+            self.meanwhile()
+        if self.rng.random() < self.crash_chance * factor:
             raise CrashedError(after)
 
 

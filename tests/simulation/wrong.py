@@ -1,7 +1,8 @@
 """Routers with one thing wrong each; every one of them is a mistake that looks reasonable while it is made.
 
 Here those about cursor, watermark and transactions; in :mod:`.wrong_buckets` those about buckets, in
-:mod:`.wrong_adopting` those about buckets that others have built.
+:mod:`.wrong_adopting` those about buckets that others have built, in :mod:`.wrong_owning` those about other owners,
+about retention and about what is in a record.
 """
 
 from dataclasses import replace
@@ -18,7 +19,7 @@ from sidecar.records import Payload, Refused
 from sidecar.screening import Leaving
 from snapshots.held import HeldEntry
 from snapshots.state import PartitionState, RuleEpoch
-from tests.simulation import wrong_adopting, wrong_buckets
+from tests.simulation import wrong_adopting, wrong_buckets, wrong_owning
 from tests.simulation.router import Router, state_of_chores
 from tests.simulation.world import AbortedError, Transaction, UnknownOutcomeError
 from tests.simulation.wrong_buckets import Wrong
@@ -270,4 +271,5 @@ ALL: tuple[type[Router], ...] = (
     NotFenced,
     *wrong_buckets.ALL,
     *wrong_adopting.ALL,
+    *wrong_owning.ALL,
 )

@@ -1,5 +1,8 @@
 """Held records: bytes and back, whatever is in them, and nothing trusted that is not whole."""
 
+import random
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +16,7 @@ from snapshots.envelope import Kind, wrap
 from snapshots.held import MAX_PART_BYTES, HeldEntry, decode_held, encode_held, held_key
 from snapshots.show import show
 from snapshots.state import PROGRESS_KEY, RULES_KEY, RuleEpoch, encode_epochs, encode_progress, fold_state
+from tests.unit.stored import forged, golden
 
 _bytes = st.none() | st.binary(max_size=20)
 _schedules = st.builds(
@@ -36,8 +40,37 @@ _entries = st.builds(
     HeldEntry, offset=st.integers(0, 2**63 - 1), schedule=_schedules, record=_records, parts=st.just(1)
 )
 
+FORGERIES = 2000
+
+
+def _of_json(head: bytes) -> bytes:
+    return wrap(Kind.HELD, struct.pack(">II", 1, len(head)) + head)
+
+
 SCHEDULE = Schedule(5, ("a",), -1, KEEP_KEY, None, both_times=False)
 ENTRY = HeldEntry(7, SCHEDULE, Record(b"k", b"v", (("h", None),), 3))
+
+
+GOLDEN = HeldEntry(
+    4711,
+    Schedule(1_800_000_000_000, ("orders", "audit"), 3, b"\x00k", b"id-7", both_times=True, expire_after_ms=60_000),
+    Record(None, b'{"total": 3}', (("deliver-at", b"1800000000000"), ("\u00fcber", None), ("e", b"")), -1),
+)
+
+
+def test_what_version_1_wrote_is_read_and_is_what_is_written() -> None:
+    assert decode_held([(held_key(4711, 0), golden("held-v1.bin"))]) == (GOLDEN,)
+    assert encode_held(GOLDEN) == [(held_key(4711, 0), golden("held-v1.bin"))]
+
+
+def test_damage_under_a_right_checksum_is_refused_or_read(rng: random.Random) -> None:
+    for _ in range(FORGERIES):
+        value = forged(Kind.HELD, golden("held-v1.bin"), rng)
+        try:
+            (found,) = decode_held([(held_key(4711, 0), value)])
+        except FormatError:
+            continue
+        assert found.offset == 4711
 
 
 @given(entries=st.lists(_entries, max_size=5, unique_by=lambda entry: entry.offset))
@@ -62,6 +95,10 @@ def test_a_large_record_is_held_in_parts(size: int) -> None:
         ([(held_key(7, 1), encode_held(ENTRY)[0][1])], "has parts .1. of 1"),
         ([(b"held/x/0", b"")], "not known here; upgrade the router"),
         ([(b"held/7", b"")], "not known here"),
+        ([(b"held/%s/0" % (b"7" * 5_000), b"")], "not known here"),
+        ([(held_key(7, 0), _of_json(b'{"own_key": "keep", "targets": [], "due_ms": Infinity}'))], "of offset 7"),
+        ([(held_key(7, 0), _of_json(b"[" * 100_000))], "of offset 7"),
+        ([(held_key(7, 0), _of_json(b'{"own_key": "keep", "due_ms": %s}' % (b"9" * 5_000)))], "of offset 7"),
         ([(held_key(7, 0), b"garbage")], "record b'held/7/0' of the state topic"),
         ([(held_key(7, 0), wrap(Kind.HELD, b""))], "held record of offset 7"),
         ([(held_key(7, 0), wrap(Kind.HELD, b"\0\0\0\1\0\0\0\2{}"))], "held record of offset 7"),

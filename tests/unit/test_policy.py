@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from index.errors import ConfigError, FormatError
@@ -119,3 +119,30 @@ def test_a_record_that_cannot_be_understood_is_named(key: bytes | None, value: b
 def test_any_bytes_are_a_policy_or_refused(value: bytes) -> None:
     with pytest.raises(FormatError):
         decode(D.key, value)
+
+
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.just("\udcff")
+    | st.just(10**300),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(values=st.dictionaries(st.sampled_from(sorted(KEYS)) | st.text(max_size=5), _json, max_size=3))
+@example(values={"function-after": 1})
+@example(values={"\udcff": 1})
+@example(values={"tick": 10**300})
+def test_any_values_are_a_policy_or_refused_in_words_that_can_be_written(values: dict[str, Any]) -> None:
+    try:
+        _, policy = decode(D.key, json.dumps({"version": 1, **values}).encode())
+    except FormatError as error:
+        str(error).encode()
+    else:
+        assert policy is not None
+        assert decode(D.key, encode(policy)) == (D, policy)

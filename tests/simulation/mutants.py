@@ -1,0 +1,96 @@
+"""The table of wrong routers, as ``make mutants`` prints it and CONTRIBUTING.md keeps it.
+
+``python -m tests.simulation.mutants`` plays each until a seed breaks it and prints the table; ``--write`` also puts it
+into CONTRIBUTING.md. Seeds are 0, 1, 2 ..., so that the same code gives the same table.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tests.simulation import wrong
+from tests.simulation.checker import Violation
+from tests.simulation.router import Router
+from tests.simulation.run import Run
+
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+HEADING = "| wrong router | what is wrong | found within seeds |\n|---|---|---|\n"
+MOST_SEEDS = 300
+"""The rarest of the wrong routers fails in 2 of 100 runs, so it escapes this many once in 400 times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """A wrong router: how many seeds it took to break it and what it broke, or None."""
+
+    name: str
+    what: str
+    seeds: int
+    violation: str | None
+
+
+def what_is_wrong(router: type[Router]) -> str:
+    """The first line of its docstring, without the period."""
+    return (router.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+
+def catch(router: type[Router], most_seeds: int) -> Caught:
+    """Play a wrong router on seeds 0, 1, 2 ... until one breaks it."""
+    for seed in range(most_seeds):
+        try:
+            Run(seed, router).play()
+        except Violation as violation:
+            return Caught(router.__name__, what_is_wrong(router), seed + 1, str(violation))
+    return Caught(router.__name__, what_is_wrong(router), most_seeds, None)
+
+
+def rows(found: Sequence[Caught]) -> str:
+    """The rows of the table in Markdown, in the order of the code."""
+    return "".join(f"| `{each.name}` | {each.what} | {each.seeds} |\n" for each in found)
+
+
+def kept(text: str) -> Iterator[tuple[str, str, int]]:
+    """Name, what is wrong and number of seeds, of each row that CONTRIBUTING.md has."""
+    for line in text.partition(HEADING)[2].splitlines():
+        if not line.startswith("|"):
+            return
+        name, what, seeds = (cell.strip() for cell in line.strip("|").split("|"))
+        yield name.strip("`"), what, int(seeds)
+
+
+def with_rows(text: str, new_rows: str) -> str:
+    """The text with these rows in the place of the former ones; ValueError when it has no such table."""
+    before, heading, after = text.partition(HEADING)
+    if not heading:
+        raise ValueError(f"{CONTRIBUTING.name} has no table that begins with {HEADING.splitlines()[0]}")
+    lines = after.splitlines(keepends=True)
+    former = next((number for number, line in enumerate(lines) if not line.startswith("|")), len(lines))
+    return before + heading + new_rows + "".join(lines[former:])
+
+
+@click.command()
+@click.argument("number", type=click.IntRange(1), default=MOST_SEEDS)
+@click.option("--write", is_flag=True, help="Put the table into CONTRIBUTING.md, too.")
+def main(number: int, *, write: bool) -> None:
+    """Play each wrong router until a seed breaks it, NUMBER seeds at most."""
+    with ProcessPoolExecutor() as pool:
+        found = list(pool.map(catch, wrong.ALL, [number] * len(wrong.ALL)))
+    table = Table("wrong router", "what is wrong", "seeds", "broken guarantee", box=None, pad_edge=False)
+    for each in sorted(found, key=lambda caught: caught.seeds):
+        table.add_row(each.name, each.what, str(each.seeds), each.violation or f"NOT FOUND in {number} seeds")
+    Console(width=200 if not sys.stdout.isatty() else None).print(table)
+    missed = sum(each.violation is None for each in found)
+    if write and not missed:
+        CONTRIBUTING.write_text(with_rows(CONTRIBUTING.read_text("utf-8"), rows(found)), "utf-8")
+    click.echo(f"{len(found) - missed} passed, {missed} failed")
+    sys.exit(int(missed > 0))
+
+
+if __name__ == "__main__":
+    main()
