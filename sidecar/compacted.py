@@ -25,7 +25,10 @@ def read_compacted(config: Config, name: str, partition: int, admin: AdminClient
     """Every committed record; NotYetError while an open transaction hides some, KafkaException also without a topic."""
     _, settled = log_range(admin, name, partition)
     if settled != uncommitted_end(admin, name, partition):
-        raise NotYetError(f"an open transaction of another producer hides the end of {name}/{partition}")
+        raise NotYetError(
+            f"an open transaction hides the end of {name}/{partition}; should it last longer than transactions may:"
+            " OPERATIONS, 'A transaction that nobody ends'"
+        )
     if not settled:
         return []
     return read_settled(config, name, partition)

@@ -77,7 +77,8 @@ class Worker(threading.Thread):
                 else:
                     self._pause(PartitionState.WAITING, "the group has given it to another member", self._pause_s)
             except NotYetError as error:
-                self._pause(PartitionState.WAITING, str(error), self._pause_s)
+                self._log.warning("partition_waits", why=str(error))
+                self._pause_longer(str(error))
             except RefusedError as error:
                 self._refuse(error)
             except KafkaException as exception:
@@ -170,7 +171,10 @@ class Worker(threading.Thread):
         error = error_of(exception)
         self._log.warning("partition_interrupted", error=error.str(), code=error.name(), verdict=classify(error).name)
         self._shared.metrics.transactions.labels(self._topic.name, "abandoned").inc()
-        self._pause(PartitionState.WAITING, f"{error.name()}: {error.str()}", self._pause_s)
+        self._pause_longer(f"{error.name()}: {error.str()}")
+
+    def _pause_longer(self, why: str) -> None:
+        self._pause(PartitionState.WAITING, why, self._pause_s)
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
     def _refuse(self, error: RefusedError) -> None:

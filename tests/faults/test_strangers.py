@@ -52,7 +52,7 @@ def test_a_foreign_transaction_hangs_on_the_target_and_on_the_state(lone: FaultS
         assert router.metric(f'records_released_total{{target="{out}",topic="{delay}"}}') > before
         router.kill()
         router.start()
-        wait_until(lambda: "open transaction of another" in router.http("/readyz")[1], "a take-over that waits")
+        wait_until(lambda: "an open transaction hides" in router.http("/readyz")[1], "a take-over that waits")
         foreign.abort_transaction(20)
         router.wait_ready()
         load.finish()
