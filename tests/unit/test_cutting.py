@@ -123,7 +123,9 @@ def test_with_a_fixed_delay_auto_points_into_the_delay_topic() -> None:
     assert placement_of(held, "auto") is Placement.POINTER
 
 
-@pytest.mark.parametrize(("one_in", "placement"), [(2, Placement.POINTER), (100, Placement.INLINE)])
+@pytest.mark.parametrize(
+    ("one_in", "placement"), [(1, Placement.POINTER), (2, Placement.INLINE), (100, Placement.INLINE)]
+)
 def test_auto_counts_what_is_scanned_between(one_in: int, placement: Placement) -> None:
     assert placement_of([(offset, offset * one_in, None) for offset in range(2_000)], "auto") is placement
 

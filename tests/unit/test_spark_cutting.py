@@ -198,8 +198,8 @@ def test_pointer_segments() -> None:
         (0, offset, Record(b"k", b"v", [("deliver-at", b"%d" % (1_000_000 + offset))], 1_000_000))
         for offset in range(100)
     ]
-    auto = SealRules(time_step_ms=20_000, segment_entries=1_000, segment_bytes=40_000, placement="auto")
-    cutter = Cutter(BUCKETS, auto)
+    pointers = SealRules(time_step_ms=20_000, segment_entries=1_000, segment_bytes=40_000, placement="pointer")
+    cutter = Cutter(BUCKETS, pointers)
     ((bucket, (ref, value)),) = cutter.segments(decided(rows).to_batches())
     assert (bucket, ref.placement) == (0, Placement.POINTER)
     assert [entry[1] for entry in decode_segment(value)] == list(range(100))
