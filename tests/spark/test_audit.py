@@ -204,6 +204,8 @@ def test_no_verdict_where_the_target_has_forgotten_or_was_left_out(
     settled(stage, delay, 3)
     hand.write(out, removed)
     hand.write(out, "nonsense")
+    # A commit returns before its marker is written, which is at offset 3.
+    stage.wait_records(out, 2)
     stage.admin.delete_records([TopicPartition(out, 0, 4)])[TopicPartition(out, 0, 4)].result(10)
     counts = audit_stage(spark, stage).total.counts
     assert (counts["sent"], counts["unprovable"], counts["lost"]) == (3, 2, 1)
