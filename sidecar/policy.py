@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field, StrictBool, ValidationError
 
 from index.errors import ConfigError, FormatError
 from index.targets import illegal_topic
@@ -89,7 +89,9 @@ def target_scope(name: str) -> Scope:
 class Policy(Section):
     """Values set in one scope; None is not set."""
 
-    enabled: bool | None = Field(None, description="While false, records that come in are treated as when_disabled.")
+    enabled: StrictBool | None = Field(
+        None, description="While false, records that come in are treated as when_disabled."
+    )
     when_disabled: Literal["reject", "release"] | None = Field(
         None, description="reject: with DELAY_DISABLED; release: at once, without waiting for their due time."
     )
@@ -102,7 +104,9 @@ class Policy(Section):
     expire_after_ms: DurationMs | None = Field(
         None, alias="expire_after", description='Released later than this after its due time: EXPIRED; "0": no limit.'
     )
-    paused: bool | None = Field(None, description="While true nothing is released; what comes in is still indexed.")
+    paused: StrictBool | None = Field(
+        None, description="While true nothing is released; what comes in is still indexed."
+    )
     records_per_second: Count | None = Field(
         None,
         ge=0,
@@ -112,7 +116,7 @@ class Policy(Section):
     bytes_per_second: SizeBytes | None = Field(
         None, description='Most payload a second to a target, from all routers together; "0": no limit.'
     )
-    drained: bool | None = Field(
+    drained: StrictBool | None = Field(
         None, description="While true no partition is served: sealed, committed and given up by its worker."
     )
 

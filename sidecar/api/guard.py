@@ -127,7 +127,7 @@ class Guard:
             method=request.method,
             path=request.path,
             request_id=request.id,
-            status=request.status,
+            status=int(request.status),
         )
 
 

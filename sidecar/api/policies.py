@@ -82,6 +82,8 @@ def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_
     async def put_policy(scope: in_scope, values: whole) -> Response:
         """Make this the whole policy of the scope."""
         _check(scope, values)
+        if None in values.values():
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "null is no value; leave the key out, or use PATCH")
         return _answer(scope, await backend.change(operations.replace, scope, values))
 
     @router.patch(path, name=f"patch_{name}", response_model=PolicyAnswer, dependencies=JSON_ONLY)

@@ -113,12 +113,18 @@ def test_patch_sets_and_unsets_and_leaves_the_rest(api: Api) -> None:
         ("/policies/targets/a", {"tick": "1s"}, "belongs to a delay topic"),
         ("/policies/targets/d", {"max_delay": "1s"}, "the router's own and never a target"),
         ("/policies/default", {"bootstrap.servers": "evil:1"}, "unknown key"),
+        ("/policies/default", {"paused": 1}, "paused: Input should be a valid boolean"),
     ],
 )
 def test_a_policy_that_cannot_be(api: Api, path: str, values: dict[str, Any], told: str) -> None:
     assert told in do(api, "PUT", path, values, 422)["detail"]
     do(api, "PATCH", path, values, 422)
     assert api.operations.held.policies == {}
+
+
+def test_null_unsets_in_a_patch_only(api: Api) -> None:
+    told = do(api, "PUT", "/policies/default", {"max_delay": "1h", "tick": None}, 422)
+    assert told["detail"] == "null is no value; leave the key out, or use PATCH"
 
 
 def test_a_topic_that_is_not_ours_gets_no_policy_but_can_lose_one(api: Api) -> None:

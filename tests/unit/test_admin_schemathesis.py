@@ -58,6 +58,9 @@ def test_every_promise_is_kept(schema: BaseSchema, path: str, method: str, mode:
         if is_valid and is_known and "topic" in case.path_parameters:
             # Names made at random are never those of a delay topic.
             case.path_parameters["topic"] = "d"
+        if case.path_parameters.get("target") in ("d", "e"):
+            # A delay topic is no target: so says the configuration, which the document cannot know.
+            case.path_parameters["target"] = "f"
         case.call_and_validate(headers=_HEADERS)
 
     keeps_its_promise()
