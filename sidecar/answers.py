@@ -5,9 +5,12 @@ Every number is of the whole group. A partition that no router has reported late
 """
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
+
+UNSERVED: Final = "unserved"
+"""State of a partition that no router reports."""
 
 
 class Answer(BaseModel):

@@ -1,18 +1,18 @@
 """The admin API from the other side: the same questions and changes as straight to Kafka, over HTTP."""
 
-import http.client
 import json
 import ssl
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from pydantic import ValidationError
 
 from index.errors import ConfigError, DelayRouterError
 from sidecar.answers import Answer, LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+from sidecar.http_client import exchange, parts_of
 from sidecar.policies import Origin
 from sidecar.policy import Scope, ScopeKind
 
@@ -20,7 +20,6 @@ PREFIX: Final = "/api/v1"
 TIMEOUT_S: Final = 30.0
 """The API ends a call by itself before this."""
 
-MAX_BODY_BYTES: Final = 64 << 20
 MAX_TOKEN_BYTES: Final = 4_096
 _SHOWN: Final = 500
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -48,11 +47,8 @@ class ApiClient:
     """
 
     def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigError(f"--api {url}: write https://HOST:PORT")
-        self._url = url
-        self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
+        parts = parts_of(url, f"--api {url}: write https://HOST:PORT")
+        self._url, self._host = url, parts.hostname
         self._token = token
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
@@ -138,7 +134,7 @@ class ApiClient:
             raise DelayRouterError(f"{self._url}: answers, but not as this version does; see --api") from None
 
     def _request(self, method: str, path: str, body: object = None) -> Any:
-        code, raw = self._exchange(method, f"{self._path}{PREFIX}{path}", body)
+        code, raw = self._exchange(method, PREFIX + path, body)
         try:
             answer = json.loads(raw) if raw else None
         except ValueError:
@@ -155,21 +151,16 @@ class ApiClient:
         headers = {"authorization": f"Bearer {self._token}", "accept": "application/json"}
         if body is not None:
             headers["content-type"] = "application/json"
-        connection = (
-            http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
-            if self._tls is None
-            else http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_S, context=self._tls)
+        return exchange(
+            self._url,
+            method,
+            path,
+            timeout_s=TIMEOUT_S,
+            hint="is [admin] on there? Without --api Kafka is asked",
+            tls=self._tls,
+            body=None if body is None else json.dumps(body),
+            headers=headers,
         )
-        try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            response = connection.getresponse()
-            return response.status, response.read(MAX_BODY_BYTES)
-        except (OSError, http.client.HTTPException) as error:
-            raise DelayRouterError(
-                f"{self._url} does not answer ({error}); is [admin] on there? Without --api Kafka is asked"
-            ) from None
-        finally:
-            connection.close()
 
 
 def _path_of(scope: Scope) -> str:

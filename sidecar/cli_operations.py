@@ -11,8 +11,8 @@ from sidecar.answers import DueRange, Fate, LookupAnswer, PendingAnswer
 from sidecar.chart import pending_chart
 from sidecar.cli_common import json_option, print_json, print_table, shown_time
 from sidecar.cli_side import Chosen, Side, complete_topics, side_options, topic_argument
+from sidecar.partition_status import PartitionState
 
-DRAINED: Final = "drained"
 LOOK_EVERY_S: Final = 0.5
 WAIT_S: Final = 120.0
 
@@ -135,7 +135,7 @@ def _wait_until_drained(side: Side, topic: str, timeout_s: float) -> None:
     deadline_s = time.monotonic() + timeout_s
     while True:
         (found,) = side.status(topic).topics
-        left = [each for each in found.partitions if each.state != DRAINED]
+        left = [each for each in found.partitions if each.state != PartitionState.DRAINED]
         if not left:
             return
         if time.monotonic() > deadline_s:

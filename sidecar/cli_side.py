@@ -15,7 +15,7 @@ from sidecar.api_client import ApiClient, read_token
 from sidecar.cli_common import Command, config_option, load
 from sidecar.config import Config
 from sidecar.inquiries import GroupInquiries
-from sidecar.operations import Operations
+from sidecar.operations import Operations, Switches
 from sidecar.policies import Origin
 from sidecar.policy import Scope, plain_of
 from sidecar.policy_topic import PoliciesOnDemand
@@ -24,7 +24,7 @@ API_ENV: Final = "DELAY_ROUTER_API"
 TOKEN_ENV: Final = "DELAY_ROUTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
 
 
-class Side(Inquiries, Protocol):
+class Side(Inquiries, Switches, Protocol):
     """Questions and changes; errors as of ``Inquiries`` and :class:`sidecar.operations.Operations`."""
 
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
@@ -38,24 +38,6 @@ class Side(Inquiries, Protocol):
 
     def remove(self, scope: Scope) -> object:
         """Remove a policy."""
-
-    def pause(self, topic: str) -> object:
-        """Stop releasing from a delay topic."""
-
-    def resume(self, topic: str) -> object:
-        """Release from it again."""
-
-    def pause_target(self, target: str) -> object:
-        """Hold back what goes to a target."""
-
-    def resume_target(self, target: str) -> object:
-        """Give it what was held."""
-
-    def drain(self, topic: str) -> object:
-        """Have every partition of a delay topic sealed and given up."""
-
-    def undrain(self, topic: str) -> object:
-        """Serve its partitions again."""
 
     def close(self) -> object:
         """Let go of what is open."""

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from sidecar import status
-from sidecar.answers import PartitionAnswer, StatusAnswer
+from sidecar.answers import UNSERVED, PartitionAnswer, StatusAnswer
 from sidecar.chart import format_bytes, pending_chart
 from sidecar.cli_common import json_option, print_json, print_table, shown_time
 from sidecar.cli_side import Chosen, side_options, topic_argument
@@ -38,7 +38,7 @@ def _print_group(answer: StatusAnswer) -> None:
     print_table("", (*columns, "topic needed since", "why"), rows)
     for topic in answer.topics:
         told = [word for word, holds in (("paused", topic.paused), ("drained", topic.drained)) if holds]
-        unserved = sum(each.state == "unserved" for each in topic.partitions)
+        unserved = sum(each.state == UNSERVED for each in topic.partitions)
         told += [f"{unserved} of {len(topic.partitions)} partitions unserved"] if unserved else []
         click.echo(f"{topic.topic}: {topic.pending:,} pending{''.join(f', {word}' for word in told)}")
     click.echo(f"routers: {', '.join(answer.instances) or 'none has reported lately'}")

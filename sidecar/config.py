@@ -154,6 +154,14 @@ class Config(Section):
         """The configured delay topic of that name."""
         return next((topic for topic in self.delay_topics if topic.name == name), None)
 
+    def require_delay_topic(self, name: str, asked_by: str = "") -> DelayTopicConfig:
+        """The same; ConfigError with all there are when there is none. ``asked_by`` begins its text."""
+        topic = self.delay_topic(name)
+        if topic is None:
+            known = ", ".join(each.name for each in self.delay_topics)
+            raise ConfigError(f"{asked_by}{name} is not a configured delay topic ({known})")
+        return topic
+
     def require_delay_topics(self) -> None:
         """ConfigError when there is nothing to work on; for commands that need at least one."""
         if not self.delay_topics:

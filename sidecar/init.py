@@ -5,7 +5,7 @@ because the topics beside a delay topic take its partition count and replication
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,11 +75,9 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
         if isinstance(delay, TopicFacts):
             beside.append((topic, delay, topics.wanted_beside(topic, delay)))
     made.ensure([wanted for _, _, several in beside for wanted in several])
-    if beside and (policies := config.router.policies_topic):
-        # As safe as the safest of what it is about.
-        made.ensure([topics.wanted_policies(policies, max(delay.replication_factor for _, delay, _ in beside))])
-    if beside and (status := config.router.status_topic):
-        made.ensure([wanted_status(status, max(delay.replication_factor for _, delay, _ in beside))])
+    if beside:
+        # As safe as the safest of what they are about.
+        made.ensure(_of_all_routers(config, max(delay.replication_factor for _, delay, _ in beside)))
     found = [*made.failures]
     for topic, delay, several in beside:
         found += topics.examine_delay_topic(topic, delay, bootstrap(config))
@@ -89,6 +87,13 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
                 found += topics.examine_beside(wanted, facts, bootstrap(config))
     found += [*policies_findings(config, made.facts), *status_findings(config, made.facts)]
     return InitReport(made.rows, found)
+
+
+def _of_all_routers(config: Config, replicas: int) -> Iterator[WantedTopic]:
+    if policies := config.router.policies_topic:
+        yield topics.wanted_policies(policies, replicas)
+    if status := config.router.status_topic:
+        yield wanted_status(status, replicas)
 
 
 def _first(config: Config, options: InitOptions) -> list[WantedTopic]:

@@ -26,6 +26,7 @@ from index.survey import BOUNDS_MS
 from index.target_counts import MOST_TARGETS
 from sidecar.admin import TopicFacts, topic_facts
 from sidecar.answers import (
+    UNSERVED,
     DueRange,
     LookupAnswer,
     PartitionAnswer,
@@ -41,7 +42,6 @@ from sidecar.policies import Policies, effective
 from sidecar.report_reader import ReportReader
 from sidecar.reports import STALE_MS, Reported, best, targets_of
 
-UNSERVED: Final = "unserved"
 PARTITIONS_FOR_S: Final = 10.0
 """How long a partition count is believed: it seldom changes, and asking the brokers takes longer than all else."""
 
@@ -92,7 +92,7 @@ class GroupInquiries:
 
     def status(self, topic: str = "") -> StatusAnswer:
         """All delay topics, or one."""
-        configured = [self._configured(topic)] if topic else self._config.delay_topics
+        configured = [self._config.require_delay_topic(topic)] if topic else self._config.delay_topics
         counts = self._partition_counts([each.name for each in configured])
         reported, instances = self._reported()
         return StatusAnswer(
@@ -102,7 +102,7 @@ class GroupInquiries:
 
     def pending(self, topic: str) -> PendingAnswer:
         """What is pending in one delay topic."""
-        configured = self._configured(topic)
+        configured = self._config.require_delay_topic(topic)
         count = self._partition_counts([configured.name])[configured.name]
         reported, _ = self._reported()
         found = {each.status.partition: each.status for each in best(_of_topic(reported, topic)).values()}
@@ -112,20 +112,13 @@ class GroupInquiries:
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """What became of one record."""
-        configured = self._configured(topic)
+        configured = self._config.require_delay_topic(topic)
         count = self._partition_counts([topic])[topic]
         if not 0 <= partition < count:
             raise ConfigError(f"{topic}/{partition}: the delay topic has {count} partitions, from 0 on")
         if offset < 0:
             raise ConfigError(f"{topic}/{partition}/{offset}: offsets begin at 0")
         return self._lookup.of(configured, partition, offset)
-
-    def _configured(self, topic: str) -> DelayTopicConfig:
-        found = self._config.delay_topic(topic)
-        if found is None:
-            known = ", ".join(each.name for each in self._config.delay_topics)
-            raise ConfigError(f"{topic} is not a configured delay topic ({known})")
-        return found
 
     def _reported(self) -> tuple[list[Reported], set[str]]:
         reported: list[Reported] = []

@@ -25,6 +25,24 @@ _LEVELS: Final = {
 }
 
 
+class Trouble:
+    """A trouble that is warned of once, and again only after it was over; for one thread."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._told = ""
+
+    def tell(self, event: str, why: str) -> None:
+        """Warn, unless this was the last that was told."""
+        if self._told != event:
+            self._told = event
+            self._log.warning(event, why=why)
+
+    def is_over(self) -> None:
+        """Whatever comes next is news."""
+        self._told = ""
+
+
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
     """Send every log line of the process to `stream` (stderr); `level` as in ``router.log_level``."""
     number = _LEVELS[level]

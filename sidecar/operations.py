@@ -18,6 +18,7 @@ changed by people, a few times a day.
 
 import threading
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 
@@ -45,6 +46,28 @@ from sidecar.policy import (
     topic_scope,
 )
 from sidecar.policy_topic import write_policy
+
+
+class Switches(Protocol):
+    """What is on or off; the errors are those of :class:`Operations`."""
+
+    def pause(self, topic: str) -> None:
+        """Stop releasing from a delay topic."""
+
+    def resume(self, topic: str) -> None:
+        """Release from it again."""
+
+    def pause_target(self, target: str) -> None:
+        """Hold back what goes to a target."""
+
+    def resume_target(self, target: str) -> None:
+        """Give it what was held."""
+
+    def drain(self, topic: str) -> None:
+        """Have every partition of a delay topic sealed and given up."""
+
+    def undrain(self, topic: str) -> None:
+        """Serve its partitions again."""
 
 
 class Operations:

@@ -153,18 +153,20 @@ def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig
         expiry=Expiry(topic.expire_after_ms, limits_ms),
         timestamps={name: policy.timestamp for name, policy in targets.items() if policy.timestamp is not None},
         paused=bool(merged.get("paused")),
-        drained=bool(merged.get("drained")),
+        drained=is_drained(table, configured.name),
         gated={name: _limit(table, config, name, policy) for name, policy in targets.items() if _is_gated(policy)},
         is_doubtful=table.doubts(configured.name),
     )
 
 
+def is_drained(table: PolicyTable, topic: str) -> bool:
+    """Whether no partition of a delay topic is to be served."""
+    return bool(_merged(table, topic).get("drained"))
+
+
 def effective(table: PolicyTable, config: Config, topic: str, target: str = "") -> dict[str, Origin]:
     """Every key with the value that holds for a delay topic, or a target of it, and where it comes from."""
-    configured = config.delay_topic(topic)
-    if configured is None:
-        known = ", ".join(each.name for each in config.delay_topics)
-        raise ConfigError(f"{topic} is not a configured delay topic ({known})")
+    configured = config.require_delay_topic(topic)
     found = {key: Origin(value, CONFIGURATION) for key, value in _configured(config, configured).items()}
     for scope in (DEFAULT, topic_scope(topic)):
         found |= {key: Origin(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
@@ -177,9 +179,8 @@ def effective(table: PolicyTable, config: Config, topic: str, target: str = "") 
 
 def refuse_impossible(table: PolicyTable, config: Config, scope: Scope) -> None:
     """ConfigError when delay topics cannot work with these policies; ``scope`` is that of the one which is new."""
-    if scope.kind is ScopeKind.TOPIC and config.delay_topic(scope.name) is None:
-        known = ", ".join(topic.name for topic in config.delay_topics)
-        raise ConfigError(f"policy {scope}: {scope.name} is not a configured delay topic ({known})")
+    if scope.kind is ScopeKind.TOPIC:
+        config.require_delay_topic(scope.name, f"policy {scope}: ")
     if scope.kind is ScopeKind.TARGET and scope.name in config.forbidden_targets():
         raise ConfigError(f"policy {scope}: {scope.name} is the router's own and never a target")
     for topic in config.delay_topics:

@@ -14,7 +14,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
-from sidecar import clients
+from sidecar import clients, logs
 from sidecar.admin import Denied, topic_facts
 from sidecar.config import Config
 from sidecar.kafka_errors import error_of
@@ -49,8 +49,8 @@ class ReportPublisher(threading.Thread):
         self._instance = instance
         self._stopping = threading.Event()
         self._last: list[bytes] = []
-        self._told = ""
         self._log = structlog.get_logger().bind(status_topic=self._topic)
+        self._trouble = logs.Trouble(self._log)
 
     def stop(self) -> None:
         """End the thread, after a last report if that does not take long."""
@@ -67,7 +67,7 @@ class ReportPublisher(threading.Thread):
                     self._stopping.wait(LOOK_AGAIN_S)
             except KafkaException as exception:
                 error = error_of(exception)
-                self._tell("status_not_reported", error.str() or error.name())
+                self._trouble.tell("status_not_reported", error.str() or error.name())
                 self._stopping.wait(LOOK_AGAIN_S if error.code() in _NOT_SOON else AT_LEAST_EVERY_S)
             except Exception:  # noqa: BLE001 - a defect of ours must not end it, nor be repeated without a pause
                 self._log.exception("status_failed")
@@ -77,9 +77,11 @@ class ReportPublisher(threading.Thread):
         # Written to a topic that is missing, it might be created with the brokers' defaults.
         found = topic_facts(self._admin, [self._topic])[self._topic]
         if found is None:
-            self._tell("status_topic_missing", "others cannot answer for this router; create it: delay-router init")
+            self._trouble.tell(
+                "status_topic_missing", "others cannot answer for this router; create it: delay-router init"
+            )
         elif isinstance(found, Denied):
-            self._tell("status_topic_denied", "others cannot answer for this router; see delay-router check")
+            self._trouble.tell("status_topic_denied", "others cannot answer for this router; see delay-router check")
         return found is not None and not isinstance(found, Denied)
 
     def _publish_until_stopped(self) -> None:
@@ -102,7 +104,7 @@ class ReportPublisher(threading.Thread):
                 self._last = []
                 raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT, "not written in time"))
             self._last = list(values)
-            self._told = ""
+            self._trouble.is_over()
 
         group = self._config.router.group_id
         published_s = 0.0
@@ -112,11 +114,6 @@ class ReportPublisher(threading.Thread):
                 publish(values)
                 published_s = time.monotonic()
         publish(encode_report(group, self._instance, ()))
-
-    def _tell(self, event: str, why: str) -> None:
-        if self._told != event:
-            self._told = event
-            self._log.warning(event, why=why)
 
 
 _NOT_SOON: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART})

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Me
 from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
-from sidecar import clients
+from sidecar import clients, logs
 from sidecar.admin import Denied, topic_facts
 from sidecar.config import Config
 from sidecar.kafka_errors import error_of
@@ -38,8 +38,8 @@ class ReportReader(threading.Thread):
         self._lock = threading.Lock()
         self._read = threading.Event()
         self._stopping = threading.Event()
-        self._told = ""
         self._log = structlog.get_logger().bind(status_topic=self._topic)
+        self._trouble = logs.Trouble(self._log)
 
     def wait(self, timeout_s: float) -> None:
         """Wait until everything that was there has been read once, or nothing can be; not longer than this."""
@@ -66,7 +66,7 @@ class ReportReader(threading.Thread):
                     self._read.set()
                     self._stopping.wait(LOOK_AGAIN_S)
             except KafkaException as exception:
-                self._tell("status_not_read", error_of(exception).str() or error_of(exception).name())
+                self._trouble.tell("status_not_read", error_of(exception).str() or error_of(exception).name())
                 self._read.set()
                 self._stopping.wait(AFTER_ERROR_S)
             except Exception:  # noqa: BLE001 - a defect of ours must not end what answers are made of
@@ -76,7 +76,9 @@ class ReportReader(threading.Thread):
     def _is_there(self) -> bool:
         found = topic_facts(self._admin, [self._topic])[self._topic]
         if isinstance(found, Denied):
-            self._tell("status_topic_denied", "this router answers for its own partitions only; see delay-router check")
+            self._trouble.tell(
+                "status_topic_denied", "this router answers for its own partitions only; see delay-router check"
+            )
         return found is not None and not isinstance(found, Denied)
 
     def _follow(self) -> None:
@@ -111,14 +113,9 @@ class ReportReader(threading.Thread):
             if error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             self._read.set()
-            self._told = ""
+            self._trouble.is_over()
             return
         try:
             self._reports.add(message.key(), message.value(), message.timestamp()[1], message.offset() or 0)
         except FormatError as failure:
-            self._tell("report_unreadable", str(failure))
-
-    def _tell(self, event: str, why: str) -> None:
-        if self._told != event:
-            self._told = event
-            self._log.warning(event, why=why)
+            self._trouble.tell("report_unreadable", str(failure))

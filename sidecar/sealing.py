@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 
 from index.batch import Installation
-from index.bucket import Placement, SegmentRef
+from index.bucket import Placement
 from index.pending import Entry
 from index.pending_set import Unsealed
 from index.progress import Position
@@ -23,8 +23,7 @@ from index.sealing import SealRules, cut, placement_of
 from index.target_counts import count_routes
 from sidecar.packing import records_of
 from sidecar.records import Packed, Payload, routes_of
-from snapshots.rows import encode_rows
-from snapshots.writing import COLUMN_BYTES, MAX_SEGMENT_BYTES, Encoded, SegmentWriter, record_size
+from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, joined, record_size
 
 SEGMENTS_AT_ONCE = 8
 """Most segments in one transaction."""
@@ -92,9 +91,9 @@ class Sealing:
         if placement is Placement.POINTER:
             pointers = self._writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])
             return _counted(pointers, entries)
-        joined = self._joined(entries)
-        if joined is not None:
-            return [joined]
+        whole = self._joined(entries)
+        if whole is not None:
+            return [whole]
         payloads = [payload for _, _, payload in entries]
         stored = [
             (due_ms, offset, record if stored_size(payload) <= self._rules.segment_bytes else None)
@@ -110,12 +109,10 @@ class Sealing:
         timestamps_ms, _, rows, packers, routes = zip(*payloads, strict=True)
         if len(set(packers)) > 1 or max(map(len, rows)) + COLUMN_BYTES > self._rules.segment_bytes:
             return None
-        value = encode_rows(dues_ms, offsets, timestamps_ms, rows, packers[0].names)
-        if len(value) > MAX_SEGMENT_BYTES:
+        segment = joined(dues_ms, offsets, timestamps_ms, rows, packers[0].names)
+        if segment is None:
             return None
-        first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])
-        targets = count_routes(routes)
-        return Encoded(SegmentRef(first, last, len(entries), len(value), -1, Placement.INLINE, targets), value)
+        return Encoded(segment.ref._replace(targets=count_routes(routes)), segment.value)
 
 
 def _counted(segments: list[Encoded], entries: Sequence[Entry[Payload]]) -> list[Encoded]:

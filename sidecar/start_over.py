@@ -89,11 +89,7 @@ def _parse(config: Config, place: str) -> tuple[DelayTopicConfig, int]:
     name, slash, number = place.rpartition("/")
     if not slash or not (number.isascii() and number.isdecimal()):
         raise ConfigError(f"--start-over {place}: write TOPIC/PARTITION, as in orders.delay/0")
-    topic = config.delay_topic(name)
-    if topic is None:
-        known = ", ".join(each.name for each in config.delay_topics)
-        raise ConfigError(f"--start-over {place}: {name} is not a configured delay topic ({known})")
-    return topic, int(number)
+    return config.require_delay_topic(name, f"--start-over {place}: "), int(number)
 
 
 def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> None:

@@ -3,25 +3,24 @@
 The router is asked what a probe and Prometheus ask it; there is no other way in.
 """
 
-import http.client
 import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from index.errors import ConfigError, DelayRouterError
+from index.errors import DelayRouterError
 from sidecar.config import HttpConfig
+from sidecar.http_client import exchange, parts_of
 
 TIMEOUT_S: Final = 5.0
 RETENTION_WARNING_MS: Final = 86_400_000
 """How long before retention removes a record that is needed ``status`` begins to warn."""
 
-MAX_BODY_BYTES: Final = 64 << 20
 _PREFIX: Final = "delay_router_"
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
@@ -110,7 +109,7 @@ def ask(url: str) -> RouterStatus:
     if code not in {200, 503} or not isinstance(readiness, dict):
         raise DelayRouterError(f"{url}/readyz: answers {code}, but not as a delay router does; see --url")
     _, metrics = _get(url, "/metrics")
-    return RouterStatus(code == http.client.OK, readiness, topics_of(metrics.decode("utf-8")))
+    return RouterStatus(code == HTTPStatus.OK, readiness, topics_of(metrics.decode("utf-8")))
 
 
 def topics_of(metrics: str) -> list[TopicStatus]:
@@ -178,18 +177,6 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 
 def _get(url: str, path: str) -> tuple[int, bytes]:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigError(f"--url {url}: write http://HOST:PORT")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
-    try:
-        connection.request("GET", parts.path.rstrip("/") + path)
-        response = connection.getresponse()
-        return response.status, response.read(MAX_BODY_BYTES)
-    except (OSError, http.client.HTTPException) as error:
-        raise DelayRouterError(
-            f"{url} does not answer ({error}); is a router running there? Its address is [http] listen, or --url"
-        ) from None
-    finally:
-        connection.close()
+    parts_of(url, f"--url {url}: write http://HOST:PORT")
+    hint = "is a router running there? Its address is [http] listen, or --url"
+    return exchange(url, "GET", path, timeout_s=TIMEOUT_S, hint=hint)

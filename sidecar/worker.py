@@ -20,7 +20,7 @@ from sidecar.config_topic import DelayTopicConfig
 from sidecar.kafka_errors import classify, error_of
 from sidecar.owned import Owned
 from sidecar.partition_status import PartitionState, PartitionStatus
-from sidecar.policies import settings_of
+from sidecar.policies import is_drained
 from sidecar.rounds import Rounds
 from sidecar.shared import Shared
 from sidecar.takeover import Origin
@@ -121,7 +121,7 @@ class Worker(threading.Thread):
         self._log.info("partition_drained", sealed=owned.is_drained, cursor=owned.ledger.committed.cursor)
 
     def _is_to_be_drained(self) -> bool:
-        return settings_of(self._shared.policies.table, self._shared.config, self._topic).drained
+        return is_drained(self._shared.policies.table, self._topic.name)
 
     def _replay(self, owned: Owned, rounds: Rounds) -> None:
         while owned.ledger.replaying and not self._stopping.is_set():

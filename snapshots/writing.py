@@ -11,6 +11,7 @@ from index.errors import FormatError
 from index.progress import Position
 from index.record import Record
 from snapshots.manifest import segment_key
+from snapshots.rows import encode_rows
 from snapshots.segment import StoredEntry, encode_segment
 
 MAX_SEGMENT_BYTES = 1_000_000
@@ -28,6 +29,21 @@ class Encoded(NamedTuple):
 
     ref: SegmentRef
     value: bytes
+
+
+def joined(
+    dues_ms: Sequence[int],
+    offsets: Sequence[int],
+    timestamps_ms: Sequence[int],
+    rows: Sequence[bytes],
+    names: Sequence[str],
+) -> Encoded | None:
+    """A segment joined of rows that share the header ``names``, in due order; None where it would be too long."""
+    value = encode_rows(dues_ms, offsets, timestamps_ms, rows, names)
+    if len(value) > MAX_SEGMENT_BYTES:
+        return None
+    first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])
+    return Encoded(SegmentRef(first, last, len(rows), len(value), -1, Placement.INLINE), value)
 
 
 class SegmentWriter:

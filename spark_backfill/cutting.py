@@ -7,12 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from index.bucket import Placement, SegmentRef
+from index.bucket import Placement
 from index.pending import Entry
-from index.progress import Position
 from index.sealing import SealRules, cut, placement_of
-from snapshots.rows import encode_rows
-from snapshots.writing import MAX_SEGMENT_BYTES, Encoded, SegmentWriter
+from snapshots.writing import Encoded, SegmentWriter, joined
 from spark_backfill.deciding import objects
 from spark_backfill.packing import Packed, joinable, records
 from spark_backfill.plan import BucketRange
@@ -54,8 +52,8 @@ class Cutter:
         too_big = entries[0][2][0] > self._rules.segment_bytes
         if too_big or placement is Placement.POINTER:
             return writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])
-        if (joined := _joined(entries)) is not None:
-            return [joined]
+        if (whole := _joined(entries)) is not None:
+            return [whole]
         found = records([packed for _, _, packed in entries])
         stored = [(due_ms, offset, record) for (due_ms, offset, _), record in zip(entries, found, strict=True)]
         return writer.encode(placement, stored)
@@ -66,11 +64,7 @@ def _joined(entries: Sequence[Entry[Packed]]) -> Encoded | None:
     dues_ms, offsets, packed = zip(*entries, strict=True)
     if (rows := joinable(packed)) is None:
         return None
-    value = encode_rows(dues_ms, offsets, *rows)
-    if len(value) > MAX_SEGMENT_BYTES:
-        return None
-    first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])
-    return Encoded(SegmentRef(first, last, len(entries), len(value), -1, Placement.INLINE), value)
+    return joined(dues_ms, offsets, *rows)
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[list[Entry[Packed]]]]]:

@@ -16,6 +16,7 @@ from sidecar.api.calls import CHANGING_THREADS, READING_THREADS, Calls
 from sidecar.api.problems import Refusal
 from sidecar.config import Config
 from sidecar.kafka_errors import error_of
+from sidecar.operations import Switches
 from sidecar.policies import PolicyTable
 from sidecar.policy import Policy, Scope
 
@@ -25,7 +26,7 @@ FRESH_FOR_S: Final = 0.25
 """Asking whether there is a newer policy costs a fetch; a hundred readers a second share four of them."""
 
 
-class Operating(Protocol):
+class Operating(Switches, Protocol):
     """The part of :class:`sidecar.operations.Operations` that has a path."""
 
     def table(self) -> PolicyTable:
@@ -39,24 +40,6 @@ class Operating(Protocol):
 
     def remove(self, scope: Scope) -> None:
         """Remove the policy of a scope."""
-
-    def pause(self, topic: str) -> None:
-        """Stop releasing from a delay topic."""
-
-    def resume(self, topic: str) -> None:
-        """Release from it again."""
-
-    def pause_target(self, target: str) -> None:
-        """Hold back what goes to a target."""
-
-    def resume_target(self, target: str) -> None:
-        """Give it what was held."""
-
-    def drain(self, topic: str) -> None:
-        """Have every partition of a delay topic sealed and given up."""
-
-    def undrain(self, topic: str) -> None:
-        """Serve its partitions again."""
 
 
 class Backend:
