@@ -112,6 +112,16 @@ class FaultStage(Stage):
         own = [f"{delay}.{name}" for delay in self.delays for name in ("delay-state", "delay-snapshots", "rejected")]
         return [*self.targets, *own]
 
+    def behind(self) -> list[str]:
+        """Partitions of any topic without a leader, or with a replica that is not in sync."""
+        known = self.admin.list_topics(timeout=TIMEOUT_S).topics
+        return [
+            f"{topic}/{number}"
+            for topic, facts in known.items()
+            for number, each in facts.partitions.items()
+            if each.leader < 0 or len(each.isrs) < len(each.replicas)
+        ]
+
     def open_transactions(self) -> list[str]:
         """Partitions in which something written is not settled, so that readers wait in front of it."""
         found: list[str] = []
