@@ -145,6 +145,9 @@ def examine_delay_topic(topic: DelayTopicConfig, facts: TopicFacts, bootstrap: s
         yield ok(thing, f"{facts.partitions} partitions, {_kept(facts)}, {clock}")
     if settings.get("message.timestamp.type") == "CreateTime":
         yield ok(thing, "message.timestamp.type=CreateTime: deliver-after counts from the producer's own clock")
+    if facts.replication_factor == 1:
+        # KAFKA-20734; the topics beside it are replicated as it is.
+        yield ok(thing, "one replica: enough to try it out, but a broker killed with -9 may lose half of a transaction")
 
 
 def examine_beside(wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:

@@ -8,6 +8,19 @@ import pytest
 from sidecar import local_kafka
 from tests.faults.stage import FaultStage, Proxied, proxied
 
+_HERE = "tests/faults/"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close as ``make simulate``, ``make mutants`` and ``make soak`` do."""
+    reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        passed, failed = (
+            sum(report.nodeid.startswith(_HERE) for outcome in outcomes for report in reporter.stats.get(outcome, []))
+            for outcomes in (("passed",), ("failed", "error"))
+        )
+        reporter.write_line(f"faults on real brokers: {passed} passed, {failed} failed")
+
 
 def _own_nodes_or_skip() -> None:
     try:

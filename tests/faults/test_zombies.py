@@ -8,12 +8,15 @@ import pytest
 
 from sidecar import failpoints
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
+from tests.integration.backfills import BackfillJob, some_records, with_backfill_topic
+from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, wait_until
 
 SESSION = {"session_timeout": "2s"}
 REACHED_WITHIN_S = 60.0
 # Those of adopting are passed only where a job has staged something.
-PLACES = [place for place in failpoints.PLACES if not place.startswith("adopt.")]
+ADOPTING = [place for place in failpoints.PLACES if place.startswith("adopt.")]
+PLACES = [place for place in failpoints.PLACES if place not in ADOPTING]
 
 
 @pytest.mark.slow
@@ -29,22 +32,52 @@ def test_it_goes_on_where_it_was_stopped_and_owns_nothing(
         first.start_and_wait()
         time.sleep(4)
         first.kill()
-        with monkeypatch.context() as environ:
-            environ.setenv(failpoints.VARIABLE, f"{failpoints.STOP}{place}")
-            first.start()
-        process = psutil.Process(first.pid)
-        wait_until(lambda: process.status() == psutil.STATUS_STOPPED, f"it is at {place}", REACHED_WITHIN_S)
-        second.start_and_wait()
-        wait_until(lambda: bool(second.events("partition_active")), "the other one has taken over")
-        time.sleep(rng.uniform(0, 2))
-        assert process.status() == psutil.STATUS_STOPPED
-        first.resume()
-        time.sleep(2)
+        _stop_while_the_other_takes_over(place, first, second, rng, monkeypatch)
         load.finish()
         settled(lone)
-        # What an owner refers to never goes; from one who is not the owner any more it may be gone.
-        assert not second.events("segment_damaged")
-        for router in (first, second):
-            assert not router.events("partition_failed")
-            assert not router.events("partition_refused")
-            assert router.stop() == 0
+        _both_are_well(first, second)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ADOPTING)
+def test_it_goes_on_with_adopting_what_the_other_has_adopted(
+    place: str, lone: FaultStage, rng: Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = lone.target()
+    delay = with_backfill_topic(lone, lone.delay(default_target=out, **SMALL_BUCKETS))
+    first, second = (lone.router(name, instance_id=name, batch_records=400, **SESSION) for name in ("first", "second"))
+    with first, second:
+        first.start_and_wait()
+        first.kill()
+        lone.send_many(delay, list(some_records(rng, 3_000)))
+        end = lone.records(delay)[-1].offset + 1
+        BackfillJob(lone, first.config, delay).run("nightly", [(0, 1_500), (1_500, end)])
+        _stop_while_the_other_takes_over(place, first, second, rng, monkeypatch)
+        settled(lone)
+        assert sum(len(router.events("backfill_adopted")) for router in (first, second)) >= 1
+        _both_are_well(first, second)
+
+
+def _stop_while_the_other_takes_over(
+    place: str, first: RouterProcess, second: RouterProcess, rng: Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as environ:
+        environ.setenv(failpoints.VARIABLE, f"{failpoints.STOP}{place}")
+        first.start()
+    process = psutil.Process(first.pid)
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED, f"it is at {place}", REACHED_WITHIN_S)
+    second.start_and_wait()
+    wait_until(lambda: bool(second.events("partition_active")), "the other one has taken over")
+    time.sleep(rng.uniform(0, 2))
+    assert process.status() == psutil.STATUS_STOPPED
+    first.resume()
+    time.sleep(2)
+
+
+def _both_are_well(first: RouterProcess, second: RouterProcess) -> None:
+    # What an owner refers to never goes; from one who is not the owner any more it may be gone.
+    assert not second.events("segment_damaged")
+    for router in (first, second):
+        assert not router.events("partition_failed")
+        assert not router.events("partition_refused")
+        assert router.stop() == 0

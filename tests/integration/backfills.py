@@ -1,8 +1,9 @@
 """What a backfill job does, without Spark: reads the delay topic, writes segments, stages buckets in a transaction."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import NewTopic
@@ -26,7 +27,7 @@ from snapshots.staged import (
     staged_segment_key,
 )
 from snapshots.writing import SegmentWriter, record_size
-from tests.integration.scenario import TIMEOUT_S, Stage, now_ms
+from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms
 
 LIMITS = SealRules(segment_entries=500, time_step_ms=60_000)
 
@@ -35,6 +36,21 @@ def with_backfill_topic(stage: Stage, delay: str, partitions: int = 1) -> str:
     """Create the backfill topic of a delay topic; returns the delay topic."""
     stage.create([NewTopic(f"{delay}.delay-backfill", partitions, 1, config={"cleanup.policy": "compact"})])
     return delay
+
+
+def some_records(rng: Random, count: int) -> Iterator[list[Header]]:
+    """Headers of records that are past due, due soon or much later, or to be rejected."""
+    now = now_ms()
+    for _ in range(count):
+        kind = rng.random()
+        if kind < 0.1:
+            yield [("deliver-at", b"soon")]
+        elif kind < 0.5:
+            yield [("deliver-at", b"%d" % (now - rng.randint(0, 60_000)))]
+        elif kind < 0.6:
+            yield []
+        else:
+            yield [("deliver-at", b"%d" % (now + rng.choice([rng.randint(500, 12_000), rng.randint(40_000, 45_000)])))]
 
 
 class BackfillJob:

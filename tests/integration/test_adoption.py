@@ -2,7 +2,6 @@
 
 import signal
 import time
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -14,9 +13,9 @@ from index.sealing import PlacementRule, SealRules
 from sidecar import failpoints, housekeeping, intake, loading
 from sidecar.config import load
 from sidecar.intake import Indexed, Intake
-from tests.integration.backfills import BackfillJob, with_backfill_topic
+from tests.integration.backfills import BackfillJob, some_records, with_backfill_topic
 from tests.integration.one_worker import one_worker
-from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
+from tests.integration.scenario import Stage, header, wait_until
 from tests.integration.stored_buckets import manifests_ever, state
 
 SMALL: dict[str, Any] = {
@@ -27,21 +26,6 @@ SMALL: dict[str, Any] = {
     "time_step": "2s",
 }
 PLACES = ("adopt.before", "adopt.after", "adopt.before", "adopt.catching_up:3", "adopt.catching_up:2")
-
-
-def some_records(rng: Random, count: int) -> Iterator[list[Header]]:
-    """Headers of records that are past due, due soon or much later, or to be rejected."""
-    now = now_ms()
-    for _ in range(count):
-        kind = rng.random()
-        if kind < 0.1:
-            yield [("deliver-at", b"soon")]
-        elif kind < 0.5:
-            yield [("deliver-at", b"%d" % (now - rng.randint(0, 60_000)))]
-        elif kind < 0.6:
-            yield []
-        else:
-            yield [("deliver-at", b"%d" % (now + rng.choice([rng.randint(500, 12_000), rng.randint(40_000, 45_000)])))]
 
 
 def left_already(stage: Stage, topics: list[str]) -> frozenset[int]:

@@ -1,0 +1,15 @@
+"""The short form of ``make soak``: a minute, in which all of its parts have their turn."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.timeout(300)
+def test_a_minute_of_faults(needs_own_nodes: None) -> None:
+    done = subprocess.run([sys.executable, "-m", "tests.faults.soak", "1"], capture_output=True, text=True, check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told
+    assert re.search(r"^[1-9]\d* passed, 0 failed$", done.stdout, re.MULTILINE), told
