@@ -48,10 +48,13 @@ def test_it_goes_on_with_adopting_what_the_other_has_adopted(
     first, second = (lone.router(name, instance_id=name, batch_records=400, **SESSION) for name in ("first", "second"))
     with first, second:
         first.start_and_wait()
+        lone.send_many(delay, list(some_records(rng, 300)))
+        # So that a watermark is in front of what is adopted, and that has to catch up.
+        wait_until(lambda: len(lone.records(out)) > 0, "the first ones are released")
         first.kill()
         lone.send_many(delay, list(some_records(rng, 3_000)))
         end = lone.records(delay)[-1].offset + 1
-        BackfillJob(lone, first.config, delay).run("nightly", [(0, 1_500), (1_500, end)])
+        BackfillJob(lone, first.config, delay).run("nightly", [(200, 1_500), (1_500, end)])
         _stop_while_the_other_takes_over(place, first, second, rng, monkeypatch)
         settled(lone)
         assert sum(len(router.events("backfill_adopted")) for router in (first, second)) >= 1
