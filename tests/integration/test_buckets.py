@@ -130,8 +130,9 @@ def test_more_is_pending_than_fits_into_memory(stage: Stage, rng: Random) -> Non
             time.sleep(0.2)
         report = stage.settle()
         assert report.released_once == 7_500
-        # What one fetch brings may go beyond the limit, and what is urgent is loaded all the same.
-        assert max(used) < 2.5 * MIB, used
+        # What one fetch brings may go beyond the limit, and what is due within a second is loaded all the same: here
+        # 1,000 of 7,500. How much of that is in memory at a time is a matter of the machine.
+        assert max(used) < 2 * MIB + 1_000 * (len(filler) + 200), max(used)
         assert router.metric("payload_bytes") == 0
         assert len(router.events("partition_active")) == 2
         print(report.summary(), report.percentile_ms(50), report.percentile_ms(99), Counter(used).most_common(3))
