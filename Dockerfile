@@ -3,7 +3,8 @@
 #   make image                                   or: docker build --network host --tag kafka-delay-router .
 #   docker run --read-only --tmpfs /tmp --volume "$PWD/delay-router.toml:/etc/delay-router/delay-router.toml:ro" ...
 #
-# BASE is any image with Python 3.11 or newer as python3, with venv; pin it by digest for a release. Wheels that lie in
+# BASE is any image with Python 3.11 or newer as python3, with venv. A tag names another image tomorrow: a release is built
+# by digest, which `make release-image BASE=NAME@sha256:...` insists on. Wheels that lie in
 # build/wheels are taken from there; PIP_NO_INDEX=1 takes them from nowhere else.
 ARG BASE=python:3.13-slim-bookworm
 

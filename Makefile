@@ -10,8 +10,8 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo test simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
-        chart-tools chart-schema test-helm test-monitoring image image-sbom test-image test-spark spark-zip
+.PHONY: help venv demo test test-all test-broker test-rest simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
+        chart-tools chart-schema test-helm test-monitoring image release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +30,18 @@ $(STAMP): requirements-dev.lock pyproject.toml
 demo: venv ## Records through a real Kafka: held, released on time, rejected; survives a kill -9
 	@$(BIN)/delay-router demo
 
-test: venv ## Run all tests
-	@$(BIN)/python -m pytest --quiet
+# Each file of tests is run by one of these; which by which is in tests/targets.py.
+PYTEST = $(BIN)/python -m pytest --quiet --durations=10 --durations-min=5
+
+test: venv ## The core, the simulation and each promise on a real broker (10 minutes)
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
+
+test-rest: test-broker test-helm test-monitoring test-image test-spark ## All other tests (half an hour)
+
+test-all: test test-rest ## All tests
+
+test-broker: venv ## All other tests of the router on real brokers, a minute of soak among them
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 simulate: venv ## Play fresh seeds of the simulation (SEEDS=2000; FIRST=0 to begin at a seed)
 	@$(BIN)/python -m tests.simulation.campaign $(or $(SEEDS),2000) $(if $(FIRST),--first $(FIRST))
@@ -40,7 +50,7 @@ mutants: venv ## Play each wrong router until a seed catches it, and print the t
 	@$(BIN)/python -m tests.simulation.mutants $(WRITE)
 
 test-spark: venv ## Run only the tests of the Spark jobs
-	@$(BIN)/python -m pytest --quiet tests/spark
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 # Programs that pip does not install; CI=true makes a missing one an error instead of a skipped test.
 chart-tools: ## Build helm and helm-unittest with Go, into ~/.cache/kafka-delay-router/tools
@@ -50,10 +60,10 @@ chart-schema: venv ## Write what values.schema.json says of the configuration fi
 	@$(BIN)/python -m tests.helm.schema
 
 test-helm: venv ## Run only the tests of the chart, its alerts and its dashboard
-	@$(BIN)/python -m pytest --quiet tests/helm
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 test-monitoring: venv ## A real Prometheus scrapes a real router and answers every query of the dashboard
-	@$(BIN)/python -m pytest --quiet tests/monitoring
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 # BASE: another base image. BUILD_OPTIONS: what else `docker build` is to get.
 IMAGE ?= kafka-delay-router:dev
@@ -61,13 +71,19 @@ IMAGE ?= kafka-delay-router:dev
 image: ## Build the container image (IMAGE, BASE); its list of components: image-sbom
 	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) $(BUILD_OPTIONS) --tag $(IMAGE) .
 
+release-image: ## The same for a release: BASE must be pinned by digest, IMAGE must be named
+	@[[ "$(BASE)" =~ ^[^@[:space:]]+@sha256:[0-9a-f]{64}$$ ]] || { echo "BASE must name an image by digest: make release-image \
+	  BASE=NAME@sha256:... IMAGE=NAME:VERSION; a tag names another image tomorrow" >&2; exit 2; }
+	@[[ "$(IMAGE)" != *:dev ]] || { echo "IMAGE must name the release: IMAGE=NAME:VERSION" >&2; exit 2; }
+	@$(MAKE) --no-print-directory image
+
 image-sbom: ## Write the CycloneDX list of components of the image to dist/sbom.cdx.json
 	@mkdir -p dist
 	@docker run --rm --network none --entrypoint cat $(IMAGE) /usr/share/doc/kafka-delay-router/sbom.cdx.json >dist/sbom.cdx.json
 	@echo dist/sbom.cdx.json
 
 test-image: venv ## Build the image and run it as the demo runs the router, where a Docker engine answers
-	@$(BIN)/python -m pytest --quiet tests/image
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks (about 20 minutes)
 	@$(BIN)/python -m pytest --quiet -m '' tests/faults

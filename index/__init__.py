@@ -23,6 +23,9 @@ merged when they are many (:mod:`index.merging`). S, at most C, is the offset be
 done; W never passes an entry that is not in memory. Whatever is loaded twice is known by its offset, or lies at or
 before W, and is dropped.
 
+What cannot be read is rejected as one range, and a replay accepts nothing of it, should it be readable then: whether it
+is does not replay as a decision does (:mod:`index.skipped`).
+
 A bucket may also be built by others and be *adopted* (:mod:`index.adopting`): until it has caught up with W it has a
 watermark of its own.
 

@@ -10,7 +10,7 @@ from itertools import repeat
 from operator import add
 from typing import Any, Final
 
-from index.headers import Role, Unit, with_natives
+from index.headers import Role, Unit
 from index.rules import Rules
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, KeepKey, Schedule
 
@@ -32,18 +32,25 @@ def decide_alike(
     if not rules.enabled or AT_ONCE in dues_ms:
         # So are those that a backfill has left to be rejected.
         return None
-    controls = with_natives(rules.aliases)
     found: dict[Role, _Values] = {}
     to: list[_Values] = []
     for name, column in zip(names, columns, strict=True):
-        role = controls[name].role if name in controls else Role.IGNORED
-        if role == Role.TO:
+        alias = rules.controls.alias(name)
+        if rules.controls.refuses(name):
+            return None
+        if alias is None:
+            continue
+        if alias.role == Role.TO:
             to.append(column)
-        elif role not in rules.unread:
-            # A lateness in other units would be read as another number, and nothing tells.
-            if role not in _SUPPORTED or role in found or (role == Role.EXPIRE and controls[name].unit not in _PLAIN):
-                return None
-            found[role] = column
+            continue
+        # A lateness in other units would be read as another number, and nothing tells.
+        if (
+            alias.role not in _SUPPORTED
+            or alias.role in found
+            or (alias.role == Role.EXPIRE and alias.unit not in _PLAIN)
+        ):
+            return None
+        found[alias.role] = column
     targets = _targets(rules, to, len(dues_ms))
     try:
         due_as_told = _dues(found, timestamps_ms)

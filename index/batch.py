@@ -32,6 +32,7 @@ class Batch(Generic[P, R]):
     """What leaves in one transaction, and the progress that must be committed with it.
 
     ``late`` are entries that W had passed already when they became known: by indexing, or by adopting their bucket.
+    ``due_bytes`` is what ``due`` costs in a transaction, as far as it was planned.
     """
 
     late: list[Entry[P]]
@@ -39,6 +40,7 @@ class Batch(Generic[P, R]):
     rejected: list[tuple[int, R]]
     progress: Progress
     installs: Installs | None = None
+    due_bytes: int = 0
 
     def __len__(self) -> int:
         return len(self.late) + len(self.due) + len(self.rejected)

@@ -1,9 +1,9 @@
-"""The control headers of the delay protocol: their names, their aliases, and how each value is read.
+"""The names of the delay protocol: control headers, their aliases, and the headers that the router adds.
 
-A delay topic's records say what they want in headers (ASCII, case-sensitive)::
+A delay topic's records say what they want in headers, whose names are ASCII and count in any case::
 
     deliver-at         not before this instant: epoch milliseconds, or RFC 3339 with an offset
-    deliver-after      relative to the record's own timestamp: milliseconds, or an ISO 8601 duration
+    deliver-after      relative to the record's own timestamp: milliseconds, an ISO 8601 duration, or 10s, 5m, 36h, 7d
     deliver-to         target topic; repeated = fan-out
     deliver-key        key of the released record
     deliver-partition  partition of the target
@@ -16,11 +16,9 @@ sources of those systems. One difference stays: etf1 and Karafka release without
 given; this router keeps the key of the record, as for every other record.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
-
-from index.times import INT64_MAX, parse_duration_ms, parse_instant_ms, parse_iso_duration_ms, parse_number
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """Record headers in order, duplicates kept; a null value is None, which is not an empty one."""
@@ -28,29 +26,35 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 CONTROL_PREFIX: Final = "deliver-"
 """Every header of this prefix belongs to the protocol, known or not, and is removed on release."""
 
+RESERVED: Final = frozenset(
+    CONTROL_PREFIX + name
+    for name in ("cancel", "replace", "move", "if-due", "every", "cron", "timezone", "until", "times", "missed")
+)
+"""Control headers of the contract that nothing here acts on yet. A record with one is rejected: released now, it would
+be what nobody asked for."""
+
 DELAY_DUE: Final = "delay-due"
 DELAY_SOURCE: Final = "delay-source"
 DELAY_SOURCE_TIMESTAMP: Final = "delay-source-timestamp"
 DELAY_ID: Final = "delay-id"
+DELAY_HOPS: Final = "delay-hops"
 DELAY_ERROR: Final = "delay-error"
 DELAY_ERROR_MESSAGE: Final = "delay-error-message"
 
-PROVENANCE: Final = frozenset((DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_ID))
-"""Headers the router adds to a released record; inbound ones of these names are dropped, so they can be trusted."""
+PROVENANCE: Final = frozenset((DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_ID, DELAY_HOPS))
+"""Headers the router adds to a released record; inbound ones of these names are dropped, in any case."""
 
-_OURS = PROVENANCE | {DELAY_ERROR, DELAY_ERROR_MESSAGE}
+OURS: Final = PROVENANCE | {DELAY_ERROR, DELAY_ERROR_MESSAGE}
+"""Every header that the router writes."""
 
-MAX_PARTITION: Final = 2**31 - 1
-MAX_ID_BYTES: Final = 256
-_MAX_ALIAS_CHARS: Final = 256
-_MAX_REMEMBERED: Final = 4096
+MAX_NAME_CHARS: Final = 256
+"""Of an alias; longer names that producers choose are not remembered."""
+
+MAX_REMEMBERED: Final = 4096
+"""Names remembered at once, which are at most 1 MiB."""
+
 _SHOWN_BYTES: Final = 80
-
-_USUAL_DIGITS: Final = 13
-_FIRST_SECONDS: Final = 10**9  # 2001 in seconds; in milliseconds it would be January 1970
-_FIRST_MILLIS: Final = 10**11  # 1973 in milliseconds; in seconds it would be the year 5138
-_FIRST_MICROS: Final = 10**14  # 1973 in microseconds; in milliseconds it would be the year 5138
-_FIRST_NANOS: Final = 10**17  # 1973 in nanoseconds
+_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 class Role(StrEnum):
@@ -69,15 +73,21 @@ class Role(StrEnum):
     """Asks for what this router does not do; ignoring it would deliver something else than was asked for."""
     IGNORED = "ignored"
     """Bookkeeping of the other system: removed on release, without a meaning here."""
+    HOPS = "hops"
+    """How many routers in a row have passed the record on without a time; never an alias."""
 
 
 class Unit(StrEnum):
     """How the value of a time header is written; the other roles have only ``NATIVE``."""
 
     NATIVE = "native"
-    """As the ``deliver-`` header of that role: a number of milliseconds, or the ISO / RFC notation."""
+    """As the ``deliver-`` header of that role: a number of milliseconds, or the other notations of it."""
     MS = "ms"
     S = "s"
+    US = "us"
+    """Microseconds, as Debezium's MicroTimestamp."""
+    BE_MS = "be-ms"
+    """Milliseconds as a big-endian number of 1 to 8 bytes: Java's LongSerializer, Spring's retry headers."""
     RFC3339 = "rfc3339"
     ISO8601 = "iso8601"
 
@@ -122,12 +132,9 @@ NATIVE: Final = tuple(
 )
 
 
-class UnitSuspectedError(ValueError):
-    """A number that is well formed but only makes sense in another unit than the header's."""
-
-
-Reader: TypeAlias = Callable[[bytes], int | bytes]
-"""Turns a header value into ms, a partition, or bytes; raises ValueError saying what is allowed."""
+def lowered(name: str) -> str:
+    """The name with A to Z in lower case, and nothing else changed: header names are compared so."""
+    return name.translate(_LOWER)
 
 
 def quoted(raw: bytes | None) -> str:
@@ -138,140 +145,25 @@ def quoted(raw: bytes | None) -> str:
     return shown if len(raw) <= _SHOWN_BYTES else f"{shown}... ({len(raw)} bytes)"
 
 
-def reader(alias: Alias) -> Reader:
-    """Return what reads values of this header; ValueError when the role is not written in that unit."""
-    found = _READERS.get((alias.role, alias.unit))
-    if found is None:
-        units = " or ".join(unit for role, unit in _READERS if role == alias.role)
-        raise ValueError(f"alias {alias.name!r}: role '{alias.role}' takes unit {units}, not {alias.unit}")
-    return found
-
-
-def with_natives(aliases: Iterable[Alias]) -> dict[str, Alias]:
-    """Join aliases and native headers by name; ValueError on an illegal name or a name with two meanings."""
-    known = {native.name: native for native in NATIVE}
-    for name, role, unit in aliases:
-        alias = Alias(name, Role(role), Unit(unit))
-        if not 1 <= len(name) <= _MAX_ALIAS_CHARS or not name.isprintable():
-            raise ValueError(f"alias {name!r}: a header name has 1 to {_MAX_ALIAS_CHARS} printable characters")
-        if name in _OURS:
-            raise ValueError(f"alias {name!r}: this name is written by the router itself; choose another")
-        other = known.setdefault(name, alias)
-        if other != alias:
-            raise ValueError(f"alias {name!r}: is '{other.role}' in unit {other.unit} already; a name has one meaning")
-        reader(alias)
-    return known
-
-
 class StrippedNames(dict[str, bool]):
     """Whether a header name is removed on release: ``stripped[name]``.
 
     Removed are all names starting with ``deliver-``, every alias, and the provenance names, which the router
-    writes itself. Names seen are remembered (a lookup is then one step), but not without bound, because producers
-    choose them.
+    writes itself, all of them in any case. Names seen are remembered (a lookup is then one step), but not without
+    bound, because producers choose them.
     """
 
     def __init__(self, control_names: Iterable[str]) -> None:
         """Take the names of all control headers, aliases included."""
         super().__init__()
-        self._ours = PROVENANCE.union(control_names)
+        self._ours = PROVENANCE.union(map(lowered, control_names))
 
     def __missing__(self, name: str) -> bool:
         """Judge a name that is not remembered."""
-        stripped = name in self._ours or name.startswith(CONTROL_PREFIX)
-        if len(name) <= _MAX_ALIAS_CHARS:
-            if len(self) >= _MAX_REMEMBERED:
+        plain = lowered(name)
+        stripped = plain in self._ours or plain.startswith(CONTROL_PREFIX)
+        if len(name) <= MAX_NAME_CHARS:
+            if len(self) >= MAX_REMEMBERED:
                 self.clear()
             self[name] = stripped
         return stripped
-
-
-def _at_native(raw: bytes) -> int:
-    # As many digits as milliseconds have from 2001 to 2286: nearly every record has them, and no other unit fits.
-    if len(raw) == _USUAL_DIGITS and raw.isdigit() and raw >= b"1":
-        return int(raw)
-    return _at_ms(raw) if raw.isdigit() else _at_rfc3339(raw)
-
-
-def _at_ms(raw: bytes) -> int:
-    value = parse_number(raw)
-    if value < _FIRST_SECONDS or _FIRST_MILLIS <= value < _FIRST_MICROS:
-        return value
-    raise UnitSuspectedError(f"looks like {_unit_of(value)}, but the unit is milliseconds since 1970")
-
-
-def _at_s(raw: bytes) -> int:
-    value = parse_number(raw)
-    if value < _FIRST_MILLIS:
-        return value * 1000
-    raise UnitSuspectedError(f"looks like {_unit_of(value)}, but the unit is seconds since 1970")
-
-
-def _unit_of(value: int) -> str:
-    if value < _FIRST_MILLIS:
-        return "seconds"
-    if value < _FIRST_MICROS:
-        return "milliseconds"
-    return "microseconds" if value < _FIRST_NANOS else "nanoseconds"
-
-
-def _at_rfc3339(raw: bytes) -> int:
-    # Before 1970 is as past as 1970 is; due times are never negative.
-    return max(parse_instant_ms(raw), 0)
-
-
-def _after_s(raw: bytes) -> int:
-    duration_ms = parse_number(raw) * 1000
-    if duration_ms > INT64_MAX:
-        raise ValueError(f"the duration is longer than {INT64_MAX} milliseconds")
-    return duration_ms
-
-
-def _as_is(raw: bytes) -> bytes:
-    return raw
-
-
-def _partition(raw: bytes) -> int:
-    partition = parse_number(raw)
-    if partition > MAX_PARTITION:
-        raise ValueError(f"a partition is at most {MAX_PARTITION}")
-    return partition
-
-
-def _id(raw: bytes) -> bytes:
-    if len(raw) > MAX_ID_BYTES:
-        raise ValueError(f"an id has up to {MAX_ID_BYTES} bytes")
-    return raw
-
-
-def _kind(raw: bytes) -> bytes:
-    if raw != b"schedule":
-        raise ValueError("only 'schedule' is supported; cancellations are not")
-    return raw
-
-
-def _refused(_: bytes) -> bytes:
-    raise ValueError("not supported here, and ignoring it would deliver something else than was asked for")
-
-
-_READERS: Final[Mapping[tuple[Role, Unit], Reader]] = {
-    (Role.AT, Unit.NATIVE): _at_native,
-    (Role.AT, Unit.MS): _at_ms,
-    (Role.AT, Unit.S): _at_s,
-    (Role.AT, Unit.RFC3339): _at_rfc3339,
-    (Role.AFTER, Unit.NATIVE): parse_duration_ms,
-    (Role.AFTER, Unit.MS): parse_number,
-    (Role.AFTER, Unit.S): _after_s,
-    (Role.AFTER, Unit.ISO8601): parse_iso_duration_ms,
-    (Role.TO, Unit.NATIVE): _as_is,
-    (Role.KEY, Unit.NATIVE): _as_is,
-    (Role.PARTITION, Unit.NATIVE): _partition,
-    (Role.ID, Unit.NATIVE): _id,
-    (Role.EXPIRE, Unit.NATIVE): parse_duration_ms,
-    (Role.EXPIRE, Unit.MS): parse_number,
-    (Role.EXPIRE, Unit.S): _after_s,
-    (Role.EXPIRE, Unit.ISO8601): parse_iso_duration_ms,
-    (Role.KIND, Unit.NATIVE): _kind,
-    (Role.REFUSED, Unit.NATIVE): _refused,
-    (Role.IGNORED, Unit.NATIVE): _as_is,
-}

@@ -33,6 +33,7 @@ from index.pending import Entry
 from index.pending_set import PendingSet
 from index.progress import Position, Progress
 from index.schedule import AT_ONCE
+from index.skipped import SkippedRanges
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -57,6 +58,7 @@ class PartitionIndex(Generic[P, R]):
             self._pending.add_bucket(manifest, progress.watermark, behind.get(manifest.bucket_id))
         self._late: list[Entry[P]] = []
         self._rejected: list[tuple[int, R]] = []
+        self._skipped = SkippedRanges(progress.skipped)
         self._in_flight: Batch[P, R] | None = None
 
     @property
@@ -98,6 +100,8 @@ class PartitionIndex(Generic[P, R]):
             return run
         self._enter(run[0][1])
         self._indexed_to = run[-1][1] + 1
+        if self._skipped and run[0][1] < self._replay_below:
+            run = [each for each in run if not self._skipped.covers(each[1])]
         watermark = self._committed.watermark
         due_ms, offset = watermark
         pending = [each for each in run if each[0] > due_ms or (each[0] == due_ms and each[1] > offset)]
@@ -116,6 +120,12 @@ class PartitionIndex(Generic[P, R]):
             return False
         self._rejected.append((offset, rejected))
         return True
+
+    def skip(self, from_offset: int, to_offset: int, rejected: R) -> None:
+        """Index [from_offset, to_offset) as one rejection; until S has passed it, no replay accepts a record of it."""
+        if self.reject(from_offset, rejected):
+            self._skipped.add(from_offset, to_offset)
+        self.advance(to_offset)
 
     def advance(self, to_offset: int) -> None:
         """Say that every record below ``to_offset`` has been indexed; control records and gaps are passed this way."""
@@ -157,7 +167,7 @@ class PartitionIndex(Generic[P, R]):
             raise ValueError("planned while a batch is in flight")
         catching_up = self._catch_up(now_ms, max_entries, max_bytes)
         due = self._pending.take_due(now_ms, max_entries)
-        fitting = self._fitting(max_bytes, due)
+        fitting, due_bytes = self._fitting(max_bytes, due)
         if fitting < len(due):
             self._pending.untake(due[fitting:])
             del due[fitting:]
@@ -169,7 +179,7 @@ class PartitionIndex(Generic[P, R]):
         if isinstance(installs, Adoption):
             behind = (*progress.catching_up, *installs.behind(progress.watermark))
             progress = progress._replace(catching_up=behind)
-        self._in_flight = Batch(late + catching_up, due, rejected, progress, installs)
+        self._in_flight = Batch(late + catching_up, due, rejected, progress, installs, due_bytes)
         return self._in_flight
 
     @property
@@ -188,6 +198,7 @@ class PartitionIndex(Generic[P, R]):
         self._committed = self._in_flight.progress
         installed = self._in_flight.installs
         self._in_flight = None
+        self._skipped.forget(self._committed.sealed_to)
         if self._pending.catching_up:
             self._pending.catching_up.confirm()
         if installed is None:
@@ -229,17 +240,20 @@ class PartitionIndex(Generic[P, R]):
         if not catching_up:
             return []
         share, share_bytes = -(-max_entries // SHARE), max_bytes // SHARE
-        taken = catching_up.take(now_ms, share, watermark, lambda run: self._fitting(share_bytes, run))
+        taken = catching_up.take(now_ms, share, watermark, lambda run: self._fitting(share_bytes, run)[0])
         self._pending.close_caught_up(watermark)
         return taken
 
-    def _fitting(self, max_bytes: int, due: list[Entry[P]]) -> int:
-        """How many of the first entries go into a batch."""
+    def _fitting(self, max_bytes: int, due: list[Entry[P]]) -> tuple[int, int]:
+        """How many of the first entries go into a batch, and their bytes."""
         sizes = list(map(self._size_of, [payload for _, _, payload in due]))
-        if sum(sizes) <= max_bytes:
-            return len(due)
+        all_bytes = sum(sizes)
+        if all_bytes <= max_bytes:
+            return len(due), all_bytes
         # One record always goes, however big: a batch that can never be planned would block the partition.
-        return max(bisect_right(list(accumulate(sizes)), max_bytes), 1)
+        sums = list(accumulate(sizes))
+        fitting = max(bisect_right(sums, max_bytes), 1)
+        return fitting, sums[fitting - 1]
 
     def _cursor_after(self, adoption: Adoption) -> int:
         manifest = adoption.manifest
@@ -264,7 +278,8 @@ class PartitionIndex(Generic[P, R]):
         next_bucket = max(last.next_bucket, -1 if installs is None else installs.manifest.bucket_id + 1)
         sealed_to = cursor if lowest is None else min(cursor, lowest)
         behind = self._pending.catching_up.watermarks()
-        return Progress(cursor, watermark, sealed_to, last.number + 1, next_bucket, behind)
+        skipped = self._skipped.between(sealed_to, cursor)
+        return Progress(cursor, watermark, sealed_to, last.number + 1, next_bucket, behind, skipped)
 
 
 def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:

@@ -21,6 +21,13 @@ class Behind(NamedTuple):
     watermark: Position
 
 
+class Skipped(NamedTuple):
+    """Offsets [from_offset, to_offset) that were rejected as one, whatever may be read there another time."""
+
+    from_offset: int
+    to_offset: int
+
+
 class Progress(NamedTuple):
     """How far a delay partition is indexed and released; written in every transaction.
 
@@ -31,6 +38,8 @@ class Progress(NamedTuple):
     * ``number``: counts the transactions of the partition, so that a reader sees a lost or repeated one.
     * ``catching_up``: adopted buckets of which not everything up to W has left, by id; for their entries each has a
       watermark of its own in the place of W.
+    * ``skipped``: what was rejected unread of [S, C), in offset order. Decisions replay; whether a client can read
+      something does not.
     """
 
     cursor: int
@@ -39,6 +48,7 @@ class Progress(NamedTuple):
     number: int = 0
     next_bucket: int = 0
     catching_up: tuple[Behind, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
 
     def is_done(self, due_ms: int, offset: int) -> bool:
         """Whether the record at ``offset`` has left: indexed before C and at or before W.

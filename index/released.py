@@ -7,22 +7,30 @@ and without inbound headers named like ours; then, so that a reader can trust th
     delay-source            b"orders.delay/3/42"  topic/partition/offset it waited at
     delay-source-timestamp  b"1767225000000"      its timestamp there, -1 when it had none
     delay-id                as given              only when it was given
+    delay-hops              b"1"                  only when a router has released it before, and no time was named since
 
 Rejected: all headers as they came, then ``delay-error``, ``delay-error-message`` and ``delay-source``. Nothing is
 taken away, so inbound headers of these names stay; the router's are the last of their name, which is the one
 Kafka's ``Headers.lastHeader`` returns.
+
+Decision: ``delay-hops`` ends loops of delay topics that deliver to each other (index.readers.MAX_HOPS). Within one
+configuration such targets are refused; topics of other routers cannot be told by their names. Routers remove what names
+a time, so a loop that they make by themselves names none from its second round on; a record that an application
+schedules again, with all its headers, does. So only the first are counted, and retries have no limit.
 """
 
 from index.headers import (
     DELAY_DUE,
     DELAY_ERROR,
     DELAY_ERROR_MESSAGE,
+    DELAY_HOPS,
     DELAY_ID,
     DELAY_SOURCE,
     DELAY_SOURCE_TIMESTAMP,
     Headers,
     StrippedNames,
 )
+from index.readers import read_hops
 from index.schedule import AT_ONCE, Rejection
 
 
@@ -51,6 +59,7 @@ class ReleasedHeaders:
         for header in headers:
             if not stripped[header[0]]:
                 released.append(header)  # noqa: PERF401 -- a comprehension is a call of its own: 0.1 us more
+        passed_on = due_ms == AT_ONCE and any(name == DELAY_SOURCE for name, _ in headers)
         if due_ms == AT_ONCE:
             due_ms = max(timestamp_ms, 0)
         if due_ms != self._due_ms:
@@ -63,6 +72,9 @@ class ReleasedHeaders:
         )
         if deliver_id is not None:
             released.append((DELAY_ID, deliver_id))
+        if passed_on:
+            hops = max((read_hops(raw or b"") for name, raw in headers if name == DELAY_HOPS), default=0)
+            released.append((DELAY_HOPS, b"%d" % (hops + 1)))
         return released
 
 

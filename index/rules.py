@@ -9,7 +9,8 @@ Everything that is wrong with a record is found, and the first of this order bec
 ==  ====================  ==============================================================================
 1   AMBIGUOUS_HEADER      a role given twice (an alias counts as its role), or the same target named twice
 2   INVALID_SCHEDULE      a control header that cannot be read (``deliver-after`` too, where ``deliver-at``
-                          outranks it), a due time over 64 bits, or no timestamp to count a delay from
+                          outranks it), an unknown ``deliver-`` header, a due time over 64 bits, no timestamp to
+                          count a delay from, no time where one is required, or passed on too often without one
 3   UNIT_SUSPECTED        a ``deliver-at`` number that only makes sense in another unit
 4   MAX_DELAY_EXCEEDED    due time - record timestamp is over ``max_delay_ms`` (PIP-315)
 5   TARGET_MISSING        no target in the record and no default target
@@ -24,22 +25,23 @@ ahead of the broker's (KIP-1030) and such a record would wait. ``deliver-at: 0``
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from index.errors import FormatError
-from index.headers import (
-    Alias,
-    Headers,
-    Reader,
-    Role,
-    StrippedNames,
-    UnitSuspectedError,
-    quoted,
-    reader,
-    with_natives,
+from index.controls import (
+    ABSENT,
+    AFTER_BIT,
+    AT_BIT,
+    KEY_SLOT,
+    KNOWS_ANY_CASE,
+    SLOTS,
+    Controls,
 )
+from index.errors import FormatError
+from index.headers import Alias, Headers, StrippedNames, lowered, quoted
+from index.readers import MAX_HOPS, Reader
+from index.rejections import REFUSED_NAME, passed_on, rank, repeated, unreadable
 from index.rules_stored import fields_of, plain_of, refuse_unknown
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, KeepKey, Reason, Rejection, Schedule
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
 from index.target_rules import TargetRule, TargetRules
 from index.targets import TargetPolicy, illegal_topic
 from index.times import INT64_MAX
@@ -57,38 +59,16 @@ __all__ = [
     "TargetRule",
 ]
 
-RULES_VERSION: Final = 2
+RULES_VERSION: Final = 3
 """Raise it whenever a change of code changes a decision. Older versions are decided by as they were, for as long as
 records need them (:data:`index.rules_stored.KNOWN_VERSIONS`); any other is refused, never guessed."""
-
-_KNOWS_EXPIRY: Final = 2
-
-_ORDER: Final = (
-    Reason.AMBIGUOUS_HEADER,
-    Reason.INVALID_SCHEDULE,
-    Reason.UNIT_SUSPECTED,
-    Reason.MAX_DELAY_EXCEEDED,
-    Reason.TARGET_MISSING,
-    Reason.TARGET_NOT_ALLOWED,
-    Reason.DELAY_DISABLED,
-)
 
 # Producers choose the names of targets, so what is remembered of them is bounded: at most 16 MiB when every
 # name is as long as Kafka allows and every record goes to 16 of them; in practice a few kB.
 _MAX_ROUTES: Final = 4096
 _MAX_REMEMBERED_FAN_OUT: Final = 16
 
-_SLOTS: Final = (Role.AT, Role.AFTER, Role.PARTITION, Role.KEY, Role.ID, Role.EXPIRE, Role.KIND, Role.REFUSED)
-_ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None]
-_KEY_SLOT: Final = _SLOTS.index(Role.KEY)
-_AT_BIT: Final = 1 << _SLOTS.index(Role.AT)
-_AFTER_BIT: Final = 1 << _SLOTS.index(Role.AFTER)
-_BOTH_TIMES: Final = _AT_BIT | _AFTER_BIT
-
-_Control: TypeAlias = tuple[int, int, Reader | None]
-"""How one header name is taken in: its slot among the values found, the bit that marks its role as seen (0 where it
-may be repeated), and its reader (none for targets, which are collected). A plain tuple unpacks three times as fast as a
-NamedTuple."""
+_BOTH_TIMES: Final = AT_BIT | AFTER_BIT
 
 _new_tuple = tuple.__new__
 
@@ -107,9 +87,10 @@ class Rules:
     * ``version``: of the code that decides.
     * ``at_once``: while it is True, times are read and not waited for: every record is due at once.
     * ``target_rules``: what is ruled for single targets; see index.target_rules.
+    * ``require_time``: a record without a time is rejected.
+    * ``ignores_unknown``: ``deliver-`` headers that are unknown mean nothing; else they are refused.
 
-    Derived: ``stripped``, names of headers that a released record does not keep; ``unread``, roles whose headers mean
-    nothing to these rules.
+    Derived: ``stripped``, names of headers that a released record does not keep; ``controls``, what names mean.
 
     Raises ValueError, naming the field, when one cannot be accepted.
     """
@@ -124,9 +105,10 @@ class Rules:
     version: int = RULES_VERSION
     at_once: bool = False
     target_rules: tuple[TargetRule, ...] = ()
+    require_time: bool = False
+    ignores_unknown: bool = False
     stripped: StrippedNames = field(init=False, repr=False, compare=False)
-    unread: frozenset[Role] = field(init=False, repr=False, compare=False)
-    _controls: dict[str, _Control] = field(init=False, repr=False, compare=False)
+    controls: Controls = field(init=False, repr=False, compare=False)
     _policy: TargetPolicy = field(init=False, repr=False, compare=False)
     _routes: dict[tuple[bytes | None, ...], tuple[str, ...]] = field(init=False, repr=False, compare=False)
     _targets: TargetRules = field(init=False, repr=False, compare=False)
@@ -138,19 +120,23 @@ class Rules:
         if not 0 <= self.max_delay_ms <= INT64_MAX:
             raise ValueError(f"max_delay_ms {self.max_delay_ms}: expected 0 (no limit) to {INT64_MAX}")
         refuse_unknown(self.version)
+        knows_any_case = self.version >= KNOWS_ANY_CASE
+        if not knows_any_case and (self.require_time or self.ignores_unknown):
+            raise ValueError(f"version {self.version} knows neither require_time nor ignores_unknown")
         forbidden = frozenset(self.forbidden_targets) | {self.topic}
-        names = with_natives(self.aliases)
-        unread = frozenset({Role.IGNORED} if self.version >= _KNOWS_EXPIRY else {Role.IGNORED, Role.EXPIRE})
+        controls = Controls(self.aliases, self.version, ignores_unknown=self.ignores_unknown)
+        named = (lowered(alias.name) if knows_any_case else alias.name for alias in self.aliases)
         targets = TargetRules(self.max_delay_ms, self.target_rules)
         derived: dict[str, object] = {
             # One order, nothing twice: rules that mean the same are equal and have the same JSON.
             "allowed_targets": tuple(sorted(set(self.allowed_targets))),
-            "aliases": tuple(sorted({names[alias.name] for alias in self.aliases})),
+            "aliases": tuple(sorted({controls.aliases[name] for name in named})),
             "forbidden_targets": forbidden,
-            "stripped": StrippedNames(names),
-            "unread": unread,
-            "_controls": {name: _control(alias) for name, alias in names.items() if alias.role not in unread},
-            "_policy": TargetPolicy(self.default_target, self.allowed_targets, forbidden),
+            "stripped": StrippedNames(controls.aliases),
+            "controls": controls,
+            "_policy": TargetPolicy(
+                self.default_target, self.allowed_targets, forbidden, refuses_scheme=knows_any_case
+            ),
             "_routes": {},
             "target_rules": tuple(sorted(self.target_rules)),
             "_targets": targets,
@@ -159,19 +145,21 @@ class Rules:
         for name, value in derived.items():
             object.__setattr__(self, name, value)
 
-    def decide(self, headers: Headers | None, timestamp_ms: int) -> Schedule | Rejection:
+    # In one piece: a call for each record costs a tenth of it.
+    def decide(self, headers: Headers | None, timestamp_ms: int) -> Schedule | Rejection:  # noqa: C901, PLR0912 -- see above
         """Decide one record from its headers and its timestamp (epoch ms, negative when it has none).
 
         This runs for every record that enters: one pass, and one lookup for each header that is not ours.
         """
         if not self.enabled:
             return Rejection(Reason.DELAY_DISABLED, f"Delivery from delay topic {self.topic} is switched off")
-        found = _ABSENT.copy()
+        # Unpacked, since a call of copy() costs a tenth of a decision.
+        controls, found = self.controls, [*ABSENT]
         seen = 0
         to: list[bytes | None] = []
         problems: list[Rejection] = []
         for name, raw in headers or ():
-            control = self._controls.get(name)
+            control = controls[name]
             if control is None:
                 continue
             slot, bit, read = control
@@ -179,21 +167,31 @@ class Rules:
                 to.append(raw)
                 continue
             if seen & bit:
-                return _repeated(name, _SLOTS[slot])  # nothing outranks it
+                if raw is None and bit & controls.absent_when_null:
+                    continue
+                return repeated(name, SLOTS[slot])  # nothing outranks it
             seen |= bit
             try:
-                found[slot] = read(raw) if raw is not None else _null(slot)
+                if raw is not None:
+                    found[slot] = read(raw)
+                elif bit & controls.absent_when_null:
+                    seen ^= bit
+                else:
+                    found[slot] = _null(slot, bit, read)
             except ValueError as error:
-                problems.append(_unreadable(name, raw, error))
+                problems.append(unreadable(name, raw, error))
         route = tuple(to)
         targets = self._routes.get(route) or self._route(route, problems)
-        at, after, partition, key, deliver_id, expire_after, _, _ = found
+        at, after, partition, key, deliver_id, expire_after, _, hops = found
         if at is None or self.at_once:
             at = AT_ONCE if after is None or self.at_once else timestamp_ms + after
+            if (hops or self.require_time) and not seen & _BOTH_TIMES:
+                problems += self._untimed(hops or 0)
         if at - timestamp_ms > self._max_ahead_ms or at > INT64_MAX or timestamp_ms < 0:
             self._judge_times(seen & _BOTH_TIMES, at, timestamp_ms, self._targets.limit_ms(targets), problems)
         if problems:
-            return min(problems, key=_rank)
+            told = min(problems, key=rank)
+            return told if told is not REFUSED_NAME else self._refused(headers or ())
         both_times = seen & _BOTH_TIMES == _BOTH_TIMES
         # Schedule(...) is a constructor typing.NamedTuple writes in Python; this is 0.3 us a record faster.
         return _new_tuple(Schedule, (at, targets, partition, key, deliver_id, both_times, expire_after))
@@ -201,6 +199,11 @@ class Rules:
     def allowed(self, target: str) -> bool:
         """Whether records may be released to this topic; asked again at release, when the rules may be others."""
         return self._policy.refusal(target) is None
+
+    def names_time(self, headers: Headers | None) -> bool:
+        """Whether the record says when, if only with an instant that is long past."""
+        found = ((self.controls[name], raw) for name, raw in headers or ())
+        return any(control[1] & _BOTH_TIMES and raw is not None for control, raw in found if control is not None)
 
     def to_json(self) -> bytes:
         """Encode canonically: equal rules give equal bytes."""
@@ -238,13 +241,25 @@ class Rules:
             self._routes[to] = targets
         return targets
 
+    def _refused(self, headers: Headers) -> Rejection:
+        # Told of the first only: a record may have very many.
+        name = next(name for name, _ in headers if self.controls.refuses(name))
+        return Rejection(Reason.INVALID_SCHEDULE, self.controls.refusal(name))
+
+    def _untimed(self, hops: int) -> list[Rejection]:
+        """What is wrong with a record that names no time."""
+        if hops >= MAX_HOPS:
+            return [passed_on(hops)]
+        message = f"neither deliver-at nor deliver-after, and delay topic {self.topic} takes delays only"
+        return [Rejection(Reason.INVALID_SCHEDULE, message)] if self.require_time else []
+
     def _judge_times(
         self, times: int, due_ms: int, timestamp_ms: int, limit_ms: int, problems: list[Rejection]
     ) -> None:
         """Add what is wrong with a due time, seen with the record's timestamp; ``times`` tells what was given."""
         if timestamp_ms < 0:
-            if times == _AFTER_BIT or (times and limit_ms):
-                counted = "deliver-after" if times == _AFTER_BIT else "the maximum delay"
+            if times == AFTER_BIT or (times and limit_ms):
+                counted = "deliver-after" if times == AFTER_BIT else "the maximum delay"
                 message = f"the record has no timestamp, from which {counted} is counted"
                 problems.append(Rejection(Reason.INVALID_SCHEDULE, message))
         elif due_ms > INT64_MAX:
@@ -255,33 +270,13 @@ class Rules:
             problems.append(Rejection(Reason.MAX_DELAY_EXCEEDED, message))
 
 
-def _control(alias: Alias) -> _Control:
-    if alias.role == Role.TO:
-        return -1, 0, None
-    slot = _SLOTS.index(alias.role)
-    return slot, 0 if alias.role == Role.REFUSED else 1 << slot, reader(alias)
-
-
-def _null(slot: int) -> object:
-    # A null key is a key; for everything else null says nothing.
-    if slot == _KEY_SLOT:
+def _null(slot: int, bit: int, read: Reader) -> object:
+    # A null key is a key; for everything else null says nothing, and what is refused is refused without a value too.
+    if slot == KEY_SLOT:
         return None
+    if not bit:
+        return read(b"")
     raise ValueError("a value is needed")
-
-
-def _repeated(name: str, role: Role) -> Rejection:
-    message = f"{name}: '{role}' is given more than once, by this header or an alias of it"
-    return Rejection(Reason.AMBIGUOUS_HEADER, message)
-
-
-def _unreadable(name: str, raw: bytes | None, error: ValueError) -> Rejection:
-    if isinstance(error, UnitSuspectedError):
-        return Rejection(Reason.UNIT_SUSPECTED, f"{name} {quoted(raw)} {error}")
-    return Rejection(Reason.INVALID_SCHEDULE, f"{name} {quoted(raw)}: {error}")
-
-
-def _rank(problem: Rejection) -> int:
-    return _ORDER.index(problem.reason)
 
 
 def _topic_of(raw: bytes | None) -> str:

@@ -11,9 +11,11 @@ from index.target_rules import TargetRule
 if TYPE_CHECKING:
     from index.rules import Rules
 
-KNOWN_VERSIONS: Final = (1, 2)
+KNOWN_VERSIONS: Final = (1, 2, 3)
 """Rules of version 1 do not know ``deliver-expire-after``: what it says was not looked at, and never leads to a
-rejection when such a record is decided again."""
+rejection when such a record is decided again. Those of version 2 know names of headers in lower case only, pass over
+all others, refuse a null time and durations like ``15m``, and let topics of other routers be targets;
+headers that a client has altered are taken as they were handed over (:mod:`index.unreadable`)."""
 
 _T = TypeVar("_T")
 
@@ -35,6 +37,10 @@ def plain_of(rules: "Rules") -> dict[str, Any]:
         plain["at_once"] = True
     if rules.target_rules:
         plain["target_rules"] = rules.target_rules
+    if rules.require_time:
+        plain["require_time"] = True
+    if rules.ignores_unknown:
+        plain["ignores_unknown"] = True
     return plain
 
 
@@ -43,10 +49,12 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
     version = plain["version"]
     # JSON's true would pass for 1.
     if type(version) is not int or version not in KNOWN_VERSIONS:
-        raise ValueError(f"they have version {version!r}, and this program knows only {_known()}")
+        raise ValueError(f"they have version {version!r}, and this program knows only {_known()}; upgrade the router")
     return {
         "enabled": _typed(plain.get("enabled", True), bool),
         "at_once": _typed(plain.get("at_once", False), bool),
+        "require_time": _typed(plain.get("require_time", False), bool),
+        "ignores_unknown": _typed(plain.get("ignores_unknown", False), bool),
         "target_rules": tuple(_target_rule(*rule) for rule in plain.get("target_rules", ())),
         "version": version,
         "topic": _typed(plain["topic"], str),
@@ -58,6 +66,12 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def differing(one: "Rules", other: "Rules") -> tuple[str, ...]:
+    """Names of the fields, as they are stored, by which rules differ."""
+    before, after = plain_of(one), plain_of(other)
+    return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
+
+
 def refuse_unknown(version: int) -> None:
     """ValueError when rules of this version cannot be decided by."""
     if version not in KNOWN_VERSIONS:
@@ -65,7 +79,7 @@ def refuse_unknown(version: int) -> None:
 
 
 def _known() -> str:
-    return " and ".join(str(version) for version in KNOWN_VERSIONS)
+    return ", ".join(map(str, KNOWN_VERSIONS))
 
 
 def _target_rule(target: object, max_delay_ms: object, enabled: object) -> TargetRule:

@@ -37,6 +37,7 @@ class Reason(StrEnum):
     RECORD_TOO_LARGE = "RECORD_TOO_LARGE"
     DELAY_DISABLED = "DELAY_DISABLED"
     EXPIRED = "EXPIRED"
+    UNREADABLE = "UNREADABLE"
 
 
 class Rejection(NamedTuple):

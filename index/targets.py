@@ -4,8 +4,9 @@ A header that names a topic is a way around ACLs: whoever may write to the delay
 the router can (reliability note, rules S01 to S06). So targets are allowed one by one, per delay topic, by the
 operator:
 
-1. never: names starting with ``__``, and every delay, state, snapshot, backfill and rejected topic of the
-   router, whatever is allowed (a record released into one of those would loop, or be taken for state);
+1. never: names starting with ``__``, every topic of the router, and whatever is named like the topics that a router
+   keeps beside a delay topic (``SCHEME``), whoever's it is and whatever is allowed: a record released into one of those
+   would loop, or be taken for state;
 2. always: the delay topic's own ``default_target``, which is the operator's choice too;
 3. else: names matched in full by an entry of ``allowed_targets``, in which ``*`` stands for any characters, none
    included, and every other character, ``.`` too, for itself. Without entries only the default target is left.
@@ -19,6 +20,9 @@ MAX_TOPIC_CHARS: Final = 249
 """Kafka's own limit: a log directory is ``<topic>-<partition>`` plus a suffix, in at most 255 bytes."""
 
 INTERNAL_PREFIX: Final = "__"
+
+SCHEME: Final = (".delay-state", ".delay-snapshots", ".delay-backfill", ".rejected", ".receipts")
+"""How the names of topics end that a router keeps beside a delay topic, unless it is configured otherwise."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PATTERN = re.compile(r"[a-zA-Z0-9._*-]{1,249}")
@@ -67,18 +71,37 @@ def matches(pattern: str, name: str) -> bool:
     return True
 
 
+def of_scheme(name: str) -> str | None:
+    """Say why a topic of this name, or all that a pattern can match, belongs to some router; None when it may not."""
+    ending = next((ending for ending in SCHEME if name.endswith(ending)), None)
+    return f"topics whose names end in '{ending}' belong to delay routers and are never a target" if ending else None
+
+
 class TargetPolicy:
-    """The three rules above for one delay topic; immutable."""
+    """The three rules above for one delay topic; immutable.
 
-    __slots__ = ("_allowed", "_default", "_forbidden")
+    Without ``refuses_scheme`` the first rule is what it once was, and knows the router's own topics only.
+    """
 
-    def __init__(self, default_target: str, allowed_targets: Iterable[str], forbidden_targets: Iterable[str]) -> None:
+    __slots__ = ("_allowed", "_default", "_forbidden", "_refuses_scheme")
+
+    def __init__(
+        self,
+        default_target: str,
+        allowed_targets: Iterable[str],
+        forbidden_targets: Iterable[str],
+        *,
+        refuses_scheme: bool = True,
+    ) -> None:
         """Check names and patterns; ValueError when one is illegal or the default target can never be one."""
+        self._refuses_scheme = refuses_scheme
         self._default = default_target
         self._allowed = tuple(allowed_targets)
         self._forbidden = frozenset(forbidden_targets)
         for pattern in self._allowed:
             if problem := illegal_pattern(pattern):
+                raise ValueError(f"allowed_targets {pattern!r}: {problem}")
+            if refuses_scheme and (problem := of_scheme(pattern)):
                 raise ValueError(f"allowed_targets {pattern!r}: {problem}")
         if default_target and (problem := self.refusal(default_target)):
             raise ValueError(f"default_target {default_target!r}: {problem}")
@@ -91,6 +114,8 @@ class TargetPolicy:
             return f"topics starting with '{INTERNAL_PREFIX}' are internal and never a target"
         if name in self._forbidden:
             return "a delay, state, snapshot, backfill or rejected topic of the router is never a target"
+        if self._refuses_scheme and (problem := of_scheme(name)):
+            return problem
         if name == self._default or any(matches(pattern, name) for pattern in self._allowed):
             return None
         return "not in allowed_targets of this delay topic"

@@ -1,4 +1,4 @@
-"""How a header says *when*: a number, an ISO 8601 duration, or an RFC 3339 instant.
+"""How a header says *when*: a number, an ISO 8601 duration, one as in the configuration, or an RFC 3339 instant.
 
 Every result is a whole number of milliseconds, found by integer arithmetic alone and rounded **up**, so that
 no rounding ever delivers a record early.
@@ -8,6 +8,7 @@ notation  accepted                               refused, among others
 ========  =====================================  ============================================================
 number    1 to 19 ASCII digits, up to 2**63 - 1  signs, spaces, ``1_000``, ``1e3``, ``1.5``, other digits
 duration  ``P1W``, ``P1DT12H``, ``PT0.250S``     years, months (no length of time), ``-PT1S``, ``P``, ``PT``
+short     ``500ms 10s 5m 36h 7d``, one unit      ``1h30m``, ``1.5h``, ``15M``, ``15 m``, ``1w``, ``m``
 instant   ``2030-01-31T08:00:00Z``, ``+02:00``   no offset, a space for the T, February 30, 24:00:00
 ========  =====================================  ============================================================
 
@@ -48,11 +49,15 @@ _INSTANT = re.compile(
     rb"(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
 )
 
+_SHORT = re.compile(rb"([0-9]{1,19})(ms|s|m|h|d)")
+_SHORT_UNITS_MS: Final = {b"ms": 1, b"s": 1_000, b"m": 60_000, b"h": 3_600_000, b"d": 86_400_000}
+
 _NUMBER_ALLOWED = f"expected a number of 1 to {_MAX_DIGITS} ASCII digits, at most {INT64_MAX}"
 _DURATION_ALLOWED = (
     "expected milliseconds as ASCII digits, or an ISO 8601 duration of weeks, days, hours, minutes and seconds "
     "such as PT15M or P1DT12H (years and months are not a length of time; not negative)"
 )
+_ANY_DURATION_ALLOWED = _DURATION_ALLOWED + ", or a number and its unit such as 500ms, 10s, 5m, 36h, 7d"
 _INSTANT_ALLOWED = (
     "expected an RFC 3339 instant with an offset, such as 2030-01-31T08:00:00Z or 2030-01-31T10:00:00+02:00"
 )
@@ -68,6 +73,13 @@ def parse_number(raw: bytes) -> int:
 
 
 def parse_duration_ms(raw: bytes) -> int:
+    """Read a length of time in ms: a number of milliseconds, an ISO 8601 duration rounded up, or ``15m``."""
+    if raw.isdigit():
+        return parse_number(raw)
+    return parse_written_duration_ms(raw)
+
+
+def parse_number_or_iso_ms(raw: bytes) -> int:
     """Read a length of time in ms: a number of milliseconds, or an ISO 8601 duration rounded up."""
     if raw.isdigit():
         return parse_number(raw)
@@ -75,14 +87,31 @@ def parse_duration_ms(raw: bytes) -> int:
 
 
 @lru_cache(maxsize=4096)
-def parse_iso_duration_ms(raw: bytes) -> int:
+def parse_written_duration_ms(raw: bytes) -> int:
+    """Read an ISO 8601 duration, or a number and its unit as in the configuration: ``500ms``, ``10s``, ``5m``, ``7d``.
+
+    Producers name the same few lengths again and again, so they are remembered; a text that matches is short.
+    """
+    match = _SHORT.fullmatch(raw)
+    if match is None:
+        return parse_iso_duration_ms(raw, _ANY_DURATION_ALLOWED)
+    duration_ms = int(match[1]) * _SHORT_UNITS_MS[match[2]]
+    if duration_ms > INT64_MAX:
+        raise ValueError(f"the duration is longer than {INT64_MAX} milliseconds")
+    return duration_ms
+
+
+@lru_cache(maxsize=4096)
+def parse_iso_duration_ms(raw: bytes, allowed: str = _DURATION_ALLOWED) -> int:
     """Read an ISO 8601 duration, weeks to seconds with up to 9 decimals on these, as ms rounded up.
+
+    ``allowed`` is what is said of any other text.
 
     Producers name the same few lengths again and again, so they are remembered; a text that matches is short.
     """
     match = _DURATION.fullmatch(raw)
     if match is None:
-        raise ValueError(_DURATION_ALLOWED)
+        raise ValueError(allowed)
     *amounts, fraction = match.groups()
     seconds = sum(int(amount or 0) * unit for amount, unit in zip(amounts, _SECONDS_PER, strict=True))
     duration_ms = seconds * 1000 + _fraction_ms(fraction)

@@ -1,9 +1,10 @@
 """The running router: everything is made and connected here, top to bottom, and taken down in reverse.
 
 Threads: the main one is the group member, one worker per assigned partition, one for policies, one for reports, one for
-HTTP, and where the admin API is on, one for that and a few for its calls to the cluster. SIGTERM and SIGINT end the
-group member's loop; workers then finish or abandon their transactions within one deadline. Whatever hangs in a client
-by then is left behind: an open transaction is settled by whoever fences it, or by its timeout.
+HTTP, one that writes the log, and where the admin API is on, one for that and a few for its calls to the cluster.
+SIGTERM and SIGINT end the group member's loop; workers then finish or abandon their transactions within one deadline.
+Whatever hangs in a client by then is left behind: an open transaction is settled by whoever fences it, or by its
+timeout.
 """
 
 import os
@@ -14,27 +15,38 @@ import time
 
 import structlog
 
-from sidecar import admin as cluster
-from sidecar import clients, failpoints, http, policy_watch, report_publisher
-from sidecar.admin_api import AdminApi
-from sidecar.budget import PayloadBudget
-from sidecar.config import Config
-from sidecar.garbage import GarbageCollection
-from sidecar.group import GroupMember, MembershipError
-from sidecar.health import ProcessHealth
-from sidecar.loading import LoaderPool
-from sidecar.metrics import Metrics
-from sidecar.partition_status import PartitionCollector
-from sidecar.shared import Shared
-from sidecar.staging import Staging
-from sidecar.targets import TargetDirectory
-from sidecar.usable import UsableTopics
-from sidecar.workers import Assignment, Workers
+from sidecar import failpoints
+from sidecar.api.start import AdminApi
+from sidecar.backfill.staging import Staging
+from sidecar.buckets.loading import LoaderPool
+from sidecar.config.model import Config
+from sidecar.kafka import admin as cluster
+from sidecar.kafka import clients
+from sidecar.kafka.librdkafka import check_client
+from sidecar.kafka.membership import GroupMember, MembershipError
+from sidecar.logs import events
+from sidecar.logs.lines import LineWriter
+from sidecar.metrics import DroppedLines, Metrics
+from sidecar.partition.context import Shared
+from sidecar.partition.status import PartitionCollector
+from sidecar.payload.budget import PayloadBudget
+from sidecar.policies import watch as policy_watch
+from sidecar.process import probes
+from sidecar.process.garbage import GarbageCollection
+from sidecar.process.health import ProcessHealth
+from sidecar.process.instance_name import take_place
+from sidecar.process.served_topics import UsableTopics
+from sidecar.process.topic_watch import TopicWatch
+from sidecar.process.workers import Assignment, Workers
+from sidecar.release.target_directory import TargetDirectory
+from sidecar.status import report_publisher
+from snapshots.libraries import check_libraries
 
 SWITCH_THREADS_S = 0.001
 """How long a thread that only computes (deciding, encoding, merging) may hold up one that has something to release.
 Python's default is five times that, and a transaction meets it several times."""
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_WITHIN_S = 27.0
 """From SIGTERM or SIGINT to the end of the process at the latest."""
 
@@ -42,21 +54,30 @@ EXIT_WITHIN_S = 27.0
 def run(config: Config) -> int:
     """Run until SIGTERM or SIGINT; the exit code."""
     failpoints.arm(os.environ)
+    check_libraries()
+    check_client()
+    with events.in_background(config.router.log_level) as lines:
+        return _run(config, lines)
+
+
+def _run(config: Config, lines: LineWriter) -> int:
     sys.setswitchinterval(SWITCH_THREADS_S)
-    stopping = _stopping_on_signals()
+    stopping = _stopping_on_signals(lines)
     admin = cluster.connect(config)
     metrics, budget, workers = Metrics(), PayloadBudget(config.router.payload_memory_bytes), Workers()
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
+    metrics.registry.register(DroppedLines(lambda: lines.dropped))
     pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
     staging = Staging(lambda: clients.staging_reader(config))
-    server = http.serve(config.http.listen, health)
+    server = probes.serve(config.http.listen, health)
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
     stop_reports = report_publisher.publish(config, admin, workers.statuses)
     api = AdminApi()
+    usable = UsableTopics(config, admin, health)
+    watch = TopicWatch(usable, workers)
     try:
         api.start(config, admin, policies, workers.statuses)
-        usable = UsableTopics(config, admin, health)
         topics = usable.wait(stopping)
         if stopping.is_set():
             return 0
@@ -76,9 +97,14 @@ def run(config: Config) -> int:
             now_ns=time.time_ns,
         )
         assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
+        instance_id, leaves = _instance_id(config)
         member = GroupMember(
-            lambda on_commit: clients.group_member(config, topics, on_commit), config.router.group_id, assignment
+            lambda on_commit, on_error: clients.group_member(config, topics, on_commit, on_error, instance_id),
+            config.router.group_id,
+            assignment,
+            leaves=leaves,
         )
+        watch.start()
         member.run(topics, stopping)
     except MembershipError as error:
         structlog.get_logger().error("membership_failed", error=str(error))
@@ -87,6 +113,7 @@ def run(config: Config) -> int:
         return 0
     finally:
         finished = workers.stop_all()
+        watched = watch.stop()
         pool.stop()
         stop_reports()
         stop_policies()
@@ -94,28 +121,48 @@ def run(config: Config) -> int:
         server.stop()
         api.stop()
         structlog.get_logger().info("stopped", every_worker_finished=finished)
-        if not finished or not pool.is_idle or not api.is_idle:
+        if not finished or not watched or not pool.is_idle or not api.is_idle:
             # A client that hangs in a call would keep the interpreter from exiting.
-            _exit_now()
+            _exit_now(lines)
+        for number in STOP_SIGNALS:
+            # The interpreter, as it ends, gives signals back to the system, which would end it with another exit code.
+            signal.signal(number, signal.SIG_IGN)
 
 
-def _stopping_on_signals() -> threading.Event:
+def _instance_id(config: Config) -> tuple[str, bool]:
+    """The name to be known by in the group, and whether to give it up at an orderly end; without one a member does."""
+    if config.router.instance_id:
+        return config.router.instance_id, False
+    # Held until the process ends, however it ends.
+    place = take_place(config.router.group_id)
+    if place is None:
+        structlog.get_logger().info(
+            "membership_without_name",
+            why="no lock file could be had in the directory for temporary files",
+            remedy="set router.instance_id, so that a restart after a crash need not wait for router.session_timeout",
+        )
+        return "", True
+    structlog.get_logger().info("membership_named", instance_id=place.name)
+    return place.name, True
+
+
+def _stopping_on_signals(lines: LineWriter) -> threading.Event:
     stopping = threading.Event()
 
     def stop(_number: int, _frame: object) -> None:
         if not stopping.is_set():
             # Whatever hangs by then, in a client whose brokers are silent for example: the contract says 30 s.
-            deadline = threading.Timer(EXIT_WITHIN_S, _exit_now)
+            deadline = threading.Timer(EXIT_WITHIN_S, _exit_now, [lines])
             deadline.daemon = True
             deadline.start()
         stopping.set()
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    for number in STOP_SIGNALS:
+        signal.signal(number, stop)
     return stopping
 
 
-def _exit_now() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+def _exit_now(lines: LineWriter) -> None:
+    # Not the streams of the interpreter: whoever hangs in one of them holds its lock.
+    lines.drain(events.DRAIN_S)
     os._exit(0)

@@ -1,5 +1,8 @@
 """Places where a test has the router die as ``kill -9`` would, or stand still, to see that it costs nothing there.
 
+Refused unless the source tree with its tests is there (``SWITCH``): an image or an installed package has no such file,
+so that who can set its environment cannot have it killed in its worst moments.
+
 Inert unless the environment says ``DELAY_ROUTER_FAILPOINT=<name>`` or ``<name>:<n>``: then the process kills itself
 when it passes that place for the first, or the n-th, time. With ``stop@`` in front of the name it stops itself instead,
 until somebody sends SIGCONT: by then it may own nothing any more and does not know. Off, a place costs the look at one
@@ -13,11 +16,15 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from index.errors import ConfigError
 
 VARIABLE: Final = "DELAY_ROUTER_FAILPOINT"
+
+SWITCH: Final = Path(__file__).resolve().parent.parent / "tests" / "faults" / "FAILPOINTS_ALLOWED"
+"""Lies in the source tree beside the tests that need it, and in nothing that is built from it."""
 
 PLACES: Final[Mapping[str, str]] = {
     "seal.segment_written": "segments of a bucket are committed, and nothing refers to them yet",
@@ -34,6 +41,11 @@ PLACES: Final[Mapping[str, str]] = {
     "recovery.fenced": "the former owner is fenced, nothing has been read",
     "recovery.state_read": "progress and manifests are read",
     "recovery.replayed": "[S, C) is indexed again, nothing has been released",
+    "heal.state_copied": "an orphan of the state was committed: what it hides is copied, and it is still open",
+    "heal.state_ended": "an orphan of the state is ended as aborted; where it was committed, a copy of it waits",
+    "heal.copied": "orphans of targets were committed: what they hide is copied to the state, and they are still open",
+    "heal.ended": "those orphans are ended as aborted, their records are not written again yet",
+    "heal.paid": "their records are written again",
     "load.taken": "a segment was fetched and taken in",
 }
 """Every place and what is true there."""
@@ -47,13 +59,15 @@ _lock = threading.Lock()
 
 
 def arm(environ: Mapping[str, str]) -> None:
-    """Do as the environment says; ConfigError for a place that does not exist."""
+    """Do as the environment says; ConfigError for a place that does not exist, or where this is not the source tree."""
     global _armed, _left, _signal  # noqa: PLW0603 - a parameter through every layer is what this must not cost
     told = environ.get(VARIABLE, "")
     name, colon, passes = told.removeprefix(STOP).partition(":")
     if not told:
         _armed = None
         return
+    if not SWITCH.is_file():
+        raise ConfigError(f"{VARIABLE}={told}: only tests in the source tree may stop a router so; unset the variable")
     if name not in PLACES:
         raise ConfigError(f"{VARIABLE}={told}: there is no such place; there are {', '.join(PLACES)}")
     if colon and not (passes.isascii() and passes.isdecimal() and int(passes) > 0):

@@ -6,12 +6,12 @@ same reason lateness has a histogram of its own, filled from a batch that is alr
 
 import platform
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
 from confluent_kafka import libversion
 from prometheus_client import CollectorRegistry, Counter, Histogram, Info
-from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
@@ -52,6 +52,17 @@ class LatenessHistogram(Collector):
         yield family
 
 
+class DroppedLines(Collector):
+    """Counts log lines that nobody took in time; who writes the log keeps the number."""
+
+    def __init__(self, count: Callable[[], float]) -> None:
+        self._count = count
+
+    def collect(self) -> Iterator[Metric]:
+        """Render for a scrape."""
+        yield CounterMetricFamily(PREFIX + "log_lines_dropped", "Log lines that nobody took in time", self._count())
+
+
 class Metrics:
     """The metrics of one process."""
 
@@ -66,11 +77,20 @@ class Metrics:
         self.both_times = counter(
             "records_both_times", "Records with deliver-at and deliver-after; deliver-at won", "topic"
         )
+        self.without_time = counter(
+            "records_without_time", "Records accepted that name no time, which are released at once", "topic"
+        )
         self.lost = counter(
             "records_lost", "Offsets that retention removed before they were indexed or released", "topic"
         )
         self.truncated = counter(
             "records_rejected_truncated", "Rejected records whose value the rejected topic refused", "topic"
+        )
+        self.orphans = counter(
+            "orphaned_transactions",
+            "Transactions the brokers left open: ended as they had been decided",
+            "topic",
+            "outcome",
         )
         self.seal_seconds = histogram("seal_seconds", "From freezing a bucket to its committed manifest", "topic")
         self.merge_seconds = histogram("merge_seconds", "From choosing buckets to the merged manifest", "topic")
@@ -85,7 +105,13 @@ class Metrics:
             "held_seconds", "From due time to release, of records that had to wait for their target", "topic", "target"
         )
         self.recovery = histogram("recovery_seconds", "From assignment to active", "topic")
+        self.renewals = counter(
+            "renewals", "Take-overs because a connection was lost, over which a request may have been repeated", "topic"
+        )
         self.transactions = counter("transactions", "Transactions by outcome", "topic", "outcome")
+        self.throttled = counter(
+            "throttled_seconds", "How long brokers held back what is written, because of quotas", "topic"
+        )
         self.transaction_seconds = histogram("transaction_seconds", "From begin to the end of commit", "topic")
         build = Info(PREFIX + "build", "Versions", registry=self.registry)
         build.info({"version": __version__, "python": platform.python_version(), "librdkafka": libversion()[0]})

@@ -46,7 +46,9 @@ class MaxDelayExceeded(ValueError):
 _INT64_MAX: Final = 2**63 - 1
 _MAX_PARTITION: Final = 2**31 - 1
 _MAX_ID_BYTES: Final = 256
-_TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)(?!__)[A-Za-z0-9._-]{1,249}\Z")
+_TOPIC: Final = re.compile(
+    r"(?!\.{1,2}\Z)(?!__)(?!.*\.(?:delay-state|delay-snapshots|delay-backfill|rejected|receipts)\Z)[A-Za-z0-9._-]{1,249}\Z"
+)
 
 _FIRST_SECONDS: Final = 10**9  # 2001 in seconds; in milliseconds it would be January 1970
 _FIRST_MILLIS: Final = 10**11  # 1973 in milliseconds; in seconds it would be the year 5138

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from index.errors import ConfigError, FormatError
 from snapshots.envelope import MAX_BODY_BYTES
-from snapshots.libraries import check_bitmap_library, check_protobuf_library
+from snapshots.libraries import check_libraries
 from snapshots.show import show
 
 # More than any stored value, so that one that is too long is still told from one that is not.
@@ -45,8 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     chosen = parser.parse_args(arguments)
     try:
-        check_bitmap_library()
-        check_protobuf_library()
+        check_libraries()
         stored = _read(chosen.file)
     except (OSError, ConfigError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -41,6 +41,7 @@ class Kind(IntEnum):
     STAGED = 5
     INTENT = 6
     HELD = 7
+    OWED = 8
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

@@ -16,6 +16,12 @@ _OUT_OF_ORDER = bytes.fromhex("0100000000000000 00000000 3a300000 01000000 0000 
 _GARBAGE = (b"", b"\xff" * 64, bytes(7), _TWO_MEMBERS[:-1], _OUT_OF_ORDER)
 
 
+def check_libraries() -> None:
+    """Raise ConfigError unless both can be trusted; whatever reads or writes stored bytes calls it as it starts."""
+    check_bitmap_library()
+    check_protobuf_library()
+
+
 def check_bitmap_library() -> None:
     """Raise ConfigError unless the installed pyroaring refuses garbage; to be called once, before anything is read."""
     if BitMap64.deserialize(_TWO_MEMBERS) != BitMap64([5, 10]):

@@ -42,6 +42,8 @@ def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
         yield from _show_intent(parse_intent(stored))
     elif kind is Kind.HELD:
         yield _line("held", f"a part of a record that waits for its target, {_count(len(body), 'byte')}")
+    elif kind is Kind.OWED:
+        yield _line("owed", f"a part of a committed record that is to be written again, {_count(len(body), 'byte')}")
     else:
         yield from _show_segment(stored, entries=entries)
 
@@ -66,6 +68,8 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
         at = f"{_instant(behind.watermark_due_ms)}, offset {behind.watermark_offset}"
         released = at if behind.watermark_due_ms >= 0 else "nothing of it released yet"
         yield _line("catching up", f"adopted bucket {behind.bucket_id}: {released}")
+    for skipped in message.skipped:
+        yield _line("skipped", f"[{skipped.from_offset}, {skipped.to_offset}): rejected as one, could not be read")
 
 
 def _show_rules(message: state_pb2.RuleHistory) -> Iterator[str]:

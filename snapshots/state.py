@@ -9,6 +9,7 @@ key                     value
 ``rules``               the rules that decided [S, C) and the buckets, and from which offset each applied
 ``bucket/<id>``         one manifest per bucket, see :mod:`snapshots.manifest`
 ``held/<offset>/<n>``   a record that was due and waits for its target, see :mod:`snapshots.held`
+``owed/<place>``        a committed record that its topic does not show, see :mod:`snapshots.owed`; not folded here
 ======================  ===============================================================
 
 A decision must replay (see :mod:`index`), so the rules that decided the records from S on are part of the state. A
@@ -26,12 +27,13 @@ from google.protobuf.message import DecodeError
 
 from index.bucket import Manifest
 from index.errors import FormatError
-from index.progress import Behind, Position, Progress
+from index.progress import Behind, Position, Progress, Skipped
 from index.rules import Rules
 from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
+from snapshots.owed import OWED_PREFIX
 
 PROGRESS_KEY = b"progress"
 RULES_KEY = b"rules"
@@ -88,6 +90,7 @@ def encode_progress(progress: Progress, delay_topic_id: str) -> bytes:
             state_pb2.Behind(bucket_id=bucket_id, watermark_due_ms=due_ms, watermark_offset=offset)
             for bucket_id, (due_ms, offset) in progress.catching_up
         ],
+        skipped=[state_pb2.Skipped(from_offset=start, to_offset=end) for start, end in progress.skipped],
     )
     return wrap(Kind.PROGRESS, message.SerializeToString())
 
@@ -110,7 +113,7 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> Partitio
     for key, value in records:
         if value is None:
             latest.pop(key, None)
-        else:
+        elif key is None or not key.startswith(OWED_PREFIX):
             latest[key] = value
     manifests = {key: latest.pop(key) for key in list(latest) if key is not None and key.startswith(MANIFEST_PREFIX)}
     held = [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(HELD_PREFIX)]
@@ -154,9 +157,14 @@ def _decode_progress(value: bytes) -> tuple[Progress, str]:
     behind = tuple(
         Behind(each.bucket_id, Position(each.watermark_due_ms, each.watermark_offset)) for each in message.catching_up
     )
-    progress = Progress(message.cursor, watermark, message.sealed_to, message.number, message.next_bucket, behind)
+    skipped = tuple(Skipped(each.from_offset, each.to_offset) for each in message.skipped)
+    numbers = message.cursor, watermark, message.sealed_to, message.number, message.next_bucket
+    progress = Progress(*numbers, behind, skipped)
     if any(each.watermark > watermark for each in behind) or list(dict(behind)) != sorted(dict(behind)):
         raise FormatError(f"progress says W={watermark} and that buckets are behind it: {behind}")
+    edges = [edge for each in skipped for edge in each]
+    if edges != sorted(set(edges)) or any(edge > progress.cursor for edge in edges):
+        raise FormatError(f"progress says C={progress.cursor} and that these ranges were skipped: {skipped}")
     if not 0 <= progress.sealed_to <= progress.cursor:
         raise FormatError(f"progress says S={progress.sealed_to} and C={progress.cursor}; S must be in 0..C")
     return progress, message.delay_topic_id

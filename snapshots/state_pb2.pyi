@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Progress(_message.Message):
-    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id", "catching_up")
+    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id", "catching_up", "skipped")
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class Progress(_message.Message):
     NEXT_BUCKET_FIELD_NUMBER: _ClassVar[int]
     DELAY_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     CATCHING_UP_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
     cursor: int
     watermark_due_ms: int
     watermark_offset: int
@@ -24,7 +25,16 @@ class Progress(_message.Message):
     next_bucket: int
     delay_topic_id: str
     catching_up: _containers.RepeatedCompositeFieldContainer[Behind]
-    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ...) -> None: ...
+    skipped: _containers.RepeatedCompositeFieldContainer[Skipped]
+    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[Skipped, _Mapping]]] = ...) -> None: ...
+
+class Skipped(_message.Message):
+    __slots__ = ("from_offset", "to_offset")
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    from_offset: int
+    to_offset: int
+    def __init__(self, from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ...) -> None: ...
 
 class Behind(_message.Message):
     __slots__ = ("bucket_id", "watermark_due_ms", "watermark_offset")
@@ -87,3 +97,29 @@ class Manifest(_message.Message):
     target_indexes: _containers.RepeatedScalarFieldContainer[int]
     target_counts: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, bucket_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., needs_from: _Optional[int] = ..., first_due_deltas: _Optional[_Iterable[int]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., last_due_deltas: _Optional[_Iterable[int]] = ..., last_offsets: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[int]] = ..., built_from: _Optional[int] = ..., target_names: _Optional[_Iterable[str]] = ..., target_runs: _Optional[_Iterable[int]] = ..., target_indexes: _Optional[_Iterable[int]] = ..., target_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Owed(_message.Message):
+    __slots__ = ("topic", "partition", "key", "value", "headers", "timestamp_ms", "after_number")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes
+    headers: _containers.RepeatedCompositeFieldContainer[OwedHeader]
+    timestamp_ms: int
+    after_number: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[OwedHeader, _Mapping]]] = ..., timestamp_ms: _Optional[int] = ..., after_number: _Optional[int] = ...) -> None: ...
+
+class OwedHeader(_message.Message):
+    __slots__ = ("name", "content")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    content: bytes
+    def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...

@@ -43,6 +43,13 @@ _DURATION: Final = (
     r"\AP(?=[0-9T])(?:([0-9]{1,19})W)?(?:([0-9]{1,19})D)?"
     r"(?:T(?=[0-9])(?:([0-9]{1,19})H)?(?:([0-9]{1,19})M)?(?:([0-9]{1,19})(?:[.,]([0-9]{1,9}))?S)?)?\z"
 )
+_SHORT: Final = r"\A([0-9]{1,19})(ms|s|m|h|d)\z"
+_SHORT_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_NEGATIVE_HEX: Final = r"\A[89A-F]"
+_LONG_BYTES: Final = 8
+_MICROS_PER_MS: Final = 1_000
+_UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+_TIMES: Final = frozenset({Role.AT, Role.AFTER})
 _DURATION_UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 
 
@@ -50,8 +57,9 @@ class Protocol:
     """Expressions for the records of one delay topic; ``aliases`` are its other names for control headers."""
 
     def __init__(self, aliases: Sequence[Alias] = ()) -> None:
-        self._aliases = (*NATIVE, *aliases)
-        self._alias_names = sorted({alias.name for alias in aliases})
+        named = (alias._replace(name=alias.name.lower()) for alias in aliases)
+        self._aliases = (*NATIVE, *named)
+        self._alias_names = sorted({alias.name for alias in self._aliases[len(NATIVE) :]})
 
     def control(self, headers: Column) -> Column:
         """The control headers among ``headers``."""
@@ -60,7 +68,7 @@ class Protocol:
     def user(self, headers: Column) -> Column:
         """The headers a released record keeps: neither control nor provenance."""
         ours = sorted(PROVENANCE)
-        return f.filter(headers, lambda each: ~(self._is_control(each["key"]) | each["key"].isin(ours)))
+        return f.filter(headers, lambda each: ~(self._is_control(each["key"]) | plain(each["key"]).isin(ours)))
 
     def due_ms(self, control: Column, timestamp_ms: Column) -> Column:
         """Due time in epoch ms, AT_ONCE or UNREADABLE."""
@@ -87,25 +95,32 @@ class Protocol:
         return f.when(f.size(given) > 0, f.get(given, f.lit(0))["value"]).otherwise(key)
 
     def _is_control(self, name: Column) -> Column:
-        ours = name.startswith(CONTROL_PREFIX)
-        return ours | name.isin(self._alias_names) if self._alias_names else ours
+        ours = plain(name).startswith(CONTROL_PREFIX)
+        return ours | plain(name).isin(self._alias_names) if self._alias_names else ours
 
     def _of(self, control: Column, role: Role) -> Column:
         names = sorted({alias.name for alias in self._aliases if alias.role == role})
-        return f.filter(control, lambda each: each["key"].isin(names))
+        found = f.filter(control, lambda each: plain(each["key"]).isin(names))
+        # A time that is null is none.
+        return f.filter(found, lambda each: each["value"].isNotNull()) if role in _TIMES else found
 
     def _read(self, header: Column, role: Role) -> Column:
         """Milliseconds of a time header, by the unit its name stands for; null when it cannot be read."""
-        text = header["value"].cast("string")
+        value, name = header["value"], plain(header["key"])
         units = {alias.name: alias.unit for alias in self._aliases if alias.role == role}
-        native = _milliseconds(text, role, Unit.NATIVE)
-        others = [(name, unit) for name, unit in sorted(units.items()) if unit != Unit.NATIVE]
+        native = _milliseconds(value, role, Unit.NATIVE)
+        others = [(alias, unit) for alias, unit in sorted(units.items()) if unit != Unit.NATIVE]
         if not others:
             return native
-        chosen = f.when(header["key"] == others[0][0], _milliseconds(text, role, others[0][1]))
-        for name, unit in others[1:]:
-            chosen = chosen.when(header["key"] == name, _milliseconds(text, role, unit))
+        chosen = f.when(name == others[0][0], _milliseconds(value, role, others[0][1]))
+        for alias, unit in others[1:]:
+            chosen = chosen.when(name == alias, _milliseconds(value, role, unit))
         return chosen.otherwise(native)
+
+
+def plain(name: Column) -> Column:
+    """A header name with A to Z in lower case: names of the protocol count in any case."""
+    return f.translate(name, _UPPER, _LOWER)
 
 
 def digest(key: Column, value: Column, headers: Column) -> Column:
@@ -143,18 +158,34 @@ def any_of(flags: Iterable[Column]) -> Column:
     return result
 
 
-def _milliseconds(text: Column, role: Role, unit: Unit) -> Column:
+def _milliseconds(value: Column, role: Role, unit: Unit) -> Column:
+    text = value.cast("string")
     number = whole_number(text)
     if unit == Unit.MS:
         return number
     if unit == Unit.S:
         return f.try_multiply(number, f.lit(1000).cast(_LONG))
+    if unit == Unit.US:
+        return f.ceil(number.cast("decimal(20,0)") / f.lit(_MICROS_PER_MS)).cast(_LONG)
+    if unit == Unit.BE_MS:
+        hexadecimal = f.hex(value)
+        fits = f.length(value).between(1, _LONG_BYTES) & ~hexadecimal.rlike(_NEGATIVE_HEX)
+        return f.when(fits, f.conv(hexadecimal, 16, 10).try_cast(_LONG))
     if unit == Unit.RFC3339:
         return _instant_ms(text)
     if unit == Unit.ISO8601:
         return _duration_ms(text)
-    written = _instant_ms(text) if role == Role.AT else _duration_ms(text)
+    written = _instant_ms(text) if role == Role.AT else f.coalesce(_duration_ms(text), _short_ms(text))
     return f.when(text.rlike(_NUMBER), number).otherwise(written)
+
+
+def _short_ms(text: Column) -> Column:
+    """A number and its unit, as ``15m``."""
+    unit, unit_ms = f.regexp_extract(text, _SHORT, 2), f.lit(None).cast(_LONG)
+    for name, each_ms in _SHORT_UNITS_MS.items():
+        unit_ms = f.when(unit == name, f.lit(each_ms).cast(_LONG)).otherwise(unit_ms)
+    amount = f.regexp_extract(text, _SHORT, 1).try_cast("decimal(19,0)")
+    return f.when(text.rlike(_SHORT), (amount * unit_ms.cast("decimal(10,0)")).try_cast(_LONG))
 
 
 def _instant_ms(text: Column) -> Column:

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from snapshots.libraries import check_libraries
 from spark_backfill import jars
 from spark_backfill.cli_common import Commands, say
 
@@ -33,6 +34,7 @@ class Jobs(Commands):
 @click.group(cls=Jobs, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Bulk work beside the delay router, on Spark: every job may be killed and run again."""
+    check_libraries()
 
 
 @cli.command("jars")

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from index.headers import Headers
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
+from index.unreadable import KNOWS_UNREADABLE, are_plain
 from snapshots.rows import RowPacker
 from snapshots.writing import COLUMN_BYTES, HEADER_BYTES
 from spark_backfill.collector import no_collector
@@ -108,10 +109,10 @@ def decide(headers: Iterable[Headers], timestamps_ms: Iterable[int], rules: Rule
     """Due time of each record, AT_ONCE for one that is rejected; and the numbers of those that are."""
     dues_ms: list[int] = []
     rejected: list[int] = []
-    judge = rules.decide
+    judge, takes_any = rules.decide, rules.version < KNOWS_UNREADABLE
     for pairs, timestamp_ms in zip(headers, timestamps_ms, strict=True):
         decision = judge(pairs, timestamp_ms)
-        if isinstance(decision, Rejection):
+        if isinstance(decision, Rejection) or not (takes_any or are_plain(pairs)):
             rejected.append(len(dues_ms))
             dues_ms.append(AT_ONCE)
         else:

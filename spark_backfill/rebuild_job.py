@@ -48,6 +48,5 @@ def rebuild(
     held = [OffsetRange(partition, *log) for partition, log in known.logs.items()]
     records = read_ranges(spark, connector, topic.name, held, options.task_records)
     say(f"{topic.name}: released and rejected records are in {', '.join(logs) or 'no topic'}")
-    if (left := released.left(spark, connector, topic.name, logs, options.task_records)) is not None:
-        records = records.join(left, ["partition", "offset"], "left_anti")
-    return run(spark, job, records, say, keep=f"greatest(due_ms, timestamp_ms) > {released_before_ms}")
+    left = released.without_left(spark, connector, topic, logs, records, options.task_records)
+    return run(spark, job, left, say, keep=f"greatest(due_ms, timestamp_ms) > {released_before_ms}")

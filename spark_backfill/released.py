@@ -1,24 +1,44 @@
-"""What has left a delay topic, by the provenance that released and rejected records carry.
+"""What has left a delay topic, by the copies of it in target and rejected topics.
 
-A record that has been released is known by its ``delay-source`` in a target topic, one that was rejected by that in the
-rejected topic. So those topics must still hold everything: where retention or compaction has taken something away, the
-caller has to say until when all that was due has left.
+A copy names its origin in ``delay-source``, so those topics must still hold everything: where retention or compaction
+has taken something away, the caller has to say until when all that was due has left.
+
+Whoever may write to a target can write that header, and a record taken for released on its word alone would be lost. So
+a copy in a target counts only if it can have been made of the record that it names:
+
+* value and ``delay-source-timestamp`` are those of the record;
+* the key is that of the record, or the value of one of its headers (``deliver-key``, or an alias of it);
+* each header that is not provenance is one of the record's;
+* the topic is one that the record names, where it names any.
+
+Nothing of that depends on what is configured now, but for the names of targets: a copy made under other aliases or
+another default target still counts, since one that is missed is released twice. What remains: who may read the delay
+topic *and* write to a target can make a copy that nobody can tell from the router's. In the rejected topic, where
+nobody but the router may write, the three headers that it adds last are enough; a record may have been shortened there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
 
+from index.headers import PRESETS, PROVENANCE, Alias, Role
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError
 from spark_backfill.settings import DelayTopic
 from spark_backfill.source import OffsetRange, read_ranges
 
-SOURCE_HEADER: Final = "delay-source"
+_TO: Final = frozenset(
+    {"deliver-to"} | {a.name.lower() for preset in PRESETS.values() for a in preset if a.role == Role.TO}
+)
+"""Names of headers that may have named a target, in lower case."""
+
+_PLACE_PARTS: Final = 3
+_HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 Logs = Mapping[str, Mapping[int, LogRange]]
 
@@ -55,24 +75,79 @@ def incomplete(admin: AdminClient, logs: Logs) -> list[str]:
     ]
 
 
-def left(
-    spark: SparkSession, options: Mapping[str, str], delay_topic: str, logs: Logs, split_records: int
-) -> DataFrame | None:
-    """Partition and offset of every record of the delay topic that has left; None when nothing was ever written."""
+def without_left(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    topic: DelayTopic,
+    logs: Logs,
+    records: DataFrame,
+    split_records: int,
+) -> DataFrame:
+    """The records of the delay topic that have not left, as far as these logs tell."""
     ranges = {
         name: [OffsetRange(partition, *log) for partition, log in partitions.items() if log.start < log.end]
         for name, partitions in logs.items()
     }
     read = [read_ranges(spark, options, name, some, split_records) for name, some in ranges.items() if some]
     if not read:
-        return None
-    # The last one: a rejected record keeps its own headers, and ours is added behind them.
-    named = f"filter(headers, header -> header.key = '{SOURCE_HEADER}')"
-    sources = [
-        frame.where(f"exists(headers, header -> header.key = '{SOURCE_HEADER}')").selectExpr(
-            f"split(cast(element_at({named}, -1).value as string), '/') place"
-        )
-        for frame in read
-    ]
-    places = reduce(DataFrame.unionAll, sources).where(f"size(place) = 3 and place[0] = '{delay_topic}'")
-    return places.selectExpr("try_cast(place[1] as int) partition", "try_cast(place[2] as bigint) offset").distinct()
+        return records
+    copies = reduce(DataFrame.unionAll, [_copies(frame, topic) for frame in read])
+    return records.join(copies, _is_copy(topic.rules.aliases, sorted(logs)), "left_anti")
+
+
+def _copies(records: DataFrame, topic: DelayTopic) -> DataFrame:
+    """What the records of an outgoing topic say of their origin, and of what it was."""
+    headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
+    told = records.select("*", headers.alias("all"), f.split(_last(headers, "delay-source"), "/").alias("place"))
+    is_rejected = f.col("topic") == topic.rejected
+    from_here = told.where((f.size("place") == _PLACE_PARTS) & (f.get("place", f.lit(0)) == topic.name))
+    names = f.transform("all", lambda each: each["key"])
+    added = f.array(*map(f.lit, ("delay-error", "delay-error-message", "delay-source")))
+    as_rejected = f.slice(names, f.greatest(f.size(names) - 2, f.lit(1)), f.lit(3)) == added
+    own = f.filter("all", lambda each: ~each["key"].isin(sorted(PROVENANCE)))
+    return from_here.where(~is_rejected | as_rejected).select(
+        f.get("place", f.lit(1)).try_cast("int").alias("copy_partition"),
+        f.get("place", f.lit(2)).try_cast("bigint").alias("copy_offset"),
+        f.col("topic").alias("copy_topic"),
+        is_rejected.alias("copy_rejected"),
+        _last(f.col("all"), "delay-source-timestamp").alias("copy_sent"),
+        _digest(f.col("key")).alias("copy_key"),
+        _digest(f.col("value")).alias("copy_value"),
+        f.transform(own, _digest_of_header).alias("copy_headers"),
+    )
+
+
+def _is_copy(aliases: Iterable[Alias], topics: Sequence[str]) -> Column:
+    """Whether a row of ``_copies`` can have been made of a record of the delay topic."""
+    headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
+    here = (f.col("partition") == f.col("copy_partition")) & (f.col("offset") == f.col("copy_offset"))
+    named = sorted(_TO | {alias.name.lower() for alias in aliases if alias.role == Role.TO})
+    asked = f.transform(
+        f.filter(headers, lambda each: f.lower(each["key"]).isin(named)), lambda each: each["value"].cast("string")
+    )
+    # Only topics that are looked at: the name may be an alias now and something else when the record was released.
+    wanted = f.array_intersect(asked, f.array(*map(f.lit, topics)))
+    keys = f.concat(f.array(_digest(f.col("key"))), f.transform(headers, lambda each: _digest(each["value"])))
+    same = (
+        (f.col("copy_value") == _digest(f.col("value")))
+        & (f.col("copy_sent") == f.unix_millis("timestamp").cast("string"))
+        & f.array_contains(keys, f.col("copy_key"))
+        & (f.size(f.array_except("copy_headers", f.transform(headers, _digest_of_header))) == 0)
+        & ((f.size(wanted) == 0) | f.array_contains(wanted, f.col("copy_topic")))
+    )
+    return here & (f.col("copy_rejected") | f.coalesce(same, f.lit(False)))
+
+
+def _last(headers: Column, name: str) -> Column:
+    """Value of the last header of that name as text; null without one. The router's own come last."""
+    found = f.filter(headers, lambda each: each["key"] == name)
+    return f.get(found, f.size(found) - 1)["value"].cast("string")
+
+
+def _digest(content: Column) -> Column:
+    """64 bits of what must be the same; null is not empty."""
+    return f.xxhash64(content.isNull(), content)
+
+
+def _digest_of_header(header: Column) -> Column:
+    return f.xxhash64(header["key"], header["value"].isNull(), header["value"])

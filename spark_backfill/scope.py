@@ -142,7 +142,10 @@ def rebuild_ranges(settings: Settings, topic: DelayTopic, known: Known, members:
             f"group {settings.group_id} has members ({', '.join(members[:3])}): stop the routers, so that nothing is"
             " released while it is counted what was. One that is gone already stays until its session_timeout"
         )
-    standing = [partition for partition, state in known.states.items() if state is not None]
+    # Of those that never held anything there is a state, too: `init` has written where they begin.
+    standing = [
+        partition for partition, state in known.states.items() if state is not None and known.logs[partition].end
+    ]
     if standing:
         raise JobError(
             f"state topic {topic.state} has the state of partitions {standing}: it is not lost. Name the lost ones by"

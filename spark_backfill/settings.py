@@ -23,6 +23,9 @@ ENV_FILE: Final = "DELAY_ROUTER_CONFIG"
 ENV_PREFIX: Final = "DELAY_ROUTER__"
 DEFAULT_FILE: Final = Path("delay-router.toml")
 
+_FILE: Final = "_file"
+"""Ends a key that names a file with the secret in it."""
+
 _DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -99,9 +102,27 @@ def _overlay(raw: dict[str, Any], environ: Mapping[str, str]) -> None:
             except ValueError as error:
                 raise ConfigError(f"environment variable {name}: not readable as JSON: {error}") from None
         elif section == "kafka":
-            raw["kafka"][key.replace("_", ".")] = value
+            _overlay_kafka(raw["kafka"], key, value)
         else:
             raw.setdefault(section, {})[key] = value
+    for key in [key for key in raw["kafka"] if key.endswith(_FILE)]:
+        raw["kafka"][key.removesuffix(_FILE)] = _secret(key, raw["kafka"].pop(key))
+
+
+def _overlay_kafka(kafka: dict[str, str], spelled: str, value: str) -> None:
+    """``sasl_password_file`` is ``sasl.password_file``, which wins over the password; not librdkafka's own files."""
+    key = spelled.replace("_", ".")
+    if spelled.endswith(_FILE) and not key.startswith("sasl.oauthbearer.assertion."):
+        key = spelled.removesuffix(_FILE).replace("_", ".") + _FILE
+    kafka.pop(key.removesuffix(_FILE) if key.endswith(_FILE) else key + _FILE, None)
+    kafka[key] = value
+
+
+def _secret(key: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except (OSError, ValueError):
+        raise ConfigError(f'kafka."{key}": {path}: the file cannot be read') from None
 
 
 def _dotted(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
@@ -156,6 +177,8 @@ def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTo
         forbidden_targets=forbidden,
         enabled=enabled or releases,
         at_once=not enabled and releases,
+        require_time=table.get("require_time", False),
+        ignores_unknown=table.get("unknown_headers", "reject") == "ignore",
     )
     seal_rules = SealRules(
         time_step_ms=_quantity(table, "time_step", _DURATION_MS, "5m"),

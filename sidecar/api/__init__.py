@@ -2,10 +2,10 @@
 
 What
 ----
-Status, pending records and look-ups (:mod:`sidecar.api.asking`), policies (:mod:`sidecar.api.policies`), pause, resume
-and drain (:mod:`sidecar.api.switches`). Any instance answers for the whole group: questions go through ``Inquiries``,
-which knows what all instances report, and changes through the policies topic, which all of them follow. So no request
-is ever forwarded from one router to another, and none needs credentials for the next.
+Status, pending records and look-ups (:mod:`sidecar.api.questions`), policies (:mod:`sidecar.api.policies`), pause,
+resume and drain (:mod:`sidecar.api.switches`). Any instance answers for the whole group: questions go through
+``Inquiries``, which knows what all instances report, and changes through the policies topic, which all of them follow.
+So no request is ever forwarded from one router to another, and none needs credentials for the next.
 
 ``GET /api/v1/openapi.json`` describes every path. There is no page with scripts that would show it.
 
@@ -24,8 +24,9 @@ With TLS a client certificate may be asked for besides, never instead: a role be
 
 Limits, all before a request reaches the code that answers it (:mod:`sidecar.api.guard`, :mod:`sidecar.api.connection`)
 ------------------------------------------------------------------------------------------------------------------------
-* Request line 8 kB, headers 16 kB, body 64 kB; 32 connections; 10 s until the headers are there, 30 s until the answer
-  has been taken; 200 requests a second and token, with bursts of 400; 10 a second without a token that is known.
+* Request line 8 kB, headers 16 kB, body 64 kB; 10 s until the headers are there, 30 s until the answer has been taken;
+  256 connections, 128 of one client, and beyond them its oldest has to go (:mod:`sidecar.process.listening`); 200
+  requests a second and token, with bursts of 400; 10 a second without a token that is known.
 * ``Host`` must be a name of ours, so that no web page can lead a browser here by a name of its own (DNS rebinding).
   What changes something must be ``application/json``, which no form can send; there is no CORS. DELETE has no body and
   no form, so it needs no type.

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import sidecar
-from sidecar.api import asking, pieces, policies, problems, switches
+from sidecar.api import bodies, policies, problems, questions, switches
 from sidecar.api.backend import Backend
 from sidecar.api.guard import READING
 from sidecar.api.problems import Problem, Refusal
@@ -29,7 +29,7 @@ def application(backend: Backend) -> FastAPI:
     """What answers requests that have passed the guard."""
     # None of FastAPI's own pages: they load scripts from elsewhere.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    routers = [each.routes(backend) for each in (asking, policies, switches)]
+    routers = [each.routes(backend) for each in (questions, policies, switches)]
     api = APIRouter(prefix=PREFIX, generate_unique_id_function=_name)
     for router in routers:
         api.include_router(router)
@@ -37,7 +37,7 @@ def application(backend: Backend) -> FastAPI:
     @api.get("/openapi.json", tags=["document"], response_model=dict[str, Any])
     async def get_document() -> Response:
         """This document."""
-        return Response(text, media_type=pieces.JSON)
+        return Response(text, media_type=bodies.JSON)
 
     app.include_router(api)
     text = json.dumps(document(app)).encode()

@@ -10,15 +10,15 @@ import structlog
 from confluent_kafka import KafkaException
 
 from index.errors import ConfigError, DelayRouterError
-from sidecar.answers import Inquiries
 from sidecar.api import problems
 from sidecar.api.calls import CHANGING_THREADS, READING_THREADS, Calls
 from sidecar.api.problems import Refusal
-from sidecar.config import Config
-from sidecar.kafka_errors import error_of
-from sidecar.operations import Switches
-from sidecar.policies import PolicyTable
-from sidecar.policy import Policy, Scope
+from sidecar.config.model import Config
+from sidecar.kafka.errors import error_of
+from sidecar.policies.operations import Switches
+from sidecar.policies.policy import Policy, Scope
+from sidecar.policies.table import PolicyTable
+from sidecar.status.answers import Inquiries
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ FRESH_FOR_S: Final = 0.25
 
 
 class Operating(Switches, Protocol):
-    """The part of :class:`sidecar.operations.Operations` that has a path."""
+    """The part of :class:`sidecar.policies.operations.Operations` that has a path."""
 
     def table(self) -> PolicyTable:
         """All policies there are now."""

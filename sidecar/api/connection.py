@@ -5,11 +5,12 @@ from typing import Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from sidecar.process.listening import Places
+
 MAX_REQUEST_LINE_BYTES: Final = 8_192
 MAX_HEADER_BYTES: Final = 16_384
 MAX_BODY_BYTES: Final = 65_536
-MAX_CONNECTIONS: Final = 32
-"""From then on 503; twice as many are not even answered."""
+PLACES: Final = Places(connections=256, of_one_client=128)
 
 HEADERS_WITHIN_S: Final = 10.0
 ANSWERED_WITHIN_S: Final = 30.0
@@ -28,9 +29,6 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give it so long for its first request."""
         super().connection_made(transport)
-        if len(self.connections) > 2 * MAX_CONNECTIONS:
-            transport.abort()
-            return
         self._end_in(HEADERS_WITHIN_S)
 
     def connection_lost(self, exc: Exception | None) -> None:

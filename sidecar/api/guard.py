@@ -16,10 +16,10 @@ from structlog.contextvars import bound_contextvars
 
 from sidecar.api import problems
 from sidecar.api.connection import ANSWERED_WITHIN_S, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_REQUEST_LINE_BYTES
-from sidecar.api.pace import KNOWN, UNKNOWN, Pace
 from sidecar.api.problems import Refusal
 from sidecar.api.tokens import Caller, Role, TokenFile
-from sidecar.config_admin import LOCALHOST, AdminConfig
+from sidecar.config.listeners import LOCALHOST, AdminConfig
+from sidecar.process.pace import KNOWN, UNKNOWN, Pace
 
 READING: Final = frozenset({"GET", "HEAD"})
 _NOBODY: Final = "nobody"

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastapi import Depends, Request
 
-from sidecar.api.pieces import JSON
+from sidecar.api.bodies import JSON
 from sidecar.api.problems import Refusal
 
 

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Body, Depends, Query
 from pydantic import WithJsonSchema
 from starlette.responses import Response
 
-from sidecar.api import pieces
+from sidecar.api import bodies
 from sidecar.api.backend import Backend
 from sidecar.api.json_only import JSON_ONLY
 from sidecar.api.problems import Refusal
 from sidecar.api.shapes import Effective, EffectiveAnswer, PoliciesAnswer, PolicyAnswer, TopicName, policy_schema
-from sidecar.policies import effective
-from sidecar.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of, target_scope, topic_scope
+from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of, target_scope, topic_scope
+from sidecar.policies.table import effective
 
 _Target = Annotated[TopicName | None, Query(description="A target topic: only what holds for its records")]
 
@@ -28,7 +28,7 @@ def routes(backend: Backend) -> APIRouter:
         """All policies."""
         table = await backend.ask(backend.table)
         policies = {str(scope): plain_of(policy) for scope, policy in table.policies.items()}
-        return pieces.whole(PoliciesAnswer(policies=policies, unreadable=dict(table.unreadable)))
+        return bodies.whole(PoliciesAnswer(policies=policies, unreadable=dict(table.unreadable)))
 
     @router.get("/topics/{topic}/policy", response_model=EffectiveAnswer)
     async def get_effective_policy(topic: TopicName, target: _Target = None) -> Response:
@@ -36,7 +36,7 @@ def routes(backend: Backend) -> APIRouter:
         backend.require_topic(topic)
         found = effective(await backend.ask(backend.table), backend.config, topic, target or "")
         values = {key: Effective(value=each.value, origin=each.origin) for key, each in found.items()}
-        return pieces.whole(EffectiveAnswer(topic=topic, target=target or "", values=values))
+        return bodies.whole(EffectiveAnswer(topic=topic, target=target or "", values=values))
 
     for kind, path, scope_of in _SCOPES:
         _add(router, backend, kind, path, scope_of)
@@ -108,4 +108,4 @@ def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_
 
 
 def _answer(scope: Scope, policy: Policy) -> Response:
-    return pieces.whole(PolicyAnswer(scope=str(scope), values=plain_of(policy)))
+    return bodies.whole(PolicyAnswer(scope=str(scope), values=plain_of(policy)))

@@ -8,16 +8,17 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from sidecar.answers import Inquiries
 from sidecar.api import connection
 from sidecar.api.application import application
 from sidecar.api.backend import Backend, Operating
 from sidecar.api.guard import Guard
-from sidecar.api.pace import Pace
 from sidecar.api.tls import Certificates
 from sidecar.api.tokens import TokenFile
-from sidecar.config import Config
-from sidecar.http import HttpServer, bind
+from sidecar.config.model import Config
+from sidecar.process.listening import ACCEPTED_AT_ONCE, bind
+from sidecar.process.pace import Pace
+from sidecar.process.probes import HttpServer
+from sidecar.status.answers import Inquiries
 
 
 class AdminServer:
@@ -46,7 +47,7 @@ def serve(config: Config, operations: Operating, inquiries: Inquiries) -> AdminS
     certificates = Certificates(admin) if admin.tls_cert_file else None
     backend = Backend(config, operations, inquiries)
     app = Guard(application(backend), admin, tokens, Pace())
-    server = HttpServer(_uvicorn(app, certificates), bind(admin, "admin"), "admin")
+    server = HttpServer(_uvicorn(app, certificates), bind(admin, "admin", connection.PLACES), "admin")
     server.start()
     structlog.get_logger().info("admin_listening", listen=admin.listen, port=server.port, tls=certificates is not None)
     return AdminServer(server, backend)
@@ -64,7 +65,7 @@ def _uvicorn(app: ASGIApp, certificates: Certificates | None) -> uvicorn.Server:
         server_header=False,
         # The address in the audit log is that of the connection, not what a header says.
         proxy_headers=False,
-        limit_concurrency=connection.MAX_CONNECTIONS,
+        backlog=ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=connection.MAX_REQUEST_LINE_BYTES + connection.MAX_HEADER_BYTES,
         timeout_keep_alive=connection.KEEP_ALIVE_S,
         timeout_graceful_shutdown=2,

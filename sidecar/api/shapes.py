@@ -1,4 +1,4 @@
-"""Shapes of what policies and switches take and answer; those of questions are in :mod:`sidecar.answers`."""
+"""Shapes of what policies and switches take and answer; those of questions are in :mod:`sidecar.status.answers`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -7,8 +7,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from index.targets import illegal_topic
 from index.times import parse_number
-from sidecar.answers import Answer
-from sidecar.policy import KEYS, Policy, ScopeKind, keys_in
+from sidecar.policies.policy import KEYS, Policy, ScopeKind, keys_in
+from sidecar.status.answers import Answer
 
 _TOPIC: Final = r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"
 # Up to some ten thousand days and a petabyte; what is larger, and still taken, is nobody's need.

@@ -5,12 +5,12 @@ from http import HTTPStatus
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from sidecar.api import pieces
+from sidecar.api import bodies
 from sidecar.api.backend import Backend
 from sidecar.api.json_only import JSON_ONLY
 from sidecar.api.problems import Refusal
 from sidecar.api.shapes import Confirmation, Nothing, SwitchAnswer, TopicName
-from sidecar.policy import target_scope, topic_scope
+from sidecar.policies.policy import target_scope, topic_scope
 
 
 def routes(backend: Backend) -> APIRouter:
@@ -64,8 +64,8 @@ def routes(backend: Backend) -> APIRouter:
 
 
 def _of_topic(topic: str, key: str, *, value: bool) -> Response:
-    return pieces.whole(SwitchAnswer(scope=str(topic_scope(topic)), key=key, value=value))
+    return bodies.whole(SwitchAnswer(scope=str(topic_scope(topic)), key=key, value=value))
 
 
 def _of_target(target: str, *, value: bool) -> Response:
-    return pieces.whole(SwitchAnswer(scope=str(target_scope(target)), key="paused", value=value))
+    return bodies.whole(SwitchAnswer(scope=str(target_scope(target)), key="paused", value=value))

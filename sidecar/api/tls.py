@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from index.errors import ConfigError
-from sidecar.config_admin import AdminConfig
+from sidecar.config.listeners import AdminConfig
 
 LOOK_EVERY_S: Final = 1.0
 

@@ -14,10 +14,12 @@ AT_ONCE: Final = 0
 UNREADABLE: Final = -1
 """Due time of a record whose schedule cannot be read here; it should have been rejected."""
 
-_PROVENANCE: Final = frozenset({"delay-due", "delay-source", "delay-source-timestamp", "delay-id"})
+_PROVENANCE: Final = frozenset({"delay-due", "delay-source", "delay-source-timestamp", "delay-id", "delay-hops"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AMOUNT: Final = r"(\d+(?:[.,]\d+)?)"
 _DURATION: Final = re.compile(rf"P(?:{_AMOUNT}W)?(?:{_AMOUNT}D)?(?:T(?:{_AMOUNT}H)?(?:{_AMOUNT}M)?(?:{_AMOUNT}S)?)?")
+_SHORT: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
+_SHORT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 
 Header = tuple[str, bytes | None]
@@ -43,7 +45,8 @@ class Record(NamedTuple):
 
 def due_ms(record: Record) -> int:
     """Return the due time in epoch ms, AT_ONCE or UNREADABLE."""
-    times = [header for header in record.headers if header[0] in {"deliver-at", "deliver-after"}]
+    named = ((name.lower(), raw) for name, raw in record.headers if raw is not None)
+    times = [header for header in named if header[0] in {"deliver-at", "deliver-after"}]
     if not times:
         return AT_ONCE
     given = dict(times)
@@ -72,6 +75,9 @@ def _duration_ms(raw: bytes | None) -> int:
     text = (raw or b"").decode("ascii")
     if text.isdigit():
         return int(text)
+    short = _SHORT.fullmatch(text)
+    if short:
+        return int(short[1]) * _SHORT_MS[short[2]]
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise ValueError(f"{text!r} is not a duration")
@@ -81,19 +87,21 @@ def _duration_ms(raw: bytes | None) -> int:
 
 def targets(headers: Iterable[Header], default_target: str) -> tuple[str, ...]:
     """Return the topics a record is to reach, each once; empty when it names none and there is no default."""
-    named = dict.fromkeys((raw or b"").decode("ascii", "replace") for name, raw in headers if name == "deliver-to")
+    asked = [raw or b"" for name, raw in headers if name.lower() == "deliver-to"]
+    named = dict.fromkeys(raw.decode("ascii", "replace") for raw in asked)
     return tuple(named) or ((default_target,) if default_target else ())
 
 
 def released_key(record: Record) -> bytes | None:
     """Return the key a record is to have in its target."""
-    keys = [raw for name, raw in record.headers if name == "deliver-key"]
+    keys = [raw for name, raw in record.headers if name.lower() == "deliver-key"]
     return keys[0] if keys else record.key
 
 
 def user_headers(headers: Iterable[Header]) -> list[Header]:
     """Return the headers a record is to keep, without control and provenance headers."""
-    return [header for header in headers if not header[0].startswith("deliver-") and header[0] not in _PROVENANCE]
+    named = ((header[0].lower(), header) for header in headers)
+    return [header for name, header in named if not name.startswith("deliver-") and name not in _PROVENANCE]
 
 
 def source_of(record: Record) -> str:

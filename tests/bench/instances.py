@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from index.errors import DelayRouterError
 from sidecar.demo.router import RouterProcess
 from sidecar.local_kafka.reaper import Reaper
-from sidecar.policy import Policy, Scope, encode
+from sidecar.policies.policy import Policy, Scope, encode
 from tests.bench import router, workload
 from tests.bench.results import BenchmarkFailed
 

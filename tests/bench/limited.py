@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from sidecar.policy import Policy, target_scope
+from sidecar.policies.policy import Policy, target_scope
 from tests.bench import router, scatter, workload
 from tests.bench.context import Context
 from tests.bench.instances import PolicyWriter
@@ -23,7 +23,7 @@ CALM_PER_S: Final = 500
 FLOOD_PER_S: Final = 2_000
 LIMIT_PER_S: Final = 500
 BURST_S: Final = 0.25
-"""What a target may be given at once, in seconds of its rate (:mod:`sidecar.rates`)."""
+"""What a target may be given at once, in seconds of its rate (:mod:`sidecar.release.rates`)."""
 
 CYCLES: Final = 2
 DRAIN_MS: Final = 3_000

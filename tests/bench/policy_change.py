@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from sidecar.policy import Policy, topic_scope
+from sidecar.policies.policy import Policy, topic_scope
 from tests.bench import instances, workload
 from tests.bench.context import Context
 from tests.bench.instances import Group, PolicyWriter

@@ -62,11 +62,10 @@ def replicated(three_nodes: Proxied, tmp_path: Path) -> Iterator[FaultStage]:
 
 
 def _staged(running: Proxied, directory: Path) -> Iterator[FaultStage]:
+    running.heal()
     for proxy in running.proxies:
-        proxy.heal()
         proxy.effects.clear()
     stage = FaultStage(running, directory)
     yield stage
-    for proxy in running.proxies:
-        proxy.heal()
+    running.heal()
     stage.print_logs()

@@ -3,12 +3,15 @@
     with Proxy(upstream_port) as proxy:          # clients connect to proxy.port
         proxy.delay_s = 0.2                      # each direction
         proxy.lose_answers({ApiKey.END_TXN}, 1)  # the broker has done it, and the client never hears
+        proxy.stray(ApiKey.END_TXN, Moment.AFTER_PRODUCE)  # one is overtaken by its own repetition
         proxy.cut()                              # every connection is reset
         proxy.fall_silent()                      # connections stay open and nothing passes
+        proxy.fall_silent(Way.ANSWERS)           # the broker hears all, and is not heard
         proxy.heal()
 
 Requests and answers are ``int32 length`` and that many bytes; a request begins with its api key, version and
-correlation id, an answer with the correlation id of its request. Nothing else is looked at. Each fault counts its
+correlation id, an answer with the correlation id of its request. Nothing else is looked at, but whether an EndTxn is
+to commit. Each fault counts its
 effects: one that had none proves nothing, and the test that uses it has to say so.
 """
 
@@ -19,7 +22,8 @@ import threading
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
-from enum import IntEnum
+from dataclasses import dataclass
+from enum import Enum, IntEnum
 from types import TracebackType
 from typing import Self
 
@@ -28,6 +32,7 @@ LONGEST_FRAME_BYTES = 256 * 1_048_576
 _LENGTH = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")
 _ANSWER = struct.Struct(">i")
+_ERROR = struct.Struct(">h")
 
 
 class ApiKey(IntEnum):
@@ -40,6 +45,43 @@ class ApiKey(IntEnum):
     END_TXN = 26
 
 
+class Moment(Enum):
+    """When a request that went astray reaches the broker: in the transaction after the one it belongs to."""
+
+    BEFORE_ADD_PARTITIONS = "in front of its AddPartitionsToTxn"
+    AFTER_ADD_PARTITIONS = "once partitions have been added"
+    AFTER_PRODUCE = "once records have been written"
+    BEFORE_END = "in front of its EndTxn"
+    NEVER = "never"
+
+
+class Way(Enum):
+    """A direction of a line, from the client's side."""
+
+    REQUESTS = "to the broker"
+    ANSWERS = "to the client"
+
+
+_REQUESTS = {Moment.BEFORE_ADD_PARTITIONS: ApiKey.ADD_PARTITIONS_TO_TXN, Moment.BEFORE_END: ApiKey.END_TXN}
+_ANSWERS = {Moment.AFTER_ADD_PARTITIONS: ApiKey.ADD_PARTITIONS_TO_TXN, Moment.AFTER_PRODUCE: ApiKey.PRODUCE}
+
+
+@dataclass(slots=True)
+class _Stray:
+    """One request to be kept, with the connection it came on, until a transaction has ended and its moment comes."""
+
+    key: ApiKey
+    moment: Moment
+    commits: bool | None
+    frame: bytes | None = None
+    has_ended: bool = False
+
+    def is_wanted(self, key: int, frame: bytes) -> bool:
+        # EndTxn of version 1, which is what librdkafka sends, ends with the one byte that tells commit from abort.
+        is_meant = self.commits is None or frame[-1] == self.commits
+        return self.frame is None and key == self.key and is_meant
+
+
 class Proxy:
     """One listening port, one broker behind it; runs in a thread of its own."""
 
@@ -50,9 +92,11 @@ class Proxy:
         self.effects: Counter[str] = Counter()
         self._upstream_port = upstream_port
         self._losing: Counter[ApiKey] = Counter()
+        self._stray: _Stray | None = None
         self._connections: set[_Connection] = set()
-        self._speaking = asyncio.Event()
-        self._speaking.set()
+        self._open = {way: asyncio.Event() for way in Way}
+        for event in self._open.values():
+            event.set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy-{port}", daemon=True)
 
@@ -73,6 +117,19 @@ class Proxy:
         """Let the next ``count`` answers to each of these requests get lost, with the connection they were on."""
         self._losing.update(dict.fromkeys(keys, count))
 
+    def stray(self, key: ApiKey, moment: Moment, *, commits: bool | None = None) -> None:
+        """Keep the next such request and cut its connection; the broker gets it later, over a connection of its own.
+
+        ``commits`` narrows EndTxn down to those that commit, or abort. One at a time: ``is_astray`` tells whether it
+        is still to come. Meant for one transactional producer behind the proxy.
+        """
+        self._stray = _Stray(key, moment, commits)
+
+    @property
+    def is_astray(self) -> bool:
+        """Whether the request that was asked for last has not been kept, or not been delivered yet."""
+        return self._stray is not None
+
     def cut(self) -> None:
         """Reset every connection that is open."""
 
@@ -83,15 +140,18 @@ class Proxy:
 
         self._loop.call_soon_threadsafe(reset)
 
-    def fall_silent(self) -> None:
-        """Keep back everything, in both directions, until it is healed."""
-        self._loop.call_soon_threadsafe(self._speaking.clear)
+    def fall_silent(self, *ways: Way) -> None:
+        """Keep back everything, in both directions or the given one, until it is healed."""
+        for way in ways or Way:
+            self._loop.call_soon_threadsafe(self._open[way].clear)
 
     def heal(self) -> None:
         """No more faults."""
         self.delay_s, self.refusing = 0.0, False
         self._losing.clear()
-        self._loop.call_soon_threadsafe(self._speaking.set)
+        self._stray = None
+        for event in self._open.values():
+            self._loop.call_soon_threadsafe(event.set)
 
     def is_to_lose(self, key: int) -> bool:
         """Whether the answer to such a request is to be lost; says yes as often as was asked for."""
@@ -102,15 +162,53 @@ class Proxy:
         self.effects[f"lost answer to {wanted.name}"] += 1
         return True
 
-    async def hold(self, arrived_s: float) -> None:
+    async def keeps(self, key: int, frame: bytes) -> bool:
+        """Whether a request is kept, so that its connection is to be cut; what is kept already may be delivered."""
+        stray = self._stray
+        if stray is None:
+            return False
+        if stray.is_wanted(key, frame):
+            stray.frame = frame
+            self.effects[f"kept {stray.key.name}"] += 1
+            return True
+        if stray.has_ended and _REQUESTS.get(stray.moment) == key:
+            await self._deliver(stray)
+        return False
+
+    async def answered(self, key: int) -> None:
+        """The broker has answered such a request: a moment to deliver what was kept."""
+        stray = self._stray
+        if stray is None or stray.frame is None:
+            return
+        if stray.has_ended and _ANSWERS.get(stray.moment) == key:
+            await self._deliver(stray)
+        elif key == ApiKey.END_TXN:
+            stray.has_ended = True
+            if stray.moment is Moment.NEVER:
+                self._stray = None
+
+    async def _deliver(self, stray: _Stray) -> None:
+        assert stray.frame is not None
+        self._stray = None
+        reader, writer = await asyncio.open_connection(HOST, self._upstream_port)
+        writer.write(_LENGTH.pack(len(stray.frame)) + stray.frame)
+        answer = await _frame(reader)
+        writer.close()
+        # The error is the last thing in the answer to an EndTxn.
+        accepted = stray.key is ApiKey.END_TXN and answer is not None and _ERROR.unpack(answer[-2:]) == (0,)
+        self.effects[f"delivered {stray.key.name}"] += 1
+        self.effects[f"accepted {stray.key.name}"] += accepted
+
+    async def hold(self, arrived_s: float, way: Way) -> None:
         """Keep a frame for as long as the faults say; ``arrived_s`` is by the clock of the loop."""
         left_s = arrived_s + self.delay_s - self._loop.time() if self.delay_s else 0.0
         if left_s > 0:
             self.effects["delayed"] += 1
             await asyncio.sleep(left_s)
-        if not self._speaking.is_set():
+        if not self._open[way].is_set():
             self.effects["held in silence"] += 1
-            await self._speaking.wait()
+            self.effects[f"held {way.value}"] += 1
+            await self._open[way].wait()
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._accept, HOST, self.port)
@@ -134,9 +232,11 @@ class Proxy:
 
     async def _close(self) -> None:
         self._server.close()
+        # Whoever was let in a moment ago is no connection yet.
+        await asyncio.sleep(0.05)
         for connection in list(self._connections):
             connection.reset()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
 
 
 _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -161,8 +261,8 @@ class _Connection:
             for way in (
                 self._requests(to_broker),
                 self._answers(to_client),
-                self._pass_on(to_broker, self._broker[1]),
-                self._pass_on(to_client, self._client[1]),
+                self._pass_on(to_broker, self._broker[1], Way.REQUESTS),
+                self._pass_on(to_client, self._client[1], Way.ANSWERS),
             )
         ]
         try:
@@ -185,20 +285,24 @@ class _Connection:
     async def _requests(self, frames: "_Frames") -> None:
         while (frame := await _frame(self._client[0])) is not None:
             key, _, correlation_id = _REQUEST.unpack_from(frame)
+            if await self._proxy.keeps(key, frame):
+                return
             self._asked[correlation_id] = key
             frames.put_nowait((self._loop.time(), frame))
 
     async def _answers(self, frames: "_Frames") -> None:
         while (frame := await _frame(self._broker[0])) is not None:
             (correlation_id,) = _ANSWER.unpack_from(frame)
-            if self._proxy.is_to_lose(self._asked.pop(correlation_id, -1)):
+            key = self._asked.pop(correlation_id, -1)
+            await self._proxy.answered(key)
+            if self._proxy.is_to_lose(key):
                 return
             frames.put_nowait((self._loop.time(), frame))
 
-    async def _pass_on(self, frames: "_Frames", writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(self, frames: "_Frames", writer: asyncio.StreamWriter, way: Way) -> None:
         while True:
             arrived_s, frame = await frames.get()
-            await self._proxy.hold(arrived_s)
+            await self._proxy.hold(arrived_s, way)
             writer.write(_LENGTH.pack(len(frame)) + frame)
             with suppress(OSError):
                 await writer.drain()

@@ -3,7 +3,7 @@
 Two routers share the partitions of a delay topic on three brokers, with a proxy in front of each. A fault begins,
 lasts, is healed, and after a pause the next begins; every fault must have had an effect. At the end the auditor counts,
 and the closing lines say how late records were in and out of faults, how soon after each heal lateness was low again,
-and whether memory, files and threads stayed flat: of the first router, which is never ended. Exit code 1 when a
+and whether memory, files and threads of the routers stayed flat; the first one is never ended. Exit code 1 when a
 guarantee was broken.
 
 Three brokers, because one alone that is killed while it writes commit markers may leave some out for ever
@@ -14,7 +14,8 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -143,33 +144,29 @@ class Soak:
         wait_until(lambda: not self.stage.behind(), "every replica in sync", 90.0)
 
     def _cut(self) -> bool:
-        before = self._running.effects["cut"]
-        for _ in range(3):
-            for proxy in self._running.proxies:
-                proxy.cut()
-            time.sleep(0.3)
-        assert self._running.effects["cut"] > before, "nothing was connected"
+        with self._seen("cut"):
+            for _ in range(3):
+                for proxy in self._running.proxies:
+                    proxy.cut()
+                time.sleep(0.3)
         return False
 
     def _silence(self, lines: Sequence[Proxy]) -> bool:
-        before = self._running.effects["held in silence"]
-        for proxy in lines:
-            proxy.fall_silent()
-        time.sleep(self._rng.uniform(1, 5))
-        for proxy in lines:
-            proxy.heal()
-        assert self._running.effects["held in silence"] > before, "nothing was said"
+        with self._seen("held in silence"):
+            for proxy in lines:
+                proxy.fall_silent()
+            time.sleep(self._rng.uniform(1, 5))
+            self._running.heal()
         # Longer than a session is like being killed.
         return True
 
     def _slow(self) -> bool:
-        before = self._running.effects["delayed"]
         delay_s = self._rng.uniform(0.05, 0.5)
-        for proxy in self._running.proxies:
-            proxy.delay_s = delay_s
-        time.sleep(4)
-        self._heal()
-        assert self._running.effects["delayed"] > before, "nothing was said"
+        with self._seen("delayed"):
+            for proxy in self._running.proxies:
+                proxy.delay_s = delay_s
+            time.sleep(4)
+            self._running.heal()
         return False
 
     def _lose(self, key: ApiKey) -> bool:
@@ -178,12 +175,14 @@ class Soak:
         for proxy in self._running.proxies:
             proxy.lose_answers([key], 2)
         wait_until(lambda: self._running.effects[name] >= wanted, name)
-        self._heal()
+        self._running.heal()
         return True
 
-    def _heal(self) -> None:
-        for proxy in self._running.proxies:
-            proxy.heal()
+    @contextmanager
+    def _seen(self, effect: str) -> Iterator[None]:
+        before = self._running.effects[effect]
+        yield
+        assert self._running.effects[effect] > before, f"nothing was {effect}"
 
     def _rest(self, seconds: float) -> None:
         end_s = time.monotonic() + seconds

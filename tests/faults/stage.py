@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from sidecar import local_kafka
-from sidecar.admin import log_range, uncommitted_end
 from sidecar.audit import AuditReport
+from sidecar.kafka.admin import log_range, uncommitted_end
 from sidecar.local_kafka.settings import HOST, free_port
 from tests.faults.proxy import Proxy
 from tests.integration.router_process import RouterProcess
@@ -48,6 +48,11 @@ class Proxied:
     def effects(self) -> Counter[str]:
         """What the faults of all proxies have done."""
         return sum((proxy.effects for proxy in self.proxies), Counter())
+
+    def heal(self) -> None:
+        """No more faults on any line."""
+        for proxy in self.proxies:
+            proxy.heal()
 
 
 @contextmanager

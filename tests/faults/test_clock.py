@@ -104,5 +104,24 @@ def test_a_clock_that_is_set_forward_releases_each_record_once(clock: Clock, lon
         assert router.stop() == 0
 
 
+def test_a_clock_that_is_set_back_and_right_again_all_the_time(clock: Clock, lone: FaultStage, rng: Random) -> None:
+    """As where two services set it, and disagree."""
+    out = lone.target()
+    delay = lone.delay(default_target=out, **SMALL_BUCKETS)
+    with lone.router() as router, Load(lone, [delay], rng, delays_ms=(0, 5_000)) as load:
+        router.start_and_wait()
+        before = len(lone.records(out))
+        until_s = time.monotonic() + 12
+        while time.monotonic() < until_s:
+            clock.shift(rng.choice([0, 0, -1, -3, -60]))
+            time.sleep(rng.uniform(0.02, 0.3))
+        clock.shift(0)
+        _wait_for_more(lone, out, before)
+        load.finish()
+        settled(lone)
+        assert not router.events("partition_failed")
+        assert router.stop() == 0
+
+
 def _wait_for_more(stage: FaultStage, topic: str, than: int) -> None:
     wait_until(lambda: len(stage.records(topic)) > than, "releases after the clock is right again")

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from tests.faults.proxy import ApiKey
+from tests.faults.proxy import ApiKey, Way
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import Load, wait_until
+from tests.integration.scenario import Load, Stage, wait_until
 
 QUICK = [pytest.param(ApiKey.END_TXN)]
 THOROUGH = [
@@ -101,6 +101,34 @@ def test_nothing_is_heard_for_a_while(silent_s: int, one_node: Proxied, lone: Fa
         settled(lone)
         assert one_node.effects["held in silence"] > 0, one_node.effects
         assert router.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("silent_s", [5, 20])
+@pytest.mark.parametrize("way", list(Way))
+def test_one_direction_is_dead_and_another_router_is_there(
+    way: Way, silent_s: int, one_node: Proxied, lone: FaultStage, rng: Random
+) -> None:
+    """Whoever is not heard writes on into the silence; whoever does not hear has committed what it takes for lost."""
+    (proxy,) = one_node.proxies
+    router, load = _loaded(lone, rng)
+    other = Stage.router(lone, "other", instance_id="other", transaction_timeout="15s")
+    with router, other, load:
+        router.start_and_wait()
+        other.start_and_wait()
+        time.sleep(3)
+        proxy.fall_silent(way)
+        time.sleep(silent_s)
+        proxy.heal()
+        time.sleep(2)
+        load.finish()
+        for each in (router, other):
+            each.wait_ready()
+        settled(lone)
+        assert one_node.effects[f"held {way.value}"] > 0, one_node.effects
+        for each in (router, other):
+            assert not each.events("partition_refused")
+            assert each.stop() == 0
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ HEALTHY: Final[dict[str, str]] = {
     'delay_router_delay_topic_retention_seconds{instance="a",topic="t"}': "604800+0x240",
     'delay_router_delay_topic_retention_seconds{instance="a",topic="for-ever"}': "Inf+0x240",
     'delay_router_needed_from_timestamp_seconds{instance="a",topic="for-ever",partition="0"}': "-9e8+60x240",
+    # Half a minute, which ends by itself.
+    'delay_router_hidden_by_open_transaction_seconds{instance="a",topic="t",partition="0"}': "0+0x60 30 0+0x178",
     # A large lag that shrinks, and a small one that grows.
     'delay_router_index_lag_records{instance="a",topic="t",partition="0"}': "1000000-1000x240",
     'delay_router_index_lag_records{instance="a",topic="small",partition="0"}': "0+10x240",
@@ -29,6 +31,9 @@ HEALTHY: Final[dict[str, str]] = {
     'delay_router_records_rejected_total{instance="a",topic="t",reason="INVALID_SCHEDULE"}': "0+10x240",
     'delay_router_transactions_total{instance="a",topic="t",outcome="committed"}': "0+600x240",
     'delay_router_transactions_total{instance="a",topic="t",outcome="aborted"}': "0+6x240",
+    # A connection is lost now and then, and all of them when the brokers are restarted one by one.
+    'delay_router_renewals_total{instance="a",topic="t"}': "0+0x20 1+0x40 2+1x5 7+0x174",
+    'delay_router_renewals_total{instance="b",topic="t"}': "0+0x60 1+1x5 6+0x174",
     # One failure in an hour is tried again and forgotten.
     'delay_router_seal_failures_total{instance="a",topic="t"}': "0+0x60 1+0x60 2+0x120",
     'delay_router_load_failures_total{instance="a",topic="t"}': "0+0x240",
@@ -95,6 +100,12 @@ FAULTS: Final = (
         silent_at=64,
     ),
     Fault(
+        "DelayRouterTopicHidden",
+        {'delay_router_hidden_by_open_transaction_seconds{instance="a",topic="t",partition="0"}': "0+0x60 15+60x178"},
+        fires_at=64,
+        silent_at=61,
+    ),
+    Fault(
         "DelayRouterPolicyUnreadable",
         {'delay_router_policies_unreadable{instance="a"}': "0+0x60 1+0x180"},
         fires_at=67,
@@ -134,6 +145,27 @@ FAULTS: Final = (
         {'delay_router_transactions_total{instance="a",topic="t",outcome="abandoned"}': "0+100x240"},
         fires_at=20,
         silent_at=8,
+    ),
+    Fault(
+        # The counter appears with the event.
+        "DelayRouterTransactionsOrphaned",
+        {'delay_router_orphaned_transactions_total{instance="a",topic="t",outcome="aborted"}': "_x60 1+0x180"},
+        fires_at=62,
+        silent_at=59,
+    ),
+    Fault(
+        # Again, after an hour without.
+        "DelayRouterTransactionsOrphaned",
+        {'delay_router_orphaned_transactions_total{instance="a",topic="t",outcome="committed"}': "1+0x60 2+0x180"},
+        fires_at=65,
+        silent_at=59,
+    ),
+    Fault(
+        # One every two minutes, of one of two partitions.
+        "DelayRouterConnectionsCut",
+        {'delay_router_renewals_total{instance="a",topic="t"}': "0+0.5x240"},
+        fires_at=70,
+        silent_at=30,
     ),
     Fault(
         # Of loads, while seals of the same topic go well.

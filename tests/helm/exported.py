@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
-from sidecar.config import Config
-from sidecar.metrics import Metrics
-from sidecar.partition_status import PartitionCollector, PartitionState, PartitionStatus
-from sidecar.policy_watch import PolicyWatch
+from sidecar.config.model import Config
+from sidecar.metrics import DroppedLines, Metrics
+from sidecar.partition.status import PartitionCollector, PartitionState, PartitionStatus
+from sidecar.policies.watch import PolicyWatch
 
 BY_PROMETHEUS: Final = frozenset({"job", "instance"})
 """Labels that a scrape adds."""
@@ -30,6 +30,7 @@ def catalogue() -> dict[str, Series]:
     """Every series by the name under which it is queried."""
     metrics = Metrics()
     _fill(metrics)
+    metrics.registry.register(DroppedLines(lambda: 0))
     metrics.registry.register(PartitionCollector(_statuses, lambda: 1))
     # Never started, so it asks nobody.
     PolicyWatch(_CONFIG, AdminClient({**_CONFIG.kafka}), metrics.registry)

@@ -11,10 +11,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from sidecar.config import RouterConfig
-from sidecar.config_topic import AliasConfig, DelayTopicConfig
-from sidecar.kafka_keys import HARMLESS
-from sidecar.units import DurationMs, SizeBytes
+from sidecar.config.delay_topic import AliasConfig, DelayTopicConfig
+from sidecar.config.librdkafka_keys import HARMLESS
+from sidecar.config.model import RouterConfig
+from sidecar.config.units import DurationMs, SizeBytes
 
 FILE: Final = Path(__file__).parents[2] / "helm" / "delay-router" / "values.schema.json"
 

@@ -77,7 +77,7 @@ def test_a_wrong_expression_is_seen(expression: str, found: str) -> None:
 
 
 def test_outcomes_are_those_the_router_counts() -> None:
-    code = "".join(path.read_text() for path in (CHART.parents[1] / "sidecar").glob("*.py"))
+    code = "".join(path.read_text() for path in (CHART.parents[1] / "sidecar").rglob("*.py"))
     counted = set(re.findall(r'transactions\.labels\([^,]+, "(\w+)"\)', code))
     assert counted == exported.OUTCOMES
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import sidecar
-from sidecar.config import Config, load
+from sidecar.config.model import Config, load
 from tests.helm import chart, restricted, schema, tools
 from tests.helm.chart import CHART, VALUES, Resource, of_kind, rendered
 
@@ -117,28 +117,15 @@ def test_client_certificates_are_mounted(tmp_path: Path) -> None:
     assert config.kafka["security.protocol"] == "SSL"
     assert config.kafka["ssl.key.password"] == "<delay-router/user.password>"
     pod = chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]
-    mounted = {
-        f"{mount['mountPath']}/{item['path']}"
-        for volume in pod["volumes"]
-        for mount in pod["containers"][0]["volumeMounts"]
-        for item in volume.get("secret", {}).get("items", [])
-        if mount["name"] == volume["name"]
-    }
-    assert mounted == {config.kafka[f"ssl.{key}.location"] for key in ("ca", "certificate", "key")}
+    named = {config.kafka[f"ssl.{key}.location"] for key in ("ca", "certificate", "key")}
+    assert _mounted(pod).keys() == named | {_environment(pod)["DELAY_ROUTER__KAFKA__SSL_KEY_PASSWORD_FILE"]}
 
 
 def test_the_admin_api_finds_its_files(tmp_path: Path) -> None:
     resources = rendered(chart.values("admin"))
     admin = _loaded(resources, tmp_path).admin
     pod = chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]
-    mounted = {
-        f"{mount['mountPath']}/{item['path']}": volume["secret"]["secretName"]
-        for volume in pod["volumes"]
-        for mount in pod["containers"][0]["volumeMounts"]
-        for item in volume.get("secret", {}).get("items", [])
-        if mount["name"] == volume["name"]
-    }
-    assert mounted == {
+    assert {path: secret for path, (secret, _) in _mounted(pod).items()} == {
         admin.token_file: "delay-router-tokens",
         admin.tls_cert_file: "delay-router-admin-cert",
         admin.tls_key_file: "delay-router-admin-cert",
@@ -158,7 +145,8 @@ def test_the_job_for_topics_has_the_same_configuration_and_its_own_principal(tmp
     pod = job["spec"]["template"]["spec"]
     assert pod["volumes"][0]["configMap"]["name"] in {each["metadata"]["name"] for each in (own, shared)}
     assert pod["containers"][0]["args"] == ["init", "--partitions=12", "--replication-factor=3", "--create-targets"]
-    assert _environment(pod)["DELAY_ROUTER__KAFKA__SASL_PASSWORD"] == "<delay-router-admin/password>"
+    named = _environment(pod)["DELAY_ROUTER__KAFKA__SASL_PASSWORD_FILE"]
+    assert _mounted(pod)[named] == ("delay-router-admin", "password")
 
 
 def test_a_contradiction_is_refused_with_its_remedy() -> None:
@@ -207,17 +195,31 @@ def _loaded(resources: Sequence[Resource], folder: Path) -> Config:
     environ = _environment(pod)
     mount = next(mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "config")
     assert environ.pop("DELAY_ROUTER_CONFIG") == f"{mount['mountPath']}/{file.name}"
+    for number, (path, secret) in enumerate(_mounted(pod).items()):
+        held = folder / str(number)
+        held.write_text("<{}/{}>\n".format(*secret))
+        environ = {name: str(held) if value == path else value for name, value in environ.items()}
     return load(file, environ)
 
 
+def _mounted(pod: Resource) -> dict[str, tuple[str, str]]:
+    """Files that are mounted from secrets, each with the secret and its key."""
+    return {
+        f"{mount['mountPath']}/{item['path']}": (volume["secret"]["secretName"], item["key"])
+        for volume in pod["volumes"]
+        for mount in pod["containers"][0]["volumeMounts"]
+        for item in volume.get("secret", {}).get("items", [])
+        if mount["name"] == volume["name"]
+    }
+
+
 def _environment(pod: Resource) -> dict[str, str]:
-    """Variables of the one container; a reference is written ``<secret/key>`` or ``<field>``."""
+    """Variables of the one container; a reference to a field is written ``<field>``, and none is to a secret."""
     environ = {}
     for variable in pod["containers"][0]["env"]:
         source = variable.get("valueFrom", {})
-        if "secretKeyRef" in source:
-            environ[variable["name"]] = "<{name}/{key}>".format(**source["secretKeyRef"])
-        elif "fieldRef" in source:
+        assert "secretKeyRef" not in source, "an environment is shown by many tools"
+        if "fieldRef" in source:
             environ[variable["name"]] = f"<{source['fieldRef']['fieldPath']}>"
         else:
             environ[variable["name"]] = variable["value"]

@@ -53,6 +53,16 @@ def test_it_is_nobody_and_can_write_nowhere_but_tmp(image: str) -> None:
     assert user == "10001:10001", "numeric, or runAsNonRoot could not be checked"
 
 
+def test_failpoints_cannot_be_armed(image: str) -> None:
+    variable = "DELAY_ROUTER_FAILPOINT=seal.before_manifest"
+    servers = "DELAY_ROUTER__KAFKA__BOOTSTRAP_SERVERS=127.0.0.1:1"
+    topics = 'DELAY_ROUTER__DELAY_TOPICS=[{"name": "orders.delay", "default_target": "orders"}]'
+    settings = [argument for each in (variable, servers, topics) for argument in ("--env", each)]
+    refused = engine.call("run", "--rm", "--network", "none", *CONFINED, *settings, image)
+    assert refused.returncode == 2
+    assert "only tests in the source tree" in refused.stderr
+
+
 def test_it_holds_what_is_locked_and_no_installer(image: str) -> None:
     program = (
         "import importlib.metadata as m, sysconfig, json;"

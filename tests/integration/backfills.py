@@ -13,9 +13,9 @@ from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from index.sealing import SealRules, cut, placement_of
-from sidecar.admin import connect
-from sidecar.config import load
-from sidecar.takeover import topic_id
+from sidecar.config.model import load
+from sidecar.kafka.admin import connect
+from sidecar.partition.takeover import topic_id
 from snapshots.segment import StoredEntry
 from snapshots.staged import (
     Intent,

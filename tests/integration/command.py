@@ -8,8 +8,8 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from sidecar.cli import cli
-from sidecar.config import Config, load
+from sidecar.cli.program import cli
+from sidecar.config.model import Config, load
 
 
 @dataclass(frozen=True)

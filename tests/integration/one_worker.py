@@ -8,17 +8,17 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest
-from sidecar import admin as cluster
-from sidecar import clients
-from sidecar.budget import PayloadBudget
-from sidecar.config import Config
-from sidecar.loading import LoaderPool
+from sidecar.backfill.staging import Staging
+from sidecar.buckets.loading import LoaderPool
+from sidecar.config.model import Config
+from sidecar.kafka import admin as cluster
+from sidecar.kafka import clients
 from sidecar.metrics import Metrics
-from sidecar.shared import Shared
-from sidecar.staging import Staging
-from sidecar.takeover import read_origin
-from sidecar.targets import TargetDirectory
-from sidecar.worker import Worker
+from sidecar.partition.context import Shared
+from sidecar.partition.takeover import read_origin
+from sidecar.partition.worker import Worker
+from sidecar.payload.budget import PayloadBudget
+from sidecar.release.target_directory import TargetDirectory
 
 
 class RunningWorker(Worker):

@@ -20,10 +20,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from index.progress import start_of
 from sidecar.audit import AuditReport, Record, audit, ranges, read
+from sidecar.config.model import Config
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_epochs, encode_progress, next_epochs
 from tests.integration.router_process import RouterProcess
 
 Header = tuple[str, bytes | None]
@@ -82,9 +85,13 @@ class Stage:
         *,
         config: dict[str, str] | None = None,
         rejected_config: dict[str, str] | None = None,
+        begun: bool = True,
         **options: Any,
     ) -> str:
-        """Create a delay topic with the topics beside it; ``options`` are its keys in the configuration."""
+        """Create a delay topic with the topics beside it; ``options`` are its keys in the configuration.
+
+        Without ``begun`` its state is empty, as if it was lost.
+        """
         delay = f"{self.word}.{name}"
         compact = {"cleanup.policy": "compact"}
         self.create(
@@ -96,7 +103,23 @@ class Stage:
             ]
         )
         self.delays[delay] = {"name": delay, **options}
+        if begun:
+            self._begin(delay, partitions)
         return delay
+
+    def _begin(self, delay: str, partitions: int) -> None:
+        """Write where each partition begins, as ``delay-router init`` does, but without fencing anybody."""
+        described = self.admin.describe_topics(TopicCollection([delay]))[delay].result(TIMEOUT_S)
+        config = Config.model_validate({"kafka": self.kafka, "delay_topics": [self.delays[delay]]})
+        rules, first = config.rules_for(config.delay_topics[0]), start_of(0)
+        state = {
+            PROGRESS_KEY: encode_progress(first, str(described.topic_id)),
+            RULES_KEY: encode_epochs(next_epochs((), first, rules)),
+        }
+        for partition in range(partitions):
+            for key, value in state.items():
+                self._producer.produce(f"{delay}.delay-state", value, key, partition)
+        self.flush()
 
     def create(self, topics: Sequence[NewTopic]) -> None:
         """Create topics and wait until the brokers know their leaders."""
@@ -111,11 +134,15 @@ class Stage:
             future.result(TIMEOUT_S)
         wait_until(lambda: not any(self._led(name) for name in topics), f"end of {topics}")
 
-    def router(self, name: str = "router", **options: Any) -> RouterProcess:
-        """A router over all delay topics of now; ``options`` are keys of ``[router]``. Routers share a group."""
+    def router(self, name: str = "router", *, only: Sequence[str] = (), **options: Any) -> RouterProcess:
+        """A router over all delay topics of now, or ``only`` some; routers share a group.
+
+        ``options`` are keys of ``[router]``.
+        """
+        topics = [topic for name, topic in self.delays.items() if not only or name in only]
         # Killed and started again it takes its partitions back at once; two of one group need names of their own.
         options = {"group_id": self.group_id, "session_timeout": "3s", "instance_id": "one", **options}
-        made = RouterProcess(self._directory / name, self.bootstrap, list(self.delays.values()), **options)
+        made = RouterProcess(self._directory / name, self.bootstrap, topics, **options)
         self._routers.append(made)
         return made
 
@@ -146,7 +173,7 @@ class Stage:
         assert self._producer.flush(TIMEOUT_S) == 0
         return places[0]
 
-    def post(self, topic: str, *headers: Header, value: bytes, key: bytes = b"k", partition: int = 0) -> None:
+    def post(self, topic: str, *headers: Header, value: bytes, key: bytes | None = b"k", partition: int = 0) -> None:
         """Write one record without waiting for it; see ``flush``."""
         self._producer.produce(topic, value, key, partition, headers=list(headers))
         self._producer.poll(0)

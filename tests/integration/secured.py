@@ -27,8 +27,8 @@ from confluent_kafka.admin import (
 )
 
 from sidecar import local_kafka
-from sidecar.acls import Acl
 from sidecar.local_kafka.settings import HOST, free_addresses
+from sidecar.topics.acls import Acl
 
 ADMIN: Final = "admin"
 ROUTER: Final = "router"
@@ -70,10 +70,13 @@ class Secured:
 
     def add_users(self, *users: str) -> None:
         """Make users that have no right at all."""
+        for user in users:
+            self.set_password(user, password(user))
+
+    def set_password(self, user: str, word: str) -> None:
+        """Let a user in with this password, and no other."""
         credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        upserts: list[UserScramCredentialAlteration] = [
-            UserScramCredentialUpsertion(user, credentials, password(user).encode()) for user in users
-        ]
+        upserts: list[UserScramCredentialAlteration] = [UserScramCredentialUpsertion(user, credentials, word.encode())]
         for future in self.admin.alter_user_scram_credentials(upserts).values():
             future.result(TIMEOUT_S)
 
@@ -144,6 +147,8 @@ def _settings(address: local_kafka.Address, door: str, keystore: Path) -> dict[s
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:ANONYMOUS;User:{ADMIN}",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        # Clients authenticate themselves again this often, so that a password that holds no more shows.
+        "connections.max.reauth.ms": "5000",
         "listener.name.clients.scram-sha-512.sasl.jaas.config": scram,
         "listener.name.clients.ssl.keystore.type": "PEM",
         "listener.name.clients.ssl.keystore.location": str(keystore),

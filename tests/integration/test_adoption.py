@@ -10,9 +10,12 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from index.sealing import PlacementRule, SealRules
-from sidecar import failpoints, housekeeping, intake, loading
-from sidecar.config import load
-from sidecar.intake import Indexed, Intake
+from sidecar import failpoints
+from sidecar.buckets import lifecycle, loading
+from sidecar.config.model import load
+from sidecar.intake import intake
+from sidecar.intake.decided import Indexed
+from sidecar.intake.intake import Intake
 from tests.integration.backfills import BackfillJob, some_records, with_backfill_topic
 from tests.integration.one_worker import one_worker
 from tests.integration.scenario import Stage, header, wait_until
@@ -110,12 +113,12 @@ def test_a_bucket_is_adopted_while_the_router_reads_on_and_releases(
 ) -> None:
     monkeypatch.setattr(intake, "FETCH_RECORDS", 40)
     monkeypatch.setattr(loading, "LEAD_MS", 1_000)
-    monkeypatch.setattr(housekeeping, "LEAD_MS", 1_000)
+    monkeypatch.setattr(lifecycle, "LEAD_MS", 1_000)
     reads_on = Intake.fill
 
-    def slowly(self: Intake, wait_s: float) -> Indexed:
+    def slowly(self: Intake, wait_s: float, max_bytes: int) -> Indexed:
         time.sleep(0.04)
-        return reads_on(self, wait_s)
+        return reads_on(self, wait_s, max_bytes)
 
     monkeypatch.setattr(Intake, "fill", slowly)
     out = stage.target("out", 2)

@@ -16,10 +16,11 @@ from confluent_kafka.admin import (
 )
 
 from index.progress import start_of
-from sidecar import check, clients, start_over
-from sidecar.admin import TopicFacts, log_range, topic_facts
+from sidecar.kafka import clients
+from sidecar.kafka.admin import TopicFacts, log_range, topic_facts
 from sidecar.local_kafka import Cluster
-from sidecar.takeover import read_origin
+from sidecar.partition.takeover import read_origin
+from sidecar.topics import check, start_over
 from snapshots.state import PROGRESS_KEY, RULES_KEY
 from tests.integration.command import Command, command_for
 from tests.topics import create_topic
@@ -116,8 +117,10 @@ def test_partition_count_of_state_topic(command: Command, kafka_admin: AdminClie
     found = problems(command.json("check"), "error")
     assert {finding["thing"].split()[0] for finding in found} == {"state", "snapshots"}
     assert all("1 partitions, but the delay topic has 2" in finding["message"] for finding in found)
-    assert found[0]["remedy"].endswith(f"--alter --topic {command.topic}.delay-state --partitions 2")
-    assert command("init").exit_code == 1
+    assert found[0]["remedy"] == "delay-router init"
+    grown = {row["name"]: row["partitions"] for row in command.json("init")["topics"] if row["action"] == "grown"}
+    assert grown == {f"{command.topic}.{name}": 2 for name in ("delay-state", "delay-snapshots", "delay-backfill")}
+    assert command("check").exit_code == 0
 
 
 def test_state_topic_with_too_many_partitions_cannot_shrink(command: Command, kafka_admin: AdminClient) -> None:
@@ -169,7 +172,8 @@ def test_existing_topics_are_never_altered(command: Command, kafka_admin: AdminC
     assert (facts.partitions, facts.number("retention.ms", 0)) == (2, 60 * DAY_MS)
     assert facts_of(kafka_admin, f"{command.topic}.delay-state").partitions == 2
     told = [finding["message"] for finding in command.json("check")]
-    assert told.count("message.timestamp.type=CreateTime: deliver-after counts from the producer's own clock") == 1
+    notes = [message for message in told if "CreateTime:" in message]
+    assert notes == ["message.timestamp.type=CreateTime: deliver-after counts from the producer's own clock"]
     assert any(message.startswith("one replica") for message in told) is (facts.replication_factor == 1)
 
 
@@ -208,7 +212,7 @@ def test_start_over_without_yes_changes_nothing(command: Command, kafka: Cluster
     before = log_range(kafka_admin, state, 0)
     result = command("init", "--start-over", f"{command.topic}/0")
     assert result.exit_code == 2
-    assert f"{state}/0 (1 keys) will be replaced" in result.output
+    assert f"{state}/0 (2 keys) will be replaced" in result.output
     assert "RELEASED AGAIN" in result.output
     assert log_range(kafka_admin, state, 0) == before
 
@@ -228,7 +232,7 @@ def test_start_over_mends_damaged_state_in_one_transaction(
         "partition": 0,
         "log_start": 0,
         "log_end": 2,
-        "state_keys": 1,
+        "state_keys": 2,
         "done": True,
     }
     assert origin_of(command, kafka_admin).progress == start_of(0)
@@ -238,7 +242,7 @@ def test_start_over_removes_keys_it_does_not_know(command: Command, kafka: Clust
     command("init", "--partitions", 1)
     state = f"{command.topic}.delay-state"
     write_state(kafka.bootstrap, state, {b"of-another-version": b"x", b"removed-before": None})
-    assert command.json("init", "--start-over", f"{command.topic}/0", "--yes")["state_keys"] == 1
+    assert command.json("init", "--start-over", f"{command.topic}/0", "--yes")["state_keys"] == 3
     config = command.config
     keys = start_over.state_keys(config, config.delay_topics[0], 0, kafka_admin)
     assert keys == {PROGRESS_KEY, RULES_KEY}
@@ -261,7 +265,7 @@ def test_start_over_after_the_delay_topic_was_created_again(command: Command, ka
 
 def test_start_over_fences_the_owner(command: Command, kafka_admin: AdminClient) -> None:
     command("init", "--partitions", 1)
-    owner = clients.producer(command.config, command.topic, 0, 1_000_000)
+    owner = clients.producer(command.config, command.topic, 0)
     owner.init_transactions(30)
     owner.begin_transaction()
     owner.produce(f"{command.topic}.delay-state", b"late", b"late", partition=0)

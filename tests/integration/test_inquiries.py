@@ -15,15 +15,16 @@ from confluent_kafka.admin import NewTopic
 
 from index.errors import ConfigError
 from index.survey import BOUNDS_MS
-from sidecar import admin as cluster
-from sidecar import config as configuration
-from sidecar import local_kafka, rejected_search, reports
-from sidecar.answers import Fate, LookupAnswer, PartitionAnswer
-from sidecar.inquiries import GroupInquiries
-from sidecar.operations import Operations
-from sidecar.policies import WITHOUT_POLICIES
-from sidecar.policy import topic_scope
-from sidecar.policy_topic import PoliciesOnDemand
+from sidecar import local_kafka
+from sidecar.config import model as configuration
+from sidecar.kafka import admin as cluster
+from sidecar.policies.operations import Operations
+from sidecar.policies.policy import topic_scope
+from sidecar.policies.table import WITHOUT_POLICIES
+from sidecar.policies.topic import PoliciesOnDemand
+from sidecar.status import rejected_search, reports
+from sidecar.status.answers import Fate, LookupAnswer, PartitionAnswer
+from sidecar.status.inquiries import GroupInquiries
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Header, Stage, now_ms, wait_until
 
@@ -251,7 +252,7 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_record_of_a_partition_that_nobody_has_served(told: Told) -> None:
     stage = told.stage
-    delay = stage.delay(default_target=stage.target())
+    delay = stage.delay(default_target=stage.target(), begun=False)
     asked = told.ask(told.router())
     place = stage.send(delay, ("deliver-after", b"PT1H"))
     answer = Looking(asked)(place)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from confluent_kafka.admin import NewTopic
 
 from sidecar import local_kafka
-from sidecar.cli import cli
+from sidecar.cli.program import cli
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, wait_until
 

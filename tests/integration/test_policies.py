@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from sidecar import admin as cluster
-from sidecar import config as configuration
 from sidecar import local_kafka
-from sidecar.operations import Operations
-from sidecar.policy import target_scope, topic_scope
-from sidecar.policy_topic import PoliciesOnDemand
+from sidecar.config import model as configuration
+from sidecar.kafka import admin as cluster
+from sidecar.policies.operations import Operations
+from sidecar.policies.policy import target_scope, topic_scope
+from sidecar.policies.topic import PoliciesOnDemand
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Load, Stage, header, now_ms, wait_until
 
@@ -120,7 +120,8 @@ def test_a_disabled_delay_topic_rejects_or_releases_at_once(ruled: Ruled) -> Non
     with ruled.router() as router:
         router.start_and_wait()
         operations = ruled.operations(router)
-        pending = stage.send(delay, ("deliver-after", b"4000"))
+        # Longer than both changes take on a busy machine.
+        pending = stage.send(delay, ("deliver-after", b"12000"))
         operations.change(topic_scope(delay), {"enabled": False})
         wait_until(lambda: in_force(router), "rules in force")
         stage.send(delay, ("deliver-after", b"1"))

@@ -6,9 +6,11 @@ import pytest
 
 from sidecar.audit import Record
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import Header, Stage, header, now_ms
+from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, wait_until
 
 SMALL_BYTES = 3_000
+GOOD_WITHIN_MS = 5_000
+"""What is refused may cost others a second; the rest is for a machine that is busy with other tests."""
 
 
 def sources(records: list[Record]) -> set[str]:
@@ -93,6 +95,73 @@ def test_a_record_without_key_for_a_compacted_target(stage: Stage) -> None:
         assert header(rejected, "delay-source") == keyless.encode()
         assert header(rejected, "delay-error") == b"TARGET_DENIED"
         assert sources(stage.wait_records(compacted, 40)) == good
+
+
+def late_ms(records: list[Record]) -> int:
+    """How late the last of them was, by the brokers' clock."""
+    return max(record.timestamp_ms - int(header(record, "delay-due") or b"0") for record in records)
+
+
+@pytest.mark.timeout(120)
+def test_thousands_that_are_refused_cost_others_no_more_than_a_moment(stage: Stage) -> None:
+    compacted = stage.target("compacted", config={"cleanup.policy": "compact"})
+    other = stage.target("other")
+    delay = stage.delay(default_target=compacted, allowed_targets=[other])
+    to_other: Header = ("deliver-to", other.encode())
+    with stage.router() as router:
+        router.start_and_wait()
+        at = at_one_instant(4_000)
+        for number in range(5_000):
+            # So large that many a batch has nothing else, and its answer does not tell which of them it means.
+            stage.post(delay, at, value=b"%01000d" % number, key=None)
+        for number in range(100):
+            stage.post(delay, at, *([to_other] if number % 2 else []), value=b"%d" % number)
+        stage.flush()
+        good = stage.wait_records(compacted, 50) + stage.wait_records(other, 50)
+        assert len(good) == 100
+        late = late_ms(good)
+        print(f"latest of those that are taken: {late} ms")
+        assert late < GOOD_WITHIN_MS
+        rejected = stage.wait_records(f"{delay}.rejected", 5_000)
+        assert {header(record, "delay-error") for record in rejected} == {b"TARGET_DENIED"}
+        assert b"without a key" in (header(rejected[0], "delay-error-message") or b"")
+        report = stage.settle()
+        assert (report.released_once, report.rejected) == (100, 5_000)
+        assert router.metric(f'transactions_total{{outcome="aborted",topic="{delay}"}}') == 0, "it was known before"
+
+
+@pytest.mark.timeout(180)
+def test_what_is_refused_for_reasons_nobody_can_know_before_is_set_aside(stage: Stage) -> None:
+    """All of one target, so that not even the broker's answer tells.
+
+    Those of other targets do not wait for the search, and what follows for the same target leaves in order.
+    """
+    strict = stage.target("strict", config={**CREATE_TIME, "message.timestamp.before.max.ms": "600000"})
+    other = stage.target("other")
+    delay = stage.delay(default_target=strict, allowed_targets=[other], config=CREATE_TIME, timestamp="source")
+    to_other: Header = ("deliver-to", other.encode())
+    with stage.router() as router:
+        router.start_and_wait()
+        due_ms = now_ms() + 3_000
+        at: Header = ("deliver-at", b"%d" % due_ms)
+        bad = {stage.send(delay, at, timestamp_ms=due_ms - 3_600_000) for _ in range(100)}
+        for number in range(20):
+            stage.send(delay, at, to_other, value=b"%d" % number)
+            # Later, so that no batch of what is refused has one of them: that would tell.
+            stage.send(delay, ("deliver-at", b"%d" % (due_ms + 3_000 + number)), value=b"%d" % number, key=b"k")
+        for number in range(20, 100):
+            at = ("deliver-at", b"%d" % (due_ms + number * 20))
+            stage.send(delay, at, to_other, value=b"%d" % number)
+        late = late_ms(stage.wait_records(other, 100))
+        print(f"latest of another target: {late} ms")
+        assert late < GOOD_WITHIN_MS
+        rejected = by_source(stage.wait_records(f"{delay}.rejected", len(bad), 90.0))
+        assert set(rejected) == bad
+        in_order = stage.wait_records(strict, 20)
+        assert [record.value for record in in_order] == [b"%d" % number for number in range(20)]
+        assert router.events("records_set_aside")
+        topic = f'{{topic="{delay}"}}'
+        wait_until(lambda: router.metric(f"held_records{topic}") == 0, "nothing is held any more")
 
 
 @pytest.mark.parametrize("cached", [True, False], ids=["known-to-the-router", "new-to-the-router"])

@@ -85,8 +85,10 @@ def cases(word: str) -> dict[str, list[tuple[list[Header], str]]]:
             ([("deliver-after", b"-1")], "-1"),
             ([("deliver-after", b"1_000")], "1_000"),
             ([("deliver-after", "\u0661".encode())], "deliver-after"),
-            ([("deliver-after", None)], "deliver-after"),
             ([("deliver-after", b"P1M")], "P1M"),
+            ([("deliver-att", at)], "did you mean deliver-at?"),
+            ([("deliver-in", b"PT15M")], "did you mean deliver-after?"),
+            ([("deliver-at", at), ("Deliver-Every", b"1h")], "does not do that yet"),
             ([("deliver-at", b"2026-01-01T00:00:00")], "offset"),
             ([("deliver-at", b"")], "deliver-at"),
             ([("deliver-partition", b"-1")], "deliver-partition"),
@@ -100,6 +102,7 @@ def cases(word: str) -> dict[str, list[tuple[list[Header], str]]]:
         ],
         "AMBIGUOUS_HEADER": [
             ([("deliver-at", at), ("deliver-at", at)], "deliver-at"),
+            ([("deliver-at", at), ("Deliver-At", at)], "Deliver-At"),
             ([("deliver-key", b"a"), ("deliver-key", b"b")], "deliver-key"),
             ([("deliver-to", f"{word}.out".encode())] * 2, "deliver-to"),
         ],
@@ -109,6 +112,7 @@ def cases(word: str) -> dict[str, list[tuple[list[Header], str]]]:
             ([("deliver-to", f"{word}.delay.rejected".encode())], "rejected"),
             ([("deliver-to", f"{word}.strict.delay-state".encode())], "delay-state"),
             ([("deliver-to", b"__consumer_offsets")], "__consumer_offsets"),
+            ([("deliver-to", f"{word}.foreign.delay-state".encode())], "belong to delay routers"),
             ([("deliver-to", f"{word}.out\nx".encode())], "deliver-to"),
             ([("deliver-to", None)], "null"),
             # One of two: the record goes to the rejected topic alone.
@@ -139,6 +143,22 @@ def test_each_code_with_the_record_as_it_came(stage: Stage, router: RouterProces
         assert said.isprintable(), "a message must be safe to print"
     counted = {code: router.metric(_rejected_series(delay, code)) for code in cases(stage.word)}
     assert counted == {code: len(wishes) for code, wishes in cases(stage.word).items()}
+
+
+def test_a_delay_topic_for_delays_only(stage: Stage) -> None:
+    target = stage.target("only-later")
+    delay = stage.delay("delays-only", default_target=target, require_time=True)
+    with stage.router("strict-times") as running:
+        running.start_and_wait()
+        for headers in ([], [("deliver-at", None)], OWN):
+            source = stage.send(delay, *headers, key=b"key", value=b"value")
+            assert "takes delays only" in expect(stage, source, headers, "INVALID_SCHEDULE")
+        good = stage.send(delay, ("Deliver-After", b"1s"), ("deliver-at", None), value=b"later")
+        (record,) = stage.wait_records(target, 1)
+        assert header(record, "delay-source") == good.encode()
+        assert [name for name, _ in record.headers] == ["delay-due", "delay-source", "delay-source-timestamp"]
+        assert running.metric(f'records_without_time_total{{topic="{delay}"}}') == 0
+        assert running.stop() == 0
 
 
 def test_message_of_a_delay_over_the_maximum_is_the_one_of_the_contract(stage: Stage) -> None:

@@ -25,6 +25,12 @@ MURMUR2 = {
 }
 
 
+UNITS = [
+    {"name": "x-micros", "role": "at", "unit": "us"},
+    {"name": "x-binary", "role": "at", "unit": "be-ms"},
+]
+
+
 @pytest.fixture(scope="module")
 def stage(module_stage: Stage) -> Stage:
     """Targets ``out``, ``out2`` and ``wide`` (5 partitions); delay topics for each timestamp mode and for aliases."""
@@ -37,6 +43,8 @@ def stage(module_stage: Stage) -> Stage:
     stage.delay("delay", 3, **every)
     stage.target("foreign-wide", 5)
     stage.delay("foreign", aliases=ALIASES, **(every | {"default_target": stage.target("foreign-out")}))
+    own = every | {"default_target": stage.target("units-out"), "unknown_headers": "ignore"}
+    stage.delay("units", aliases=UNITS, **own)
     for mode in ("release", "due", "source"):
         stage.target(f"by-{mode}", config=CREATE_TIME)
         stage.delay(f"mode-{mode}", config=CREATE_TIME, timestamp=mode, **every)
@@ -148,7 +156,7 @@ def test_headers_arrive_byte_for_byte_and_provenance_can_be_trusted(stage: Stage
         ("a", b""),
         ("b", bytes(range(256))),
         ("a", None),
-        ("Deliver-At", b"case-sensitive, so it is the user's"),
+        ("x-deliver-at", b"the user's"),
         ("délai", "ü".encode()),
         ("a", b"last"),
     ]
@@ -157,6 +165,8 @@ def test_headers_arrive_byte_for_byte_and_provenance_can_be_trusted(stage: Stage
         ("delay-due", b"1"),
         ("delay-source-timestamp", b"1"),
         ("delay-id", b"not mine"),
+        ("Delay-Source", b"elsewhere/0/1"),
+        ("delay-hops", b"7"),
     ]
     due_ms = now_ms() + 500
     sent = [*own[:3], ("deliver-at", b"%d" % due_ms), *planted, ("deliver-id", b"\xff\x00id"), *own[3:]]
@@ -175,7 +185,9 @@ def test_headers_arrive_byte_for_byte_and_provenance_can_be_trusted(stage: Stage
         "delay-due",
         "delay-source",
         "delay-source-timestamp",
+        "delay-hops",
     ]
+    assert header(without_id, "delay-hops") == b"8", "it says that a router released it, and it names no time"
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x00", b"v" * 100_000], ids=["null", "empty", "nul", "100kB"])
@@ -248,6 +260,38 @@ def test_headers_of_other_schedulers_are_understood(stage: Stage) -> None:
     after = stage.send(foreign, ("cesium-delay-ms", b"400"))
     record = released(stage, out, after)
     assert int(header(record, "delay-due") or b"") == int(header(record, "delay-source-timestamp") or b"") + 400
+
+
+def test_names_in_any_case_units_of_others_and_times_as_in_the_configuration(
+    stage: Stage, router: RouterProcess
+) -> None:
+    delay, out, due_ms = name(stage, "units"), name(stage, "units-out"), now_ms() + 400
+    wishes: list[Header] = [
+        ("Deliver-At", b"%d" % due_ms),
+        ("x-micros", b"%d" % (due_ms * 1_000)),
+        ("X-Binary", due_ms.to_bytes(8, "big")),
+    ]
+    for source in [stage.send(delay, wish, ("deliver-after", None), ("own", b"1")) for wish in wishes]:
+        record = released(stage, out, source)
+        assert header(record, "delay-due") == b"%d" % due_ms
+        assert record.timestamp_ms >= due_ms
+        assert record.headers[0] == ("own", b"1")
+        assert record.headers[1][0] == "delay-due"
+    record = released(stage, out, stage.send(delay, ("deliver-after", b"1s")))
+    assert int(header(record, "delay-due") or b"") == int(header(record, "delay-source-timestamp") or b"") + 1_000
+
+
+def test_a_record_without_a_time_is_counted_and_an_unknown_header_may_be_ignored(
+    stage: Stage, router: RouterProcess
+) -> None:
+    units = name(stage, "units")
+    series = f'records_without_time_total{{topic="{units}"}}'
+    before = router.metric(series)
+    sources = [stage.send(units, *wish) for wish in ([], [("deliver-at", None)], [("deliver-at", b"0")])]
+    ignored = stage.send(units, ("deliver-att", b"%d" % (now_ms() + 60_000)))
+    for source in [*sources, ignored]:
+        released(stage, name(stage, "units-out"), source)
+    assert router.metric(series) == before + 3, "an instant of 1970 is a time"
 
 
 def test_deliver_at_wins_over_deliver_after_and_is_counted(stage: Stage, router: RouterProcess) -> None:

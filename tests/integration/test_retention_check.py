@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from index.bucket import Placement
-from sidecar.admin import TopicFacts, topic_facts
+from sidecar.kafka.admin import TopicFacts, topic_facts
 from sidecar.local_kafka import Cluster
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import one_worker, stored_manifests

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sidecar import acls, admin, check, loading, local_kafka, trimming
-from sidecar.acls import Acl
-from sidecar.config import Config, load
-from sidecar.findings import Finding, Level
+from sidecar import local_kafka
+from sidecar.buckets import loading, trimming
+from sidecar.config.model import Config, load
+from sidecar.kafka import admin
+from sidecar.topics import acls, check, reach
+from sidecar.topics.acls import Acl
+from sidecar.topics.findings import Finding, Level
 from tests import kafka_tools
 from tests.integration.one_worker import log_start, one_worker
 from tests.integration.router_process import RouterProcess
@@ -112,6 +115,8 @@ def test_the_whole_job_with_exactly_the_rights_that_are_listed(
     wait_until(lambda: router.command("check").returncode == 0, "the ACLs are in force")
     clean = json.loads(router.command("check", "--json").stdout)
     assert {finding["level"] for finding in clean} == {"ok"}, clean
+    (unasked,) = [finding for finding in clean if finding["thing"] == "router.transaction_timeout"]
+    assert "takes DescribeConfigs on the cluster to ask" in unasked["message"]
 
     with router:
         router.start_and_wait()
@@ -173,6 +178,49 @@ def troubles(config: Config, client: AdminClient) -> list[Finding]:
     return [finding for finding in check.findings(config, client) if finding.level is not Level.OK]
 
 
+def test_rights_that_are_taken_away_are_named_and_work_again_once_given_back(scene: Scene, rng: Random) -> None:
+    broker, stage, router = scene.broker, scene.stage, scene.router
+    listed = scene.listed()
+    broker.grant(ROUTER, *listed)
+    wait_until(lambda: router.command("check").returncode == 0, "the ACLs are in force")
+    state = next(acl for acl in listed if acl.name.endswith(".delay-state") and acl.operation == "Write")
+    ids = next(acl for acl in listed if acl.resource_type == acls.TRANSACTIONAL_ID)
+    with router, Load(stage, [scene.delay], rng, partitions=2, a_second=100, delays_ms=(0, 3_000)) as load:
+        router.start_and_wait()
+        for acl, said in ((state, f"{state.name}: the router may not Write"), (ids, "TRANSACTIONAL_ID_AUTHORIZATION")):
+            broker.revoke(ROUTER, acl)
+            wait_until_told(router, said)
+            assert not router.ready()
+            broker.grant(ROUTER, acl)
+            router.wait_ready()
+        load.finish()
+        stage.settle()
+        assert router.stop() == 0
+
+
+def wait_until_told(router: RouterProcess, said: str) -> None:
+    wait_until(lambda: said in router.http("/readyz")[1], f"it says: {said}")
+
+
+def test_a_password_that_holds_no_more_is_named_and_nothing_is_lost(scene: Scene, rng: Random) -> None:
+    broker, stage, router = scene.broker, scene.stage, scene.router
+    broker.grant(ROUTER, *scene.listed())
+    wait_until(lambda: router.command("check").returncode == 0, "the ACLs are in force")
+    with router, Load(stage, [scene.delay], rng, partitions=2, a_second=100, delays_ms=(0, 3_000)) as load:
+        router.start_and_wait()
+        broker.set_password(ROUTER, "another")
+        try:
+            wait_until_told(router, "Authentication failed")
+            assert not router.ready()
+        finally:
+            broker.set_password(ROUTER, password(ROUTER))
+        router.wait_ready()
+        load.finish()
+        stage.settle()
+        assert router.stop() == 0
+    assert password(ROUTER) not in router.log_text()
+
+
 def test_the_printed_commands_do_what_the_list_says(scene: Scene) -> None:
     listed = scene.listed()
     done = scene.router.command("check", "--acls", "--principal", f"User:{ROUTER}")
@@ -205,15 +253,11 @@ def test_check_says_why_the_door_stays_shut(
     wrong: dict[str, str],
     said: str,
     unique_name: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(check, "REQUEST_TIMEOUT_S", 3.0)
     kafka = {"bootstrap.servers": broker.bootstrap, **broker.client(ROUTER), **wrong}
     topic = {"name": unique_name("orders"), "default_target": "t"}
     config = Config.model_validate({"kafka": {key: kafka[key] for key in kafka if kafka[key]}, "delay_topics": [topic]})
-    errors: list[str] = []
-    client = admin.connect(config, lambda failure: errors.append(failure.str()))
-    (finding,) = [each for each in check.report(config, client, errors) if each.is_error]
+    (finding,) = [each for each in reach.report(config) if each.is_error]
     assert finding.thing == "brokers"
     assert said in finding.message
     assert password(ROUTER) not in finding.message

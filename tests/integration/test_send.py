@@ -65,6 +65,15 @@ def test_place_and_due_time_are_printed(command: Command) -> None:
     assert "due at once" in command("send", command.topic, "--value", "x").stdout
 
 
+@pytest.mark.parametrize(("at", "told"), [("12345", "1970-01-01 00:00:12.345Z"), ("2001-01-01T00:00:00Z", "2001-01")])
+def test_an_instant_that_is_past_is_warned_of(command: Command, at: str, told: str) -> None:
+    result = command("send", command.topic, "--at", at, "--value", "x")
+    assert result.exit_code == 0, result.output
+    assert f"warning: --at {at} is {told}" in result.stderr
+    assert "warning" not in command("send", command.topic, "--after", "1h", "--value", "x").stderr
+    assert "warning" not in command("send", command.topic, "--value", "x").stderr
+
+
 def test_human_durations_become_milliseconds(command: Command, kafka: Cluster) -> None:
     for after in ("10s", "500", "PT15M", "500ms"):
         assert command("send", command.topic, "--after", after, "--null").exit_code == 0

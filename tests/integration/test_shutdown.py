@@ -5,8 +5,10 @@ import time
 from pathlib import Path
 from random import Random
 
+import psutil
 import pytest
 
+from sidecar import failpoints
 from sidecar.demo.router import STOP_TIMEOUT_S
 from tests.conftest import StartCluster
 from tests.integration.scenario import Load, Stage, wait_until
@@ -40,6 +42,53 @@ def test_under_load_and_the_next_one_goes_on(stage: Stage, rng: Random) -> None:
     with stage.router("last") as router:
         router.start_and_wait()
         # Those before have left the group: nobody waited for their sessions to end.
+        stage.settle()
+        assert router.stop() == 0
+
+
+def test_told_again_and_again(stage: Stage, rng: Random) -> None:
+    """A second SIGTERM, or a Ctrl-C beside it, neither ends it in the middle nor begins the stop anew."""
+    stage.delay("delay", 3, default_target=stage.target("out", 2))
+    with Load(stage, list(stage.delays), rng, partitions=3, a_second=1_000, delays_ms=(0, 1_000)) as load:
+        for round_number in range(3):
+            with stage.router(f"r{round_number}", instance_id="") as router:
+                router.start_and_wait()
+                time.sleep(rng.uniform(0.2, 1.0))
+                began_s = time.monotonic()
+                while router.running and time.monotonic() - began_s < 30:
+                    router.signal(rng.choice((signal.SIGTERM, signal.SIGINT)))
+                    time.sleep(rng.uniform(0, 0.05))
+                assert router.exit_code == 0
+                assert len(router.events("stopped")) == 1
+                assert not router.events("uncaught_error")
+        load.finish()
+    with stage.router("last") as router:
+        router.start_and_wait()
+        stage.settle()
+        assert router.stop() == 0
+
+
+@pytest.mark.parametrize("place", [place for place in failpoints.PLACES if place.startswith("recovery.")])
+def test_while_it_restores(stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    delay = stage.delay("delay", 1, default_target=stage.target("out"), seal_records=300, seal_age="1s")
+    with stage.router(instance_id="") as router:
+        router.start_and_wait()
+        stage.send_many(delay, [[("deliver-after", b"%d" % rng.randint(0, 5_000))] for _ in range(500)])
+        time.sleep(rng.uniform(0.5, 1.5))
+        router.kill()
+        with monkeypatch.context() as environ:
+            environ.setenv(failpoints.VARIABLE, f"{failpoints.STOP}{place}")
+            router.start()
+        process = psutil.Process(router.pid)
+        wait_until(lambda: process.status() == psutil.STATUS_STOPPED, f"it is at {place}")
+        for _ in range(2):
+            # Taken when it goes on.
+            router.signal(signal.SIGTERM)
+        router.resume()
+        wait_until(lambda: not router.running, "the end of the router", 30)
+        assert router.exit_code == 0
+    with stage.router("next", instance_id="") as router:
+        router.start_and_wait()
         stage.settle()
         assert router.stop() == 0
 

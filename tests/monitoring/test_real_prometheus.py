@@ -27,6 +27,9 @@ MAY_BE_EMPTY: Final = {
     "Backfills": {"A"},
     "Held back anew": {"A"},  # no target is paused or limited
     "Held for": {"A", "B"},
+    "Index lag": {"B"},  # nobody's transaction hides anything
+    "Taken over anew": {"A", "B"},  # no connection was cut, and no marker lost
+    "Without a time": {"A"},  # every record named one
     "Retention: needed and kept": {"A", "B"},  # everything is sealed with its payload; a topic may be kept for ever
 }
 """Queries that rightly give nothing here, by panel."""

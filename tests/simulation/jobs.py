@@ -9,7 +9,7 @@ from index.errors import FormatError
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from index.sealing import SealRules, cut
-from sidecar.staging import Waiting
+from sidecar.backfill.staging import Waiting
 from snapshots.segment import StoredEntry
 from snapshots.staged import (
     STAGED_PREFIX,

@@ -18,23 +18,32 @@ from index.progress import Progress, start_of
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection, Schedule
 from index.sealing import SealRules
-from sidecar.adopting import Adopting
-from sidecar.budget import PayloadBudget
-from sidecar.chores import Chores
-from sidecar.config_topic import DelayTopicConfig
-from sidecar.gate import Gate
-from sidecar.housekeeping import Housekeeping
-from sidecar.intake import PartitionLedger
-from sidecar.loading import Loading
+from sidecar.backfill.adopting import Adopting
+from sidecar.buckets.lifecycle import Housekeeping
+from sidecar.buckets.loading import Loading
+from sidecar.buckets.segments import SegmentSource
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.intake.intake import PartitionLedger
+from sidecar.kafka.connections import ConnectionLostError
 from sidecar.metrics import Metrics
-from sidecar.packing import whole_batch
-from sidecar.rates import RateLimits, TargetLimit
-from sidecar.records import Payload, Refused, Scheduled, packed, resident_bytes, scheduled, scheduled_size
-from sidecar.rounds import BEFORE_ALL_TIME_NS
-from sidecar.rule_changes import epochs_from
-from sidecar.screening import Leaving
-from sidecar.segments import SegmentSource
-from sidecar.takeover import _within_log
+from sidecar.partition.rounds import BEFORE_ALL_TIME_NS
+from sidecar.partition.rule_changes import epochs_from
+from sidecar.partition.takeover import _within_log
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.packing import whole_batch
+from sidecar.payload.records import (
+    Leaving,
+    Payload,
+    Refused,
+    Scheduled,
+    packed,
+    resident_bytes,
+    scheduled,
+    scheduled_size,
+)
+from sidecar.release.chores import Chores
+from sidecar.release.gate import Gate
+from sidecar.release.rates import RateLimits, TargetLimit
 from snapshots.held import HeldEntry
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.rows import RowPacker
@@ -303,7 +312,13 @@ class Router:
 
     def commit(self, transaction: Transaction) -> list[int]:
         """Commit as the owner this router believes to be."""
+        self.require_connections()
         return self.around.store.commit(self.epoch, transaction)
+
+    def require_connections(self) -> None:
+        """Begin no transaction where the end of the last one may still be on its way."""
+        if self.around.store.has_lost_connection(self.epoch):
+            raise ConnectionLostError("in the simulation", 0.0)
 
     def trim(self) -> None:
         """Remove from the snapshots topic, and perhaps from the delay topic, what nothing refers to."""

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 
 from index.errors import FormatError, RefusedError
 from index.sealing import PlacementRule, SealRules
-from sidecar.rates import TargetLimit
+from sidecar.kafka.connections import ConnectionLostError
+from sidecar.release.rates import TargetLimit
 from snapshots.staged import STAGED_PREFIX
 from tests.simulation import pending
 from tests.simulation.checker import Checker, Violation
@@ -37,7 +38,7 @@ STEPS = 240
 SETTLE_ROUNDS = 400
 MOST_AHEAD_MS = 100
 OTHERS_CHANCE = 0.4
-_INTERRUPTIONS = (CrashedError, UnknownOutcomeError, AbortedError, FencedError, OutOfRangeError)
+_INTERRUPTIONS = (CrashedError, UnknownOutcomeError, AbortedError, FencedError, OutOfRangeError, ConnectionLostError)
 _FAULTS = (*(each.__name__ for each in _INTERRUPTIONS), "killed", "given to", "a segment was", "expired")
 _REFUSALS = (RefusedError, FormatError)
 _PLACEMENTS: tuple[PlacementRule, ...] = ("inline", "pointer", "auto")

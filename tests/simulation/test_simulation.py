@@ -56,6 +56,7 @@ def test_every_interruption_happens() -> None:
     at += ["commit of an adoption", "commit of a withdrawal", "commit while catching up"]
     points = {f"CrashedError('{point}')" for point in at}
     assert points | {"UnknownOutcomeError()", "FencedError()", "AbortedError()", "OutOfRangeError()"} <= told
+    assert "ConnectionLostError('in the simulation')" in told
     logged = {event for run in runs for event in run.logged}
     assert {"seal_failed", "merge_failed", "load_failed", "segment_damaged", "segment_made_good"} <= logged
     assert {"backfill_adopted", "backfill_discarded", "backfill_refused", "backfill_waits"} <= logged

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from index.headers import Headers
@@ -136,6 +136,7 @@ class Faults:
         self.crash_chance = rng.choice([0.0, 0.01, 0.05])
         self.abort_chance = rng.choice([0.0, 0.1])
         self.unknown_chance = rng.choice([0.0, 0.1])
+        self.repeat_chance = rng.choice([0.0, 0.1])
         self.refuse_chance = rng.choice([0.0, 0.1])
         self.unread_chance = rng.choice([0.0, 0.2])
         self.slow_chance = rng.choice([0.0, 0.5, 0.9])
@@ -145,7 +146,7 @@ class Faults:
 
     def stop(self) -> None:
         """From here on everything works."""
-        self.crash_chance = self.abort_chance = self.unknown_chance = 0.0
+        self.crash_chance = self.abort_chance = self.unknown_chance = self.repeat_chance = 0.0
         self.refuse_chance = self.unread_chance = self.slow_chance = 0.0
         self.stale_chance = self.meanwhile_chance = 0.0
 
@@ -158,12 +159,20 @@ class Faults:
             raise CrashedError(after)
 
 
+class _Astray(NamedTuple):
+    """A request to end a transaction of this epoch that was sent again, while its first copy is still on its way."""
+
+    epoch: int
+    commits: bool
+
+
 class Store:
     """Target, rejected, state, snapshots and backfill topics of one partition; one fenced producer, and jobs."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._in_doubt: Transaction | None = None
+        self._astray: _Astray | None = None
         self.epoch = 0
         self.state: list[tuple[bytes, bytes | None]] = []
         self.committed: list[Transaction] = []
@@ -197,20 +206,50 @@ class Store:
         return self.epoch
 
     def commit(self, epoch: int, transaction: Transaction) -> list[int]:
-        """Make a transaction visible as a whole, or say why not; returns the offsets of its segments."""
+        """Make a transaction visible as a whole, or say why not; returns the offsets of its segments.
+
+        A transaction after one whose end the client had to repeat may be torn: see ``has_lost_connection``.
+        """
         if epoch != self.epoch:
             raise FencedError
+        if self.has_lost_connection(epoch) and self._faults.rng.random() < 0.5:
+            return self._torn(transaction)
         has_segments = any(value is not None for _, value in transaction.snapshots)
         if has_segments and self._faults.rng.random() < self._faults.refuse_chance:
+            self._perhaps_repeated(commits=False)
             raise SegmentsRefusedError
         # A producer with a transaction in doubt must be given up; whoever goes on with it finds it settled or not.
         luck = self._faults.rng.random()
         if luck < self._faults.abort_chance:
+            self._perhaps_repeated(commits=False)
             raise AbortedError
         if luck < self._faults.abort_chance + self._faults.unknown_chance:
             self._in_doubt = transaction
             raise UnknownOutcomeError
+        self._perhaps_repeated(commits=True)
         return self._apply(transaction)
+
+    def has_lost_connection(self, epoch: int) -> bool:
+        """Whether the producer of this epoch has lost a connection, and repeated a request that it sent over it."""
+        return self._astray is not None and self._astray.epoch == epoch
+
+    def _perhaps_repeated(self, *, commits: bool) -> None:
+        if self._faults.rng.random() < self._faults.repeat_chance:
+            self._astray = _Astray(self.epoch, commits)
+
+    def _torn(self, transaction: Transaction) -> list[int]:
+        """The first copy arrives when half of this transaction has been written, and ends that half alone."""
+        assert self._astray is not None
+        commits, self._astray = self._astray.commits, None
+        cut = self._faults.rng.randint(0, len(transaction.left))
+        records = replace(transaction, left=transaction.left[:cut], state=[], snapshots=(), withdrawn=())
+        others = replace(transaction, left=transaction.left[cut:])
+        if not commits:
+            # The producer never hears that the first half of what it commits was aborted.
+            return self._apply(others)
+        # The broker knows of no transaction to which the other half could belong.
+        self._apply(self._faults.rng.choice([records, others]))
+        raise UnknownOutcomeError
 
     def compact(self) -> None:
         """Keep the last value of every key, where it was written, and no tombstones."""

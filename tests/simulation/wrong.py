@@ -14,9 +14,8 @@ from index.pending import Entry
 from index.progress import Position, Progress
 from index.rules import Rules
 from index.schedule import Schedule
-from sidecar.chores import Chores
-from sidecar.records import Payload, Refused
-from sidecar.screening import Leaving
+from sidecar.payload.records import Leaving, Payload, Refused
+from sidecar.release.chores import Chores
 from snapshots.held import HeldEntry
 from snapshots.state import PartitionState, RuleEpoch
 from tests.simulation import wrong_adopting, wrong_buckets, wrong_owning
@@ -240,10 +239,18 @@ class AbortTakenForCommit(Wrong):
             return list(range(end, end + len(transaction.snapshots)))
 
 
+class AnswerTrusted(Wrong):
+    """Begins the next transaction as the same producer, though the last was ended by a request sent twice."""
+
+    def require_connections(self) -> None:
+        pass
+
+
 class NotFenced(Wrong):
     """Commits whoever owns the partition."""
 
     def commit(self, transaction: Transaction) -> list[int]:
+        self.require_connections()
         return self.around.store.commit(self.around.store.epoch, transaction)
 
 
@@ -268,6 +275,7 @@ ALL: tuple[type[Router], ...] = (
     WatermarkWithoutOffset,
     SealedPastPending,
     AbortTakenForCommit,
+    AnswerTrusted,
     NotFenced,
     *wrong_buckets.ALL,
     *wrong_adopting.ALL,

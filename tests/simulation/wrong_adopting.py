@@ -11,10 +11,10 @@ from index.partition import PartitionIndex
 from index.pending import Entry
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Behind, Position, Progress
-from sidecar.chores import Chores
-from sidecar.reader import OffsetReader
-from sidecar.records import Payload, Refused
-from sidecar.segments import SegmentSource
+from sidecar.buckets.segments import SegmentSource
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.payload.records import Payload, Refused
+from sidecar.release.chores import Chores
 from snapshots.segment import StoredEntry
 from tests.simulation.router import Router
 from tests.simulation.wrong_buckets import Wrong, _WithParts

@@ -13,9 +13,8 @@ from index.pending import Entry, PendingIndex
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position, Progress
 from index.rules import Rules
-from sidecar.chores import Chores
-from sidecar.records import Payload, Refused
-from sidecar.screening import Leaving
+from sidecar.payload.records import Leaving, Payload, Refused
+from sidecar.release.chores import Chores
 from snapshots.manifest import manifest_key, segment_key
 from tests.simulation.router import Router, Surroundings
 from tests.simulation.world import AbortedError, SegmentsRefusedError, Transaction

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from index.pending import Entry
 from index.progress import Progress, start_of
 from index.record import Record
-from sidecar.records import Scheduled
-from sidecar.screening import Leaving
+from sidecar.payload.records import Leaving, Scheduled
 from snapshots.state import PartitionState, fold_state
 from tests.simulation.router import Router
 from tests.simulation.world import Left

@@ -12,6 +12,8 @@ from spark_backfill.source import connector_options, read_ranges
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
 from tests.spark.backfill import delay_topic, prepared, settings_of, staged
+from tests.wire import Broker, WireBatch, WireRecord
+from tests.wire.batch import encode_headers
 
 
 def adopted(router: RouterProcess, delay: str) -> float:
@@ -65,3 +67,31 @@ def test_a_job_that_the_router_has_overtaken(spark: SparkSession, stage: Stage, 
     with stage.router() as router:
         router.start_and_wait()
         stage.settle(timeout_s=150)
+
+
+def test_headers_that_no_client_hands_over_are_left_to_the_router(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    """Spark's client puts U+FFFD for what is no text; the router reads it again, and rejects it as it came."""
+    delay = delay_topic(stage, default_target=stage.target(), config={"max.message.bytes": "2000000"})
+    due = (b"deliver-at", b"%d" % (now_ms() + 1_000))
+    names = [b"fine", b"\xff", b"trace\0id", b"\xed\xa0\x80", "\N{REPLACEMENT CHARACTER}".encode(), b""]
+    headers = [[due, (name, b"1")] for name in names] + [[due, *[(b"n", None)] * 100_000]]
+    with Broker(stage.bootstrap) as broker:
+        for number, each in enumerate(headers):
+            broker.produce(delay, 0, WireBatch([WireRecord(b"k", b"%d" % number, each)]).encode())
+        settings = settings_of(stage, tmp_path)
+        options = Options(bucket_records=100, task_records=100)
+        index_job.index(spark, settings, settings.delay_topic(delay), Asked(), options, print)
+        with stage.router() as router:
+            router.start_and_wait()
+            wait_until(lambda: len(stage.records(f"{delay}.rejected")) == 5, "five rejected records", 60)
+            wait_until(lambda: len(stage.records(stage.targets[0])) == 2, "two released records", 60)
+            assert adopted(router, delay) == 1
+        rejected = {
+            each.value or b"": dict(each.headers) for each in broker.records(f"{delay}.rejected", committed=True)
+        }
+    assert sorted(rejected) == [b"1", b"2", b"3", b"4", b"6"]
+    for value, found in rejected.items():
+        assert found[b"delay-error"] == b"UNREADABLE"
+        assert found[b"delay-unreadable-headers"] == encode_headers(headers[int(value)])

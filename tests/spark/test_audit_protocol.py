@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules, Schedule
 from sidecar.audit import record as single
-from spark_backfill.audit_protocol import UNREADABLE, Protocol, digest, rejected_as_sent, source
+from spark_backfill.audit_protocol import AT_ONCE, UNREADABLE, Protocol, digest, rejected_as_sent, source
 
 Header = tuple[str, bytes | None]
 SCHEMA = "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp_ms bigint"
@@ -36,7 +36,15 @@ TIMES: list[tuple[Header, int]] = [
     (("deliver-at", b" 1700000001000"), UNREADABLE),
     (("deliver-at", b"-1"), UNREADABLE),
     (("deliver-at", b""), UNREADABLE),
-    (("deliver-at", None), UNREADABLE),
+    (("deliver-at", None), AT_ONCE),
+    (("Deliver-At", b"1700000001000"), 1_700_000_001_000),
+    (("DELIVER-AFTER", b"15m"), SENT_MS + 900_000),
+    (("deliver-after", b"500ms"), SENT_MS + 500),
+    (("deliver-after", b"7d"), SENT_MS + 604_800_000),
+    (("deliver-after", b"9223372036854775807d"), UNREADABLE),
+    (("deliver-after", b"15M"), UNREADABLE),
+    (("deliver-after", b"1h30m"), UNREADABLE),
+    (("deliver-after", None), AT_ONCE),
     (("deliver-at", "١٢٣".encode()), UNREADABLE),
     (("deliver-at", b"2030-01-31T08:00:00Z"), 1_896_076_800_000),
     (("deliver-at", b"2030-01-31T10:00:00+02:00"), 1_896_076_800_000),
@@ -75,7 +83,9 @@ def test_no_time_both_times_and_a_time_twice(spark: SparkSession) -> None:
 
 def test_aliases_by_their_units(spark: SparkSession) -> None:
     presets = (alias for preset in PRESETS.values() for alias in preset)
-    aliases = (*presets, Alias("wait", Role.AFTER, Unit.S))
+    micros = Alias("x-us", Role.AT, Unit.US), Alias("x-after-us", Role.AFTER, Unit.US)
+    binary = Alias("X-Be", Role.AT, Unit.BE_MS), Alias("x-after-be", Role.AFTER, Unit.BE_MS)
+    aliases = (*presets, Alias("wait", Role.AFTER, Unit.S), *micros, *binary)
     headers: list[list[Header]] = [
         [("cesium-deliver-at", b"1700000001000")],
         [("cesium-deliver-at", b"2030-01-31T08:00:00Z")],
@@ -84,6 +94,16 @@ def test_aliases_by_their_units(spark: SparkSession) -> None:
         [("X-Timebridge-When", b"2030-01-31T08:00:00Z")],
         [("wait", b"2")],
         [("wait", b"2"), ("deliver-after", b"2")],
+        [("WAIT", b"2")],
+        [("x-us", b"1700000001000001")],
+        [("x-us", b"99999999999999999")],
+        [("x-after-us", b"1000")],
+        [("x-be", (1_700_000_001_000).to_bytes(8, "big"))],
+        [("x-be", (1_700_000_001_000).to_bytes(6, "big"))],
+        [("x-be", b"\xff" * 8)],
+        [("x-be", b"1700000001000")],
+        [("x-be", b"")],
+        [("x-after-be", b"\x01\x00")],
     ]
     assert due(spark, headers, aliases) == [
         1_700_000_001_000,
@@ -93,6 +113,16 @@ def test_aliases_by_their_units(spark: SparkSession) -> None:
         1_896_076_800_000,
         SENT_MS + 2_000,
         UNREADABLE,
+        SENT_MS + 2_000,
+        1_700_000_001_001,
+        100_000_000_000_000,
+        SENT_MS + 1,
+        1_700_000_001_000,
+        1_700_000_001_000,
+        UNREADABLE,
+        UNREADABLE,
+        UNREADABLE,
+        SENT_MS + 256,
     ]
 
 
@@ -112,7 +142,7 @@ def test_what_the_router_accepts_is_due_at_the_same_time_here(spark: SparkSessio
 
 def _time(rng: random.Random) -> Header:
     number = rng.randrange(10 ** rng.randint(1, 15))
-    match rng.randrange(5):
+    match rng.randrange(6):
         case 0:
             return "deliver-at", b"%d" % number
         case 1:
@@ -123,6 +153,8 @@ def _time(rng: random.Random) -> Header:
             fraction = rng.choice(["", f".{rng.randrange(10**9)}", ".000000001", ".999999999"])
             offset = rng.choice(["Z", "z", f"{rng.choice('+-')}{rng.randint(0, 23):02}:{rng.randint(0, 59):02}"])
             return "deliver-at", f"{day}T{clock}{fraction}{offset}".encode()
+        case 5:
+            return "Deliver-After", f"{rng.randrange(10**6)}{rng.choice(['ms', 's', 'm', 'h', 'd'])}".encode()
         case 3:
             parts = f"P{rng.randint(0, 9)}W{rng.randint(0, 99)}DT{rng.randint(0, 99)}H{rng.randint(0, 999)}M"
             return "deliver-after", f"{parts}{rng.randint(0, 99)}.{rng.randrange(10**9)}S".encode()

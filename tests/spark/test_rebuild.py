@@ -88,12 +88,12 @@ def test_a_router_goes_on_after_its_state_was_lost(
 
 def test_what_the_targets_no_longer_hold_must_be_spoken_for(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     out = stage.target()
-    delay = delay_topic(stage, default_target=out)
+    delay = delay_topic(stage, default_target=out, begun=False)
     moment_ms = now_ms()
     for offset in range(20):
-        stage.send(delay, ("deliver-at", b"%d" % (moment_ms + offset * 1_000)), timestamp_ms=moment_ms)
-        if offset < 10:
-            stage.send(out, ("delay-source", b"%s/0/%d" % (delay.encode(), offset)))
+        stage.send(delay, ("deliver-at", b"%d" % (moment_ms + offset * 1_000)))
+    for each in stage.records(delay)[:10]:
+        stage.send(out, *provenance(delay, each.offset, each.timestamp_ms))
     (future,) = stage.admin.delete_records([TopicPartition(out, 0, 5)]).values()
     future.result(TIMEOUT_S)
 
@@ -106,8 +106,52 @@ def test_what_the_targets_no_longer_hold_must_be_spoken_for(spark: SparkSession,
     assert pending_offsets(stage, delay) == sorted(set(range(10, 20)) - due_by_then)
 
 
+def provenance(delay: str, offset: int, sent_ms: int) -> list[Header]:
+    """What a released record says of its origin."""
+    sent: Header = ("delay-source-timestamp", b"%d" % sent_ms)
+    return [("delay-due", b"1"), ("delay-source", f"{delay}/0/{offset}".encode()), sent]
+
+
+def test_what_others_write_into_a_target_is_not_taken_for_released(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    out, other = stage.target(), stage.target("other")
+    delay = delay_topic(stage, default_target=out, allowed_targets=[other], aliases=["etf1"], begun=False)
+    at: Header = ("deliver-at", b"%d" % (now_ms() + 60_000))
+    to: Header = ("Deliver-To", other.encode())
+    own: Header = ("own", b"1")
+    for _ in range(8):
+        stage.send(delay, at, to, own, key=b"k", value=b"v")
+    by_default = int(stage.send(delay, at, own, key=b"k", value=b"v").split("/")[2])
+    rejected = int(stage.send(delay, at, own, key=b"k", value=b"v").split("/")[2])
+    old_alias = int(stage.send(delay, at, ("x-key", b"z"), own, key=b"k", value=b"v").split("/")[2])
+    sent_ms = {each.offset: each.timestamp_ms for each in stage.records(delay)}
+
+    def said(offset: int) -> list[Header]:
+        return provenance(delay, offset, sent_ms[offset])
+
+    stage.send(other, *said(0)[1:2])
+    stage.send(other, own, *said(1), key=b"k", value=b"w")
+    stage.send(other, own, *said(2), key=b"k", value=None)
+    stage.send(other, own, *provenance(delay, 3, sent_ms[3] + 1), key=b"k", value=b"v")
+    stage.send(other, own, *said(4), key=b"another", value=b"v")
+    stage.send(other, own, ("more", b"1"), *said(5), key=b"k", value=b"v")
+    stage.send(out, own, *said(6), key=b"k", value=b"v")  # its target is the other
+    stage.send(f"{delay}.rejected", at, own, *said(7), key=b"k", value=b"v")
+    # And what the router writes, one of it when x-key was an alias of deliver-key.
+    stage.send(out, own, *said(by_default), ("delay-id", b"an id"), ("delay-hops", b"1"), key=b"k", value=b"v")
+    place: Header = ("delay-source", f"{delay}/0/{rejected}".encode())
+    planted: Header = ("delay-source", f"{delay}/0/0".encode())
+    reason: list[Header] = [("delay-error", b"EXPIRED"), ("delay-error-message", b"late"), place]
+    stage.send(f"{delay}.rejected", at, own, planted, *reason, key=b"k", value=b"v")
+    stage.send(out, own, *said(old_alias), key=b"z", value=b"v")
+
+    rebuild(spark, stage, tmp_path, delay)
+    assert pending_offsets(stage, delay) == list(range(8))
+
+
 def test_an_emptied_log_still_says_where_to_go_on(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
-    delay = delay_topic(stage, default_target=stage.target())
+    delay = delay_topic(stage, default_target=stage.target(), begun=False)
     stage.send_many(delay, [[("deliver-after", b"60000")]] * 7)
     (future,) = stage.admin.delete_records([TopicPartition(delay, 0, 7)]).values()
     future.result(TIMEOUT_S)

@@ -12,9 +12,9 @@ from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
 from sidecar import local_kafka
-from sidecar.acls import Acl
-from sidecar.cli import cli as router_cli
+from sidecar.cli.program import cli as router_cli
 from sidecar.demo.router import config_text
+from sidecar.topics.acls import Acl
 from snapshots.staged import Staged
 from spark_backfill import index_job, rebuild_job, settings
 from spark_backfill.cli import cli
@@ -86,7 +86,7 @@ def succeeded(done: Result) -> str:
 def test_each_job_with_exactly_the_rights_that_are_listed(
     spark: SparkSession, broker: Secured, stage: Stage, tmp_path: Path
 ) -> None:
-    delay = delay_topic(stage, default_target=stage.target())
+    delay = delay_topic(stage, default_target=stage.target(), begun=False)
     config = configuration(broker, stage, tmp_path)
     table = tmp_path / "rows.csv"
     with table.open("w", newline="") as file:

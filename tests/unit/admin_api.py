@@ -9,15 +9,23 @@ import httpx
 from starlette.types import ASGIApp
 
 from index.errors import ConfigError
-from sidecar.answers import DueRange, Fate, LookupAnswer, PartitionAnswer, PendingAnswer, StatusAnswer, TopicAnswer
 from sidecar.api.application import application
 from sidecar.api.backend import Backend
 from sidecar.api.guard import Guard
-from sidecar.api.pace import Pace
 from sidecar.api.tokens import TokenFile
-from sidecar.config import Config
-from sidecar.policies import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
-from sidecar.policy import Policy, Scope, changed, plain_of, policy_of, target_scope, topic_scope
+from sidecar.config.model import Config
+from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of, target_scope, topic_scope
+from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
+from sidecar.process.pace import Pace
+from sidecar.status.answers import (
+    DueRange,
+    Fate,
+    LookupAnswer,
+    PartitionAnswer,
+    PendingAnswer,
+    StatusAnswer,
+    TopicAnswer,
+)
 
 READ: Final = "reads-only-0123456789abcdef0123456789"
 OPERATE: Final = "operates-0123456789abcdef0123456789ab"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sidecar import acls_jobs
-from sidecar.cli import cli
-from sidecar.config import load
+from sidecar.cli.program import cli
+from sidecar.config.model import load
+from sidecar.topics import acls_jobs
 from tests.unit.test_acls import configured
 
 

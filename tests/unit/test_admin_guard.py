@@ -13,8 +13,9 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from index.errors import RefusedError
-from sidecar.api import calls, guard, pace
+from sidecar.api import calls, guard
 from sidecar.api.application import PREFIX, application, document
+from sidecar.process import pace
 from tests.unit.admin_api import JSON, OPERATE, READ, Api, bearer
 
 TOPICS = f"{PREFIX}/topics"

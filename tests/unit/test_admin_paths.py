@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from sidecar.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
 from sidecar.api import backend
 from sidecar.api.application import PREFIX, application, document
-from sidecar.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
+from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
+from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
 from tests.unit.admin_api import OPERATE, READ, Api
 
 

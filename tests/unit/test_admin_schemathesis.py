@@ -18,9 +18,10 @@ from schemathesis.python.asgi import HOST
 from schemathesis.schemas import BaseSchema
 from structlog.testing import capture_logs
 
-from sidecar.api import guard, pace
+from sidecar.api import guard
 from sidecar.api.application import PREFIX, application, document
 from sidecar.api.backend import Backend
+from sidecar.process import pace
 from tests.unit.admin_api import OPERATE, Api, FakeInquiries, FakeOperations, config
 
 EXAMPLES = 6

@@ -155,24 +155,17 @@ def test_headers_beyond_the_limit(running: Running) -> None:
         assert b"400" in first_line(made)
 
 
-def test_connections_beyond_the_limit(running: Running) -> None:
-    idle = [running.connect() for _ in range(connection.MAX_CONNECTIONS)]
-    try:
-        deadline = time.monotonic() + 10
-        code = 0
-        while code != 503 and time.monotonic() < deadline:
-            code = running.get().status_code
-        assert code == 503
-        idle += [running.connect() for _ in range(connection.MAX_CONNECTIONS + 5)]
-        assert idle[-1].recv(100) == b""
-    except ConnectionResetError:
-        pass
-    finally:
-        for each in idle:
-            each.close()
-    deadline = time.monotonic() + 10
-    while running.get().status_code != 200:
-        assert time.monotonic() < deadline
+@pytest.mark.parametrize("first", [b"", b"GET /", REQUEST], ids=["idle", "half a line", "half a request"])
+def test_who_holds_all_places_takes_them_from_himself(running: Running, first: bytes) -> None:
+    held = []
+    for _ in range(5 * connection.PLACES.of_one_client):
+        held.append(running.connect())
+        held[-1].sendall(first)
+    for _ in range(20):
+        assert running.get().status_code == 200
+    assert held[0].recv(100) == b"", "the oldest had to go"
+    for each in held:
+        each.close()
 
 
 def test_a_call_that_hangs_does_not_hold_up_others_nor_the_end(running: Running) -> None:

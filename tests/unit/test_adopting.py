@@ -13,13 +13,13 @@ from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Behind, Position, start_of
 from index.rules import Rules
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
-from sidecar import adopting
-from sidecar.adopting import AGAIN_AFTER_S, SEAL_WITHIN_S, Adopting
-from sidecar.chores import NOTHING
-from sidecar.intake import PartitionLedger
+from sidecar.backfill import adopting
+from sidecar.backfill.adopting import AGAIN_AFTER_S, SEAL_WITHIN_S, Adopting
+from sidecar.backfill.staging import Waiting
+from sidecar.intake.intake import PartitionLedger
 from sidecar.metrics import Metrics
-from sidecar.records import scheduled, scheduled_size
-from sidecar.staging import Waiting
+from sidecar.payload.records import scheduled, scheduled_size
+from sidecar.release.chores import NOTHING
 from snapshots.staged import Staged, staged_key
 from snapshots.state import RuleEpoch
 

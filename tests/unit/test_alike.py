@@ -11,9 +11,17 @@ from index.rules import Rules
 from index.schedule import Schedule
 
 NOW_MS = 1_767_225_600_000
-ALIASES = (*PRESETS["etf1"], *PRESETS["cesium"], Alias("x-late-s", Role.EXPIRE, Unit.S))
+ALIASES = (
+    *PRESETS["etf1"],
+    *PRESETS["cesium"],
+    Alias("x-late-s", Role.EXPIRE, Unit.S),
+    Alias("x-us", Role.AT, Unit.US),
+    Alias("x-be", Role.AFTER, Unit.BE_MS),
+)
 RULES = Rules("d", "out", ("a", "b.*"), aliases=ALIASES)
-OF_BEFORE = Rules("d", "out", ("a", "b.*"), aliases=ALIASES, version=1)
+STRICT = Rules("d", "out", ("a", "b.*"), aliases=ALIASES, require_time=True)
+LENIENT = Rules("d", "out", ("a", "b.*"), aliases=ALIASES, ignores_unknown=True)
+OF_BEFORE = [Rules("d", "out", ("a", "b.*"), aliases=ALIASES, version=version) for version in (1, 2)]
 Value = Callable[[random.Random], bytes | None]
 
 KINDS: dict[str, Value] = {
@@ -30,6 +38,16 @@ KINDS: dict[str, Value] = {
     "x-late-s": lambda chance: b"%d" % chance.randrange(9),
     "schedule_source_type": lambda _: b"schedule",
     "trace": lambda chance: chance.choice([b"1", None]),
+    "Deliver-At": lambda chance: chance.choice(
+        [b"%d" % NOW_MS, b"%d" % (NOW_MS + 5), None][: chance.choice([2, 2, 3])]
+    ),
+    "DELIVER-TO": lambda chance: chance.choice([b"a", b"b.x", b"b.rejected"][: chance.choice([2, 3])]),
+    "Deliver-Expire-After": lambda chance: chance.choice([b"7", b"15m", None][: chance.choice([1, 2, 3])]),
+    "deliver-att": lambda _: b"%d" % NOW_MS,
+    "deliver-cancel": lambda _: b"id",
+    "delay-hops": lambda chance: chance.choice([b"1", b"99", b"x", None]),
+    "x-us": lambda chance: b"%d" % ((NOW_MS + chance.randrange(10**6)) * 1_000),
+    "x-be": lambda chance: chance.choice([b"\x05", b"7", b"\x00" * 8]),
 }
 
 
@@ -37,7 +55,9 @@ def _columns(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> list[list
     return [list(column) for column in zip(*([value for _, value in each] for each in headers), strict=True)]
 
 
-@pytest.mark.parametrize("rules", [RULES, OF_BEFORE], ids=["of now", "of before"])
+@pytest.mark.parametrize(
+    "rules", [RULES, STRICT, LENIENT, *OF_BEFORE], ids=["of now", "strict", "lenient", "version 1", "version 2"]
+)
 @pytest.mark.parametrize("seed", range(400))
 def test_many_are_decided_as_each_by_itself(seed: int, rules: Rules) -> None:
     print(f"seed {seed}")
@@ -61,6 +81,7 @@ def test_many_are_decided_as_each_by_itself(seed: int, rules: Rules) -> None:
         ["deliver-at", "deliver-key", "deliver-partition", "deliver-id"],
         ["deliver-at", "cesium-delay-ms"],
         ["deliver-at", "deliver-expire-after"],
+        ["Deliver-At", "delay-hops", "trace"],
     ],
 )
 def test_the_usual_ones_are_decided_at_once(names: list[str]) -> None:
@@ -70,6 +91,7 @@ def test_the_usual_ones_are_decided_at_once(names: list[str]) -> None:
         "deliver-to": b"b.x",
         "scheduler-target-topic": b"a",
         "cesium-delay-ms": b"7",
+        "Deliver-At": b"%d" % NOW_MS,
     }
     headers = [[(name, plain.get(name) or KINDS[name](chance)) for name in names] for _ in range(20)]
     decided = [RULES.decide(each, NOW_MS) for each in headers]
@@ -99,6 +121,8 @@ def test_what_is_due_at_once_may_be_there_to_be_rejected(name: str, value: bytes
         (Rules("d", "out"), [("deliver-at", b"%d" % NOW_MS), ("deliver-at", b"%d" % NOW_MS)]),
         (Rules("d", "out"), [("deliver-at", b"2026-01-01T00:00:00Z")]),
         (Rules("d", "out"), [("deliver-at", None)]),
+        (Rules("d", "out"), [("deliver-at", b"%d" % NOW_MS), ("deliver-att", b"")]),
+        (Rules("d", "out"), [("deliver-at", b"%d" % NOW_MS), ("Deliver-At", b"%d" % NOW_MS)]),
     ],
 )
 def test_what_is_not_plain_is_left_to_be_decided_by_itself(

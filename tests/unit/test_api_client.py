@@ -12,9 +12,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from index.errors import ConfigError, DelayRouterError
-from sidecar.answers import DueRange, Fate, LookupAnswer, PartitionAnswer, PendingAnswer, StatusAnswer, TopicAnswer
-from sidecar.api_client import ApiClient, read_token
-from sidecar.cli import cli
+from sidecar.cli.api_client import ApiClient, read_token
+from sidecar.cli.program import cli
+from sidecar.status.answers import (
+    DueRange,
+    Fate,
+    LookupAnswer,
+    PartitionAnswer,
+    PendingAnswer,
+    StatusAnswer,
+    TopicAnswer,
+)
 
 TOPIC = TopicAnswer(
     topic="d", pending=3, paused=False, drained=True, partitions=(PartitionAnswer(partition=0, state="drained"),)

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sidecar.budget import PayloadBudget
+from sidecar.payload.budget import PayloadBudget
 
 
 @pytest.mark.parametrize(

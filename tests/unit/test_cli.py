@@ -12,9 +12,10 @@ import pytest
 import structlog
 from click.testing import CliRunner, Result
 
-from sidecar import __version__, logs
-from sidecar.cli import cli
-from sidecar.status import quantile_s, topics_of
+from sidecar import __version__
+from sidecar.cli.program import cli
+from sidecar.cli.router_answers import quantile_s, topics_of
+from sidecar.logs import events
 
 MINIMAL = """
 [kafka]
@@ -130,8 +131,7 @@ def test_reference_needs_no_configuration(tmp_path: Path, monkeypatch: pytest.Mo
     assert "| `tick` | duration |" in result.output
 
 
-def test_check_says_why_brokers_do_not_answer(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.check.REQUEST_TIMEOUT_S", 2.0)
+def test_check_says_why_brokers_do_not_answer(config_file: Path) -> None:
     result = run("check", "-c", config_file, "--json")
     assert result.exit_code == 1
     (finding,) = [each for each in json.loads(result.stdout) if each["level"] == "error"]
@@ -220,13 +220,13 @@ def test_logs_are_one_json_object_a_line_whatever_is_in_them(log_lines: StringIO
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     try:
-        logs.configure("info", log_lines)
+        events.configure("info", log_lines)
         log = structlog.get_logger()
         log.debug("not_shown")
         log.info("topic_seen", topic='a\r\n{"forged": 1}\x1b[31m', raw=b"\x00\xff", long="x" * 5_000, number=1)
         logging.getLogger("uvicorn.error").warning("port %d", 80)
         logging.getLogger("uvicorn.error").info("chatter")
-        logs.librdkafka_logger().error("FAIL %s", "broker down")
+        events.librdkafka_logger().error("FAIL %s", "broker down")
         try:
             json.loads("{}")["x"]
         except KeyError:

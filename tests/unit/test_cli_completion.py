@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sidecar.cli import cli
-from sidecar.cli_policy import parsed, shown_value
+from sidecar.cli.policy import parsed, shown_value
+from sidecar.cli.program import cli
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -28,7 +28,7 @@ def completed(folder: Path, *words: str) -> list[str]:
         "COMP_CWORD": str(len(words)),
         "DELAY_ROUTER_CONFIG": str(folder / "router.toml"),
     }
-    call = [sys.executable, "-c", "from sidecar.cli import main; main()"]
+    call = [sys.executable, "-c", "from sidecar.cli.program import main; main()"]
     done = subprocess.run(call, env=environ, capture_output=True, text=True, timeout=60, check=False)
     return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
 

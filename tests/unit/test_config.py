@@ -10,11 +10,11 @@ from index.errors import ConfigError
 from index.headers import Alias, Role, Unit
 from index.rules import Reason, Rejection, Schedule
 from index.sealing import SealRules
-from sidecar.config import Config, load
-from sidecar.config_errors import key_path
-from sidecar.config_reference import effective, render_effective, render_reference
-from sidecar.kafka_keys import DEBUG_CONTEXTS, HARMLESS, REFUSED
-from sidecar.units import format_duration, format_size, parse_duration_ms, parse_size_bytes
+from sidecar.config.librdkafka_keys import DEBUG_CONTEXTS, HARMLESS, REFUSED
+from sidecar.config.model import Config, load
+from sidecar.config.problems import key_path
+from sidecar.config.reference import effective, render_effective, render_reference
+from sidecar.config.units import format_duration, format_size, parse_duration_ms, parse_size_bytes
 
 MINIMAL = """
 [kafka]
@@ -362,6 +362,72 @@ def test_secrets_are_masked_by_an_allow_list(tmp_path: Path) -> None:
     assert '"sasl.password" = "****"' in printed
     assert '"bootstrap.servers" = "a:1"' in printed
     assert not {key for key in HARMLESS if "password" in key or "secret" in key or key.endswith(".pem")}
+
+
+@pytest.mark.parametrize("key", [key for key in SECRETS if key.endswith(("password", "username", "secret", "pem"))])
+def test_a_secret_may_come_from_a_file(tmp_path: Path, key: str) -> None:
+    held = tmp_path / "held"
+    held.write_text("canary-\u00e4\nwith lines\n")
+    config = loaded(tmp_path, f'[kafka]\n"bootstrap.servers" = "a:1"\n"{key}_file" = "{held}"\n')
+    assert config.kafka == {"bootstrap.servers": "a:1", key: "canary-\u00e4\nwith lines"}
+    assert "canary" not in render_effective(config) + json.dumps(effective(config))
+    variable = f"DELAY_ROUTER__KAFKA__{key.replace('.', '_').upper()}_FILE"
+    given = f'[kafka]\n"bootstrap.servers" = "a:1"\n"{key}" = "of the file"\n'
+    assert loaded(tmp_path, given, **{variable: str(held)}).kafka == config.kafka
+
+
+def test_the_environment_wins_over_a_secret_file_too(tmp_path: Path) -> None:
+    text = '[kafka]\n"bootstrap.servers" = "a:1"\n"sasl.password_file" = "/nowhere"\n'
+    assert loaded(tmp_path, text, DELAY_ROUTER__KAFKA__SASL_PASSWORD="p").kafka["sasl.password"] == "p"
+
+
+def test_files_that_librdkafka_reads_itself_are_left_to_it(tmp_path: Path) -> None:
+    text = '[kafka]\n"bootstrap.servers" = "a:1"\n'
+    config = loaded(tmp_path, text, DELAY_ROUTER__KAFKA__SASL_OAUTHBEARER_ASSERTION_FILE="/run/jwt")
+    assert config.kafka["sasl.oauthbearer.assertion.file"] == "/run/jwt"
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        (None, "No such file or directory"),
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (b"canary\xff", "not UTF-8"),
+        (b"canary\0", "holds a NUL byte"),
+        (b"canary" * 20_000, "more than 65536 bytes"),
+    ],
+)
+def test_a_secret_file_that_cannot_be_used_is_named_and_not_shown(
+    tmp_path: Path, held: bytes | None, said: str
+) -> None:
+    file = tmp_path / "held"
+    if held is not None:
+        file.write_bytes(held)
+    text = '[kafka]\n"bootstrap.servers" = "a:1"\n'
+    with pytest.raises(ConfigError) as raised:
+        loaded(tmp_path, text, DELAY_ROUTER__KAFKA__SASL_PASSWORD_FILE=str(file))
+    told = str(raised.value)
+    assert told.startswith("environment variable DELAY_ROUTER__KAFKA__SASL_PASSWORD_FILE: ")
+    assert f'kafka."sasl.password_file": {file}: ' in told
+    assert said in told
+    assert "canary" not in told
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('"sasl.password_file" = "/p"\n"sasl.password" = "canary"', '"sasl.password" is given too; give one of them'),
+        ('"client.id_file" = "/p"', '"client.id" is no secret: give its value itself'),
+        ('"sasl.password_file" = 7', "the name of a file is expected"),
+        ('"sasl.password_file" = ""', "the name of a file is expected"),
+    ],
+)
+def test_a_secret_file_that_cannot_be_meant(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        loaded(tmp_path, f'[kafka]\n"bootstrap.servers" = "a:1"\n{line}\n')
+    assert said in str(raised.value)
+    assert "canary" not in str(raised.value)
 
 
 def test_what_is_printed_can_be_read_again(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from index.errors import ConfigError
-from sidecar.config import Config, load
-from sidecar.config_admin import is_loopback
-from sidecar.config_reference import effective, render_effective, render_reference
+from sidecar.config.listeners import is_loopback
+from sidecar.config.model import Config, load
+from sidecar.config.reference import effective, render_effective, render_reference
 from tests.unit.test_config import MINIMAL, loaded, refused
 
 

@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from index.errors import ConfigError
-from sidecar.config import Config, RouterConfig, load
-from sidecar.config_errors import keys_of
-from sidecar.config_reference import effective
-from sidecar.config_sources import ENV_PREFIX
-from sidecar.config_topic import AliasConfig, DelayTopicConfig
+from sidecar.config.delay_topic import AliasConfig, DelayTopicConfig
+from sidecar.config.model import Config, RouterConfig, load
+from sidecar.config.problems import keys_of
+from sidecar.config.reference import effective
+from sidecar.config.sources import ENV_PREFIX
 
 MINIMAL: dict[str, Any] = {
     "kafka": {"bootstrap.servers": "localhost:9092"},

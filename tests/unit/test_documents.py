@@ -10,8 +10,8 @@ import yaml
 from index.errors import ConfigError
 from index.headers import NATIVE, PRESETS, Role
 from index.schedule import Reason
-from sidecar.policy import KEYS, ScopeKind, policy_of, target_scope, topic_scope
-from sidecar.policy import Scope as PolicyScope
+from sidecar.policies.policy import KEYS, ScopeKind, policy_of, target_scope, topic_scope
+from sidecar.policies.policy import Scope as PolicyScope
 
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "helm" / "delay-router"
@@ -25,6 +25,8 @@ EXAMPLES: Final = {
     "tick": "20ms",
     "default_target": "a",
     "allowed_targets": ["a"],
+    "require_time": True,
+    "unknown_headers": "ignore",
     "placement": "inline",
     "timestamp": "due",
     "expire_after": "10m",

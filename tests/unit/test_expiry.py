@@ -6,8 +6,8 @@ from index.pending import Entry
 from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Reason, Rejection, Schedule
-from sidecar.expiry import NEVER, Expiry
-from sidecar.records import Scheduled
+from sidecar.payload.records import Scheduled
+from sidecar.release.expiry import NEVER, Expiry
 
 RULES = Rules("d", default_target="out")
 BY_TARGET = Expiry(1_000, {"quick": 100, "patient": 0})

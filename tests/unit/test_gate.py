@@ -1,5 +1,7 @@
 """What a target may not be given yet is held back, in order, and nothing else is."""
 
+from itertools import chain
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,9 +9,9 @@ from hypothesis import strategies as st
 from index.pending import Entry
 from index.record import Record
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
-from sidecar.gate import MAX_HELD_RECORDS, RESUME_EVERY_S, Gate
-from sidecar.rates import BURST_S, RateLimits, TargetLimit
-from sidecar.records import Scheduled
+from sidecar.payload.records import Scheduled
+from sidecar.release.gate import MAX_HELD_RECORDS, RESUME_EVERY_S, TRIED_AT_ONCE, Gate
+from sidecar.release.rates import BURST_S, RateLimits, TargetLimit
 from snapshots.held import decode_held, held_key
 
 PAUSED = TargetLimit(paused=True)
@@ -177,3 +179,63 @@ def test_never_more_than_the_rate_and_a_burst(rate: int, steps: list[tuple[float
         clock.now_s += 1
         given_out += len(made.resumed(1_000, NOW_MS))
     assert given_out == offset
+
+
+def test_what_a_target_may_refuse_is_set_aside_and_tried_a_few_at_a_time() -> None:
+    made = gate()
+    made.set_aside([entry(n) for n in range(40)], ["a"])
+    made.committed()
+    assert made.records == 40
+    assert offsets(made.hold([entry(50), entry(51, "b")], NOBODY)) == [50], "what follows for it stays behind"
+    assert made.wait_s(NOW_MS) == 0
+    tried: list[list[int]] = []
+    while taken := made.resumed(100, NOW_MS):
+        tried.append(offsets(taken))
+        made.committed()
+    assert [*chain.from_iterable(tried)] == [*range(40), 50]
+    assert [len(each) for each in tried] == [TRIED_AT_ONCE, 2 * TRIED_AT_ONCE, 4 * TRIED_AT_ONCE, 13]
+    assert (made.records, made.resident_bytes, made.wait_s(NOW_MS)) == (0, 0, None)
+    assert made.room_records > MAX_HELD_RECORDS, "nothing is doubted any more"
+
+
+def test_after_a_refusal_it_is_tried_with_a_few_again() -> None:
+    made = gate()
+    made.set_aside([entry(n) for n in range(60)], ["a"])
+    made.committed()
+    for _ in range(3):
+        made.resumed(100, NOW_MS)
+        made.committed()
+    first, *others = made.resumed(100, NOW_MS)
+    assert len(others) > TRIED_AT_ONCE
+    made.refused()
+    made.set_aside(others, ["a"])
+    made.committed()
+    again = made.resumed(100, NOW_MS)
+    assert offsets(again) == offsets(others)[:TRIED_AT_ONCE]
+    assert first[1] < again[0][1]
+
+
+def test_set_aside_again_in_the_transaction_that_gave_it_out_it_is_still_held_afterwards() -> None:
+    made = gate()
+    made.set_aside([entry(1)], ["a"])
+    made.committed()
+    taken = made.resumed(10, NOW_MS)
+    made.set_aside(taken, ["a"])
+    written = dict(made.state())
+    assert written[held_key(1, 0)] is not None, "the last record of a key counts"
+    made.committed()
+    assert offsets(made.resumed(10, NOW_MS)) == [1]
+
+
+def test_what_is_set_aside_needs_room() -> None:
+    made = gate()
+    assert made.has_room_for([entry(n) for n in range(MAX_HELD_RECORDS)])
+    assert not made.has_room_for([entry(n) for n in range(MAX_HELD_RECORDS + 1)])
+
+
+def test_no_more_is_given_out_than_fills_a_transaction() -> None:
+    made = gate(a=PAUSED)
+    made.hold([entry(n) for n in range(10)], NOBODY)
+    made.use({})
+    assert offsets(made.resumed(10, NOW_MS, 1)) == [0], "one goes whatever its size"
+    assert len(made.resumed(10, NOW_MS)) == 9

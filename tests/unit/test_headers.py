@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.headers import NATIVE, PRESETS, PROVENANCE, Alias, Role, StrippedNames, Unit, quoted, reader, with_natives
+from index.controls import with_natives
+from index.headers import NATIVE, PRESETS, PROVENANCE, Alias, Role, StrippedNames, Unit, quoted
+from index.readers import reader
 
 
 def test_the_native_headers_are_those_of_the_contract() -> None:
@@ -22,7 +24,7 @@ def test_the_native_headers_are_those_of_the_contract() -> None:
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_every_preset_can_be_used_and_twice_is_once(preset: str) -> None:
     aliases = PRESETS[preset]
-    assert with_natives(aliases + aliases).keys() == {alias.name for alias in (*NATIVE, *aliases)}
+    assert with_natives(aliases + aliases).keys() == {alias.name.lower() for alias in (*NATIVE, *aliases)}
 
 
 def test_all_presets_can_be_used_together() -> None:
@@ -38,12 +40,21 @@ def test_all_presets_can_be_used_together() -> None:
         (Alias("cesium-deliver-at", Role.AT, Unit.S), "is 'at' in unit ms already"),
         (Alias("delay-due", Role.AT), "written by the router itself"),
         (Alias("delay-error", Role.ID), "written by the router itself"),
+        (Alias("Delay-Hops", Role.ID), "alias 'Delay-Hops': .* written by the router itself"),
+        (Alias("Deliver-At", Role.AFTER), "alias 'Deliver-At': is 'at' in unit native already"),
+        (Alias("deliver-Cancel", Role.IGNORED), "alias 'deliver-Cancel': this name is reserved"),
         (Alias("", Role.AT), "1 to 256 printable characters"),
         (Alias("x" * 257, Role.AT), "1 to 256 printable characters"),
         (Alias("x\n", Role.AT), "1 to 256 printable characters"),
         (Alias("x", Role.TO, Unit.MS), "role 'to' takes unit native, not ms"),
-        (Alias("x", Role.AFTER, Unit.RFC3339), "role 'after' takes unit native or ms or s or iso8601, not rfc3339"),
-        (Alias("x", Role.AT, Unit.ISO8601), "role 'at' takes unit native or ms or s or rfc3339, not iso8601"),
+        (
+            Alias("x", Role.AFTER, Unit.RFC3339),
+            "role 'after' takes unit native or ms or s or iso8601 or us or be-ms, not rfc3339",
+        ),
+        (
+            Alias("x", Role.AT, Unit.ISO8601),
+            "role 'at' takes unit native or ms or s or rfc3339 or us or be-ms, not iso8601",
+        ),
     ],
 )
 def test_a_bad_alias_is_refused_by_name(alias: Alias, problem: str) -> None:
@@ -52,7 +63,12 @@ def test_a_bad_alias_is_refused_by_name(alias: Alias, problem: str) -> None:
 
 
 def test_an_alias_equal_to_a_native_header_changes_nothing() -> None:
-    assert with_natives([Alias("deliver-at", Role.AT)]) == with_natives([])
+    assert with_natives([Alias("deliver-at", Role.AT), Alias("Deliver-At", Role.AT)]) == with_natives([])
+
+
+def test_names_of_aliases_once_counted_as_they_were_written() -> None:
+    different = [Alias("X-Due", Role.AT), Alias("x-due", Role.AFTER), Alias("deliver-cancel", Role.IGNORED)]
+    assert with_natives(different, any_case=False).keys() >= {"X-Due", "x-due", "deliver-cancel"}
 
 
 def test_every_role_has_a_reader_in_its_native_unit() -> None:
@@ -60,13 +76,26 @@ def test_every_role_has_a_reader_in_its_native_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["deliver-at", "deliver-", "deliver-unknown", "delay-id", "delay-due", "scheduler-epoch"]
+    "name",
+    [
+        "deliver-at",
+        "deliver-",
+        "deliver-unknown",
+        "delay-id",
+        "delay-due",
+        "scheduler-epoch",
+        "Deliver-At",
+        "DELIVER-x",
+        "Delay-Source",
+        "Scheduler-Epoch",
+        "delay-hops",
+    ],
 )
 def test_removed_on_release(name: str) -> None:
     assert StrippedNames(with_natives(PRESETS["etf1"]))[name]
 
 
-@pytest.mark.parametrize("name", ["", "deliver", "Deliver-At", "x-deliver-at", "delay-error", "scheduler-timestamp"])
+@pytest.mark.parametrize("name", ["", "deliver", "x-deliver-at", "delay-error", "scheduler-timestamp"])
 def test_not_removed_on_release(name: str) -> None:
     assert not StrippedNames(with_natives(PRESETS["etf1"]))[name]
 

@@ -2,15 +2,23 @@
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Self
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from index.errors import ConfigError
-from sidecar import http, status
+from sidecar.cli import router_answers as status
+from sidecar.process import listening, probes
+from sidecar.process.listening import Places, client_of
+from sidecar.process.pace import Rate
 
 
 class FakeHealth:
@@ -36,14 +44,14 @@ def health() -> FakeHealth:
 
 
 @pytest.fixture
-def server(health: FakeHealth) -> Iterator[http.HttpServer]:
-    running = http.serve("127.0.0.1:0", health)
+def server(health: FakeHealth) -> Iterator[probes.HttpServer]:
+    running = probes.serve("127.0.0.1:0", health)
     yield running
     running.stop()
 
 
 @pytest.fixture
-def client(server: http.HttpServer) -> Iterator[httpx.Client]:
+def client(server: probes.HttpServer) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=10, trust_env=False) as made:
         yield made
 
@@ -100,16 +108,16 @@ def test_health_that_fails_is_a_plain_500(
     assert "secret" not in answer.text
 
 
-def test_headers_beyond_the_limit_are_refused(server: http.HttpServer, client: httpx.Client) -> None:
+def test_headers_beyond_the_limit_are_refused(server: probes.HttpServer, client: httpx.Client) -> None:
     with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
-        connection.sendall(b"GET /livez HTTP/1.1\r\nx: " + b"a" * (4 * http.MAX_REQUEST_BYTES))
+        connection.sendall(b"GET /livez HTTP/1.1\r\nx: " + b"a" * (4 * probes.MAX_REQUEST_BYTES))
         assert b"400" in connection.recv(1_000).split(b"\r\n")[0]
     assert client.get("/livez").status_code == 200
 
 
 def test_a_request_that_never_ends_is_cut_off(health: FakeHealth, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CONNECTION_LIFETIME_S", 0.3)
-    server = http.serve("127.0.0.1:0", health)
+    monkeypatch.setattr(probes, "CONNECTION_LIFETIME_S", 0.3)
+    server = probes.serve("127.0.0.1:0", health)
     try:
         with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
             connection.sendall(b"GET /livez HTTP/1.1\r\n")
@@ -118,38 +126,177 @@ def test_a_request_that_never_ends_is_cut_off(health: FakeHealth, monkeypatch: p
         server.stop()
 
 
-def test_connections_beyond_the_limit_get_503(server: http.HttpServer) -> None:
-    idle = [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(http.MAX_CONNECTIONS)]
+class Crowd:
+    """Connections of clients that do nothing good, and new ones for those that were closed."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.opened = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(10)
+
+    def join(self, count: int, first: bytes, then: bytes = b"") -> None:
+        """So many connections that send `first`, and then a piece of `then` twice a second."""
+        connections = [self._connection(first) for _ in range(count)]
+        thread = threading.Thread(target=self._go_on, args=(connections, first, then))
+        thread.start()
+        self._threads.append(thread)
+
+    def _connection(self, first: bytes) -> socket.socket:
+        made = socket.create_connection(("127.0.0.1", self._port), 10)
+        made.sendall(first)
+        self.opened += 1
+        return made
+
+    def _go_on(self, connections: list[socket.socket], first: bytes, then: bytes) -> None:
+        while not self._stopping.wait(0.5):
+            for place, each in enumerate(connections):
+                try:
+                    each.setblocking(False)
+                    if then:
+                        each.send(then)
+                    elif each.recv(10_000) == b"":
+                        raise ConnectionResetError
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    each.close()
+                    connections[place] = self._connection(first)
+        for each in connections:
+            each.close()
+
+
+def _probed(port: int, path: str, times: int = 40) -> list[int]:
+    """Status codes of probes on a connection each, as an orchestrator asks."""
+    return [httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=5).status_code for _ in range(times)]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (b"", b""),
+        (b"GET /livez HTT", b""),
+        (b"GET /livez HTTP/1.1\r\nHost: x\r\n", b"x: y\r\n"),
+        (b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", b"x"),
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 4, b""),
+    ],
+    ids=["idle", "half a request", "slow headers", "slow body", "many requests ahead"],
+)
+def test_probes_never_wait_for_clients(server: probes.HttpServer, first: bytes, then: bytes) -> None:
+    with Crowd(server.port) as crowd:
+        # More than are kept of one client, which all of them and the probes are.
+        crowd.join(probes.PLACES.of_one_client + 44, first, then)
+        assert _probed(server.port, "/livez") == [200] * 40
+        assert _probed(server.port, "/readyz", 10) == [200] * 10
+
+
+def test_the_oldest_connection_goes_and_not_the_one_with_a_request_under_way(
+    health: FakeHealth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "PLACES", Places(connections=8, of_one_client=4))
+    monkeypatch.setattr(listening, "IDLE_AFTER_S", 0.0)
+    answering, asked = threading.Event(), threading.Event()
+
+    class Slow(Collector):
+        def collect(self) -> Iterator[Metric]:
+            asked.set()
+            answering.wait(10)
+            return iter(())
+
+    server = probes.serve("127.0.0.1:0", health)
+    answering.set()
+    health.registry.register(Slow())
+    answering.clear()
+    asked.clear()
     try:
-        deadline = time.monotonic() + 10
-        code = 0
-        while code != 503 and time.monotonic() < deadline:
-            code = httpx.get(f"http://127.0.0.1:{server.port}/livez", trust_env=False).status_code
-        assert code == 503
+        first = socket.create_connection(("127.0.0.1", server.port), 10)
+        first.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert asked.wait(10)
+        idle = [socket.create_connection(("127.0.0.1", server.port), 10) for _ in range(4)]
+        assert idle[0].recv(100) == b""
+        answering.set()
+        assert first.recv(100).startswith(b"HTTP/1.1 200")
+        idle[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert idle[-1].recv(100).startswith(b"HTTP/1.1 200")
+        for each in (first, *idle):
+            each.close()
     finally:
-        for connection in idle:
-            connection.close()
+        answering.set()
+        server.stop()
 
 
-def test_port_in_use_is_a_clear_error(server: http.HttpServer, health: FakeHealth) -> None:
+def test_what_is_no_probe_has_a_rate(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "RATE", Rate(per_s=0.1, burst=5.0))
+    codes = [client.get("/metrics").status_code for _ in range(6)]
+    assert codes == [200] * 5 + [429]
+    refused = client.get("/nothing")
+    assert refused.status_code == 429
+    assert 5 <= int(refused.headers["retry-after"]) <= 10
+    assert {client.get(path).status_code for path in ("/livez", "/readyz") for _ in range(20)} == {200}
+
+
+def test_rendering_takes_a_tenth_of_a_core(client: httpx.Client, health: FakeHealth) -> None:
+    rendered_s: list[float] = []
+
+    class Costly(Collector):
+        def collect(self) -> Iterator[Metric]:
+            began_s = time.thread_time()
+            while time.thread_time() - began_s < 0.05:
+                pass
+            rendered_s.append(time.monotonic())
+            return iter(())
+
+    health.registry.register(Costly())
+    rendered_s.clear()
+    began_s = time.monotonic()
+    for _ in range(100):
+        assert client.get("/metrics").status_code == 200
+    assert len(rendered_s) <= 1 + (time.monotonic() - began_s) / (probes.REST_FACTOR * 0.05)
+    assert all(later - earlier >= 8 * 0.05 for earlier, later in pairwise(rendered_s))
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        (("10.0.0.1", 1), "10.0.0.1"),
+        (("::ffff:10.0.0.1", 1, 0, 0), "10.0.0.1"),
+        (("2001:db8:1:2:3:4:5:6", 1, 0, 0), "2001:db8:1:2::/64"),
+        (("2001:db8:1:2::1", 1, 0, 0), "2001:db8:1:2::/64"),
+        (("fe80::1%eth0", 1, 0, 2), "fe80::/64"),
+        (None, ""),
+    ],
+)
+def test_client_of_an_address(address: tuple[object, ...] | None, client: str) -> None:
+    assert client_of(address) == client
+
+
+def test_port_in_use_is_a_clear_error(server: probes.HttpServer, health: FakeHealth) -> None:
     with pytest.raises(ConfigError, match=rf"http\.listen: 127\.0\.0\.1:{server.port}: Address already in use"):
-        http.serve(f"127.0.0.1:{server.port}", health)
+        probes.serve(f"127.0.0.1:{server.port}", health)
 
 
 def test_address_that_is_not_ours_is_a_clear_error(health: FakeHealth) -> None:
     with pytest.raises(ConfigError, match=r"http\.listen: 203\.0\.113\.1:0: "):
-        http.serve("203.0.113.1:0", health)
+        probes.serve("203.0.113.1:0", health)
 
 
 def test_stopped_server_frees_its_port(health: FakeHealth) -> None:
-    first = http.serve("127.0.0.1:0", health)
+    first = probes.serve("127.0.0.1:0", health)
     first.stop()
-    second = http.serve(f"127.0.0.1:{first.port}", health)
+    second = probes.serve(f"127.0.0.1:{first.port}", health)
     second.stop()
     assert second.port == first.port
 
 
-def test_status_reads_what_is_served_even_while_not_ready(server: http.HttpServer, health: FakeHealth) -> None:
+def test_status_reads_what_is_served_even_while_not_ready(server: probes.HttpServer, health: FakeHealth) -> None:
     health.body = {"ready": False, "partitions": {"orders.delay/0": {"state": "restoring"}}}
     answer = status.ask(f"http://127.0.0.1:{server.port}")
     assert not answer.ready

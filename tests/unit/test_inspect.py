@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from index.bucket import Manifest, Placement
-from index.progress import BEFORE_ALL, Behind, Position, Progress
+from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
 from index.record import Record
 from index.rules import Rules
 from snapshots.__main__ import main
@@ -43,6 +43,10 @@ def test_progress() -> None:
         "  catching up  adopted bucket 3: nothing of it released yet",
         "  catching up  adopted bucket 5: 2027-01-15T08:00:00.000Z, offset 4",
     ]
+    skipped = Progress(9, BEFORE_ALL, 0, skipped=(Skipped(3, 5),))
+    assert list(show(encode_progress(skipped, "id")))[-1] == (
+        "  skipped      [3, 5): rejected as one, could not be read"
+    )
     assert "  watermark    W = nothing released yet" in show(encode_progress(Progress(1, BEFORE_ALL, 0), "id"))
 
 
@@ -163,7 +167,7 @@ def test_something_else_is_exit_code_1(stored: bytes, tmp_path: Path, capsys: py
 
 
 # A part of a held record may be any bytes.
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.HELD])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.HELD, Kind.OWED)])
 def test_a_body_that_is_no_protobuf_is_exit_code_1(
     kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,18 +1,20 @@
-"""Reading and deciding ahead of the worker, with a consumer that is told what to give: sidecar.intake."""
+"""Reading and deciding ahead of the worker, from fetches that are told what to give: sidecar.intake.intake."""
 
 import queue
 import time
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from index.partition import PartitionIndex
 from index.progress import Position, Progress, start_of
 from index.rules import Rules
-from sidecar.budget import PayloadBudget
-from sidecar.intake import Intake, PartitionLedger
-from sidecar.records import Packed, Payload, Scheduled, scheduled_size
+from sidecar.intake.fetching import Fetch, Fetching
+from sidecar.intake.intake import Intake, PartitionLedger
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.records import Packed, Payload, Scheduled, scheduled_size
 from snapshots.state import RuleEpoch
 
 NOW_MS = 1_800_000_000_000
@@ -38,7 +40,7 @@ class Given:
     def value(self) -> bytes:
         return b"v"
 
-    def headers(self) -> list[tuple[str, bytes]]:
+    def headers(self) -> list[tuple[str, bytes | None]]:
         return [("deliver-at", b"%d" % self._due_ms)]
 
     def timestamp(self) -> tuple[int, int]:
@@ -46,28 +48,30 @@ class Given:
 
 
 class Tail:
-    """Stands in for the tail consumer."""
+    """Stands in for the fetches of the tail."""
 
     def __init__(self) -> None:
         self.ahead: queue.Queue[Given] = queue.Queue()
         self.closed = False
 
-    def assign(self, _partitions: list[TopicPartition]) -> None: ...
-
-    def poll(self, _wait_s: float) -> Given | None:
+    def read(self, _wait_s: float, most: int) -> Fetch | None:
         try:
-            return self.ahead.get(timeout=0.01)
+            messages = [self.ahead.get(timeout=0.01)]
         except queue.Empty:
             return None
+        messages += [self.ahead.get() for _ in range(min(most - 1, self.ahead.qsize()))]
+        return fetched(messages)
 
-    def consume(self, most: int, _wait_s: float) -> list[Given]:
-        return [self.ahead.get() for _ in range(min(most, self.ahead.qsize()))]
-
-    def get_watermark_offsets(self, *_args: Any, **_named: Any) -> tuple[int, int]:
-        return 0, 1_000
+    def log_end(self) -> int:
+        return 1_000
 
     def close(self) -> None:
         self.closed = True
+
+
+def fetched(messages: Sequence[Given]) -> Fetch:
+    """What is read of these messages."""
+    return Fetch(cast("Sequence[Message]", messages), [message.headers() for message in messages])
 
 
 @pytest.fixture
@@ -77,8 +81,8 @@ def tail() -> Tail:
 
 def made(tail: Tail, ledger: PartitionLedger, *, budget: PayloadBudget | None = None) -> Intake:
     return Intake(
-        cast("Consumer", tail),
-        TopicPartition("d", 0, 0),
+        cast("Fetching", tail),
+        ("d", 0),
         ledger,
         [RuleEpoch(0, RULES)],
         budget or PayloadBudget(1 << 30),
@@ -185,3 +189,35 @@ def test_what_has_left_before_a_replay_is_given_back(tail: Tail) -> None:
     assert filled(intake, ledger, 8) == 4
     assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger))
     intake.close()
+
+
+def test_no_more_is_indexed_at_once_than_one_transaction_may_carry(tail: Tail) -> None:
+    """All of it may be owed: it ends with the record that fills it, in the middle of a fetch, and goes on there."""
+    ledger, budget = ledger_of(), PayloadBudget(1 << 30)
+    for offset in range(8):
+        tail.ahead.put(Given(offset, NOW_MS + offset * 500))
+    intake = made(tail, ledger, budget=budget)
+    until_s, indexed, bytes_of = time.monotonic() + PATIENCE_S, [0], 0
+    while ledger.indexed_to < 8:
+        assert time.monotonic() < until_s
+        one = intake.fill(0.05, 1)
+        bytes_of += one.resident_bytes
+        indexed.append(ledger.indexed_to)
+    assert set(indexed) == set(range(9)), "each time one record, since any is larger than a byte"
+    assert len(payloads(ledger)) == 8
+    assert budget.used_bytes == bytes_of
+    intake.close()
+    assert budget.used_bytes == bytes_of
+
+
+def test_what_is_left_of_a_fetch_is_given_back_when_the_intake_ends(tail: Tail) -> None:
+    ledger, budget = ledger_of(), PayloadBudget(1 << 30)
+    for offset in range(8):
+        tail.ahead.put(Given(offset, NOW_MS + 5))
+    intake = made(tail, ledger, budget=budget)
+    until_s, resident_bytes = time.monotonic() + PATIENCE_S, 0
+    while ledger.indexed_to < 3:
+        assert time.monotonic() < until_s
+        resident_bytes += intake.fill(0.05, 1).resident_bytes
+    intake.close()
+    assert budget.used_bytes == resident_bytes

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from index.schedule import Reason
-from sidecar.kafka_errors import Verdict, classify, error_of, reason_of
+from sidecar.kafka.errors import Verdict, classify, error_of, reason_of
 
 
 class Flags(TypedDict, total=False):
@@ -54,6 +54,11 @@ def test_a_fenced_owner_asks_the_group_however_it_is_told(code: int, flags: Flag
 
 
 @pytest.mark.parametrize("flags", [NONE, FATAL, ABORTABLE])
+def test_a_setting_that_brokers_never_take_is_no_reason_to_wait(flags: Flags) -> None:
+    assert classify(KafkaError(KafkaError.INVALID_TRANSACTION_TIMEOUT, **flags)) is Verdict.MISCONFIGURED
+
+
+@pytest.mark.parametrize("flags", [NONE, FATAL, ABORTABLE])
 @pytest.mark.parametrize("code", DENIED)
 def test_what_is_not_authorised_is_reported(code: int, flags: Flags) -> None:
     assert classify(KafkaError(code, **flags)) is Verdict.DENIED
@@ -88,7 +93,7 @@ def test_the_others(code: int, flags: Flags, verdict: Verdict) -> None:
 
 @pytest.mark.parametrize("code", ALL_CODES)
 def test_no_other_code_lets_a_producer_go_on(code: int) -> None:
-    listed = code in REFUSALS or code in FENCED or code in DENIED
+    listed = code in REFUSALS or code in FENCED or code in DENIED or code == KafkaError.INVALID_TRANSACTION_TIMEOUT
     # Rebuilding is safe whatever happened, so it is what an unknown error must come to.
     assert listed or classify(KafkaError(code)) is Verdict.REBUILD
     assert classify(KafkaError(code, fatal=True)) not in (Verdict.REFUSED, Verdict.RETRY)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from index.errors import ConfigError
-from sidecar import check
-from sidecar.config import Config, load
-from sidecar.config_reference import render_reference
-from sidecar.kafka_keys import LIMITED, REFUSED, doubts
+from sidecar.config.librdkafka_keys import LIMITED, REFUSED, doubts
+from sidecar.config.model import Config, load
+from sidecar.config.reference import render_reference
+from sidecar.topics import check
 
 # Rule S18 of the security notes, and what librdkafka 2.16 has beyond it.
 RUNS_CODE = ["plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.engine.location", "ssl.engine.id"]
@@ -72,7 +72,7 @@ def test_credentials_travel_in_the_clear_only_where_that_is_said(tmp_path: Path,
     assert "SASL_PLAINTEXT" in refused(tmp_path, SASL, DELAY_ROUTER__KAFKA__SECURITY_PROTOCOL=protocol)
     config = configured(tmp_path, kafka, "allow_sasl_plaintext = true")
     assert config.router.allow_sasl_plaintext
-    (warning,) = [each for each in check._configuration(config) if each.level.value == "warn"]
+    (warning,) = [each for each in check.configuration_findings(config) if each.level.value == "warn"]
     assert "credentials" in warning.message
 
 
@@ -94,7 +94,9 @@ def test_a_token_is_not_fetched_in_the_clear(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_most_likely_not_meant_is_a_warning(tmp_path: Path, kafka: dict[str, str], told: str) -> None:
-    (warning,) = [each for each in check._configuration(configured(tmp_path, kafka)) if each.level.value == "warn"]
+    (warning,) = [
+        each for each in check.configuration_findings(configured(tmp_path, kafka)) if each.level.value == "warn"
+    ]
     assert told in warning.message
     assert warning.remedy
 

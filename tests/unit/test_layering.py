@@ -5,6 +5,7 @@ it can be simulated and replayed), the auditor independent of what it judges, an
 router.
 """
 
+import ast
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _PURE_STDLIB = frozenset(
         "dataclasses",
         "datetime",
         "decimal",
+        "difflib",
         "enum",
         "fractions",
         "functools",
@@ -107,6 +109,42 @@ _RULES = {
     ),
 }
 
+_EVERYBODY = frozenset({"__version__", "failpoints", "logs", "metrics"})
+"""What each room of the router may import, besides ``index`` and ``snapshots``."""
+
+_INNER: dict[str, frozenset[str]] = {
+    "config": frozenset(),
+    "logs": frozenset(),
+    "kafka": frozenset({"config"}),
+    "topics": frozenset({"kafka", "config"}),
+    "payload": frozenset(),
+    "intake": frozenset({"payload", "kafka", "config"}),
+    "release": frozenset({"payload", "kafka", "config"}),
+    "policies": frozenset({"release", "topics", "kafka", "config"}),
+    "buckets": frozenset({"release", "intake", "payload", "topics", "kafka", "config"}),
+    "backfill": frozenset({"release", "intake", "payload", "kafka", "config"}),
+    # The one circle: it heals in the middle of a take-over, and needs what that has read.
+    "healing": frozenset({"partition", "policies", "buckets", "release", "intake", "payload", "kafka", "config"}),
+    "partition": frozenset(
+        {"healing", "backfill", "buckets", "policies", "release", "intake", "payload", "topics", "kafka", "config"}
+    ),
+    "process": frozenset({"partition", "topics", "kafka", "config"}),
+    "status": frozenset({"partition", "policies", "intake", "kafka", "config"}),
+    "api": frozenset({"status", "policies", "process", "kafka", "config"}),
+    "cli": frozenset({"app", "demo", "status", "policies", "partition", "topics", "kafka", "config"}),
+    "audit": frozenset(),
+    "local_kafka": frozenset(),
+    "demo": frozenset({"audit", "local_kafka"}),
+}
+"""Which rooms of the router each room may import, in the order of their floors."""
+
+_CONNECTS = "app"
+"""Everything is made and connected in this one module, so it may import any room but the command line's."""
+
+_MAX_FILES = 14
+_LARGER_ROOMS = {"api": 19, "cli": 15}
+"""Rooms that are to be cut smaller yet."""
+
 # Commands for a person: they read a file or standard input, and only hand bytes to their room.
 _COMMANDS = {"snapshots/__main__.py": frozenset({"argparse", "os", "pathlib", "sys"})}
 
@@ -129,6 +167,51 @@ def test_a_room_imports_only_what_it_may(module: tuple[Path, str]) -> None:
     rule = Rule(_RULES[room].allowed | _COMMANDS.get(_name(module), frozenset()))
     breaches = rule.breaches(imports_of(path.read_text(encoding="utf-8"), package))
     assert breaches == [], f"{room} may not import these"
+
+
+def _inner_room(module: tuple[Path, str]) -> str:
+    path, package = module
+    return package.split(".")[1] if "." in package else path.stem
+
+
+def _inner_rooms() -> dict[str, list[tuple[Path, str]]]:
+    rooms: dict[str, list[tuple[Path, str]]] = {}
+    for module in modules_in(_ROOT, "sidecar"):
+        rooms.setdefault(_inner_room(module), []).append(module)
+    return rooms
+
+
+@pytest.mark.parametrize("room", _INNER)
+def test_a_room_of_the_router_imports_only_the_rooms_it_may(room: str) -> None:
+    allowed = _INNER[room] | _EVERYBODY | {room}
+    for path, package in _inner_rooms()[room]:
+        inner = [each for each in imports_of(path.read_text(encoding="utf-8"), package) if each.top == "sidecar"]
+        breaches = [each for each in inner if each.module != "sidecar" and each.module.split(".")[1] not in allowed]
+        assert breaches == [], f"{path.relative_to(_ROOT)} may not import these"
+
+
+def test_every_folder_of_the_router_is_a_room() -> None:
+    single = {"__init__", "__main__", _CONNECTS, "producing", "failpoints", "metrics"}
+    assert set(_inner_rooms()) == set(_INNER) | single
+
+
+@pytest.mark.parametrize("room", _INNER)
+def test_a_room_is_small_and_says_what_it_is_for(room: str) -> None:
+    modules = _inner_rooms()[room]
+    assert len(modules) <= _LARGER_ROOMS.get(room, _MAX_FILES)
+    docstring = ast.get_docstring(ast.parse((_ROOT / "sidecar" / room / "__init__.py").read_text(encoding="utf-8")))
+    assert docstring is not None
+    assert len(docstring) > len(room) + 40
+
+
+def test_only_what_connects_everything_is_imported_by_the_command_line_alone() -> None:
+    users = {
+        _inner_room(module)
+        for module in modules_in(_ROOT, "sidecar")
+        for each in imports_of(module[0].read_text(encoding="utf-8"), module[1])
+        if each.module.startswith(f"sidecar.{_CONNECTS}")
+    }
+    assert users == {"cli"}
 
 
 def test_the_auditor_shares_no_code_with_what_it_judges() -> None:

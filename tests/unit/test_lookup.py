@@ -11,12 +11,12 @@ from index.progress import BEFORE_ALL, Behind, Position, Progress
 from index.record import Record
 from index.rules import Rules
 from index.schedule import Reason, Schedule
-from sidecar import lookup
-from sidecar.answers import Fate, LookupAnswer
-from sidecar.compacted import Stored
-from sidecar.config import Config
-from sidecar.lookup import WHY, Lookup
-from sidecar.rejected_search import Found, NotFinished
+from sidecar.config.model import Config
+from sidecar.kafka.compacted import Stored
+from sidecar.status import lookup
+from sidecar.status.answers import Fate, LookupAnswer
+from sidecar.status.lookup import WHY, Lookup
+from sidecar.status.rejected_search import Found, NotFinished
 from snapshots.held import HeldEntry, encode_held
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, PartitionState, RuleEpoch, encode_epochs, encode_progress

@@ -12,8 +12,8 @@ from index.merging import MOST_AT_ONCE, MOST_SEGMENTS, to_merge
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.sealing import SealRules
-from sidecar import merging
-from sidecar.merging import Merging
+from sidecar.buckets import merging
+from sidecar.buckets.merging import Merging
 from snapshots.manifest import encode_manifest, segment_key
 from snapshots.segment import StoredEntry, decode_segment
 from tests.unit.buckets import Place, bucket

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from sidecar.metrics import LATENESS_BOUNDS_MS, LatenessHistogram, Metrics
-from sidecar.partition_status import PartitionCollector, PartitionState, PartitionStatus
+from sidecar.partition.status import PartitionCollector, PartitionState, PartitionStatus
 
 NAME = "delay_router_release_lateness_seconds"
 
@@ -70,6 +70,7 @@ def test_before_the_first_release_the_histogram_is_there_and_empty() -> None:
         ("release_lateness_seconds", "histogram"),
         ("recovery_seconds", "histogram"),
         ("transactions", "counter"),
+        ("renewals", "counter"),
         ("transaction_seconds", "histogram"),
         ("seal_seconds", "histogram"),
         ("merge_seconds", "histogram"),

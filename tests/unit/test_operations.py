@@ -6,11 +6,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
-from sidecar import operations as module
-from sidecar.config import Config
-from sidecar.operations import Operations
-from sidecar.policies import NO_POLICIES, with_policy
-from sidecar.policy import DEFAULT, Policy, Scope, plain_of, target_scope, topic_scope
+from sidecar.config.model import Config
+from sidecar.policies import operations as module
+from sidecar.policies.operations import Operations
+from sidecar.policies.policy import DEFAULT, Policy, Scope, plain_of, target_scope, topic_scope
+from sidecar.policies.table import NO_POLICIES, with_policy
 
 CONFIG = Config.model_validate(
     {

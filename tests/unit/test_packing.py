@@ -1,4 +1,4 @@
-"""Packed records made whole again, and what becomes of them in a segment: sidecar.packing, sidecar.sealing."""
+"""Packed records made whole again, and what becomes of them in a segment: payload.packing, buckets.sealing."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -11,9 +11,9 @@ from index.record import Record
 from index.rules import Rules
 from index.schedule import Schedule
 from index.sealing import SealRules
-from sidecar.packing import UNPACKED_AT_ONCE, records_of, whole_batch
-from sidecar.records import Packed, Payload, Refused, packed, scheduled, size_of
-from sidecar.sealing import Sealing
+from sidecar.buckets.sealing import Sealing
+from sidecar.payload.packing import UNPACKED_AT_ONCE, records_of, whole_batch
+from sidecar.payload.records import Packed, Payload, Refused, packed, scheduled, size_of
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.writing import Encoded

@@ -4,7 +4,7 @@ import pytest
 
 from index.batch import Batch
 from index.partition import PartitionIndex
-from index.progress import BEFORE_ALL, Position, Progress, start_of
+from index.progress import BEFORE_ALL, Position, Progress, Skipped, start_of
 
 
 def make(progress: Progress | None = None) -> PartitionIndex[str, str]:
@@ -142,3 +142,44 @@ def test_counts_and_due_times() -> None:
 def test_done_is_two_comparisons(due_ms: int, offset: int, done: bool) -> None:
     progress = Progress(cursor=10, watermark=Position(100, 5), sealed_to=0)
     assert progress.is_done(due_ms, offset) is done
+
+
+def test_what_was_rejected_as_one_is_not_accepted_when_it_is_read_again() -> None:
+    index = make()
+    index.add([(500, 0, "waits, so that S stays here")])
+    index.skip(1, 4, "cannot be read")
+    index.skip(4, 6, "nor can this, which touches it")
+    index.add([(100, 6, "b")])
+    index.skip(7, 9, "nor this")
+    committed = released(index, 100)
+    assert [offset for offset, _ in committed.rejected] == [1, 4, 7]
+    assert committed.progress == Progress(9, Position(100, 6), 0, 1, skipped=(Skipped(1, 6), Skipped(7, 9)))
+    for _ in range(2):
+        index = make(committed.progress)
+        assert [entry[1] for entry in index.add([(500, offset, "again") for offset in range(9)])] == [0, 6]
+        index.skip(9, 10, "of now")
+        index.add([(500, 10, "of now")])
+        again = released(index, 100)
+        assert [offset for offset, _ in again.rejected] == [9]
+        assert again.progress.skipped == (Skipped(1, 6), Skipped(7, 10))
+
+
+def test_what_cannot_be_read_again_is_rejected_once() -> None:
+    index = make(Progress(9, Position(100, 6), 0, skipped=(Skipped(1, 6),)))
+    index.skip(0, 5, "read by another client before")
+    index.skip(5, 9, "likewise")
+    batch = released(index, 100)
+    assert batch.rejected == []
+    assert batch.progress.skipped == ()
+
+
+def test_nothing_is_said_of_what_s_has_passed_or_c_has_not() -> None:
+    index = make()
+    index.add([(200, 0, "released at 200")])
+    index.skip(1, 3, "before W, and S passes it")
+    assert released(index, 200).progress.skipped == ()
+    index.add([(150, 3, "late, and not due at 120")])
+    index.skip(4, 6, "behind")
+    assert index.plan(120, 10, 100).progress.skipped == ()
+    index.confirm()
+    assert released(index, 150).progress == Progress(6, Position(200, 0), 6, 3)

@@ -6,8 +6,11 @@ import pytest
 
 from index.errors import ConfigError
 from index.rules import Reason, Rejection, Rules, Schedule
-from sidecar.config import Config
-from sidecar.policies import (
+from sidecar.config.model import Config
+from sidecar.policies.policy import DEFAULT, Scope, policy_of
+from sidecar.policies.policy import target_scope as target
+from sidecar.policies.policy import topic_scope as topic
+from sidecar.policies.table import (
     NO_POLICIES,
     Origin,
     PolicyTable,
@@ -18,10 +21,7 @@ from sidecar.policies import (
     with_policy,
     without_reading,
 )
-from sidecar.policy import DEFAULT, Scope, policy_of
-from sidecar.policy import target_scope as target
-from sidecar.policy import topic_scope as topic
-from sidecar.rates import TargetLimit
+from sidecar.release.rates import TargetLimit
 
 CONFIG = Config.model_validate(
     {

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from index.errors import ConfigError, FormatError
-from sidecar.policy import DEFAULT, KEYS, Policy, Scope, changed, decode, encode, plain_of, policy_of
-from sidecar.policy import target_scope as target
-from sidecar.policy import topic_scope as topic
+from sidecar.policies.policy import DEFAULT, KEYS, Policy, Scope, changed, decode, encode, plain_of, policy_of
+from sidecar.policies.policy import target_scope as target
+from sidecar.policies.policy import topic_scope as topic
 
 D = topic("orders.delay")
 
@@ -57,6 +57,8 @@ _values = st.fixed_dictionaries(
         "tick": st.sampled_from(["0", "20ms"]),
         "default_target": st.sampled_from(["", "a"]),
         "allowed_targets": st.lists(st.sampled_from(["a", "b.*"])),
+        "require_time": st.booleans(),
+        "unknown_headers": st.sampled_from(["reject", "ignore"]),
         "placement": st.sampled_from(["inline", "pointer", "auto"]),
         "timestamp": st.sampled_from(["release", "due", "source"]),
         "expire_after": st.sampled_from(["0", "1h"]),

@@ -5,12 +5,12 @@ from collections import deque
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from sidecar import clients
-from sidecar.config import Config
-from sidecar.policies import NO_POLICIES, PolicyTable
-from sidecar.policy import DEFAULT, Scope, encode, policy_of
-from sidecar.policy import topic_scope as topic
-from sidecar.policy_topic import PolicyReader
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.policies.policy import DEFAULT, Scope, encode, policy_of
+from sidecar.policies.policy import topic_scope as topic
+from sidecar.policies.table import NO_POLICIES, PolicyTable
+from sidecar.policies.topic import PolicyReader
 
 CONFIG = Config.model_validate(
     {"kafka": {"bootstrap.servers": "x:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}

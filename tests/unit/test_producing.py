@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from index.headers import MAX_ID_BYTES, MAX_PARTITION
+from index.readers import MAX_ID_BYTES, MAX_PARTITION
 from index.rules import AT_ONCE, BY_KEY, Reason, Rejection, Rules, Schedule
 from index.rules import KEEP_KEY as RULES_KEEP_KEY
 from index.times import INT64_MAX

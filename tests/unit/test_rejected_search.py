@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from index.schedule import Reason
-from sidecar import clients, rejected_search
-from sidecar.config import Config
-from sidecar.rejected_search import Found, NotFinished, rejected_code
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.status import rejected_search
+from sidecar.status.rejected_search import Found, NotFinished, rejected_code
 
 CONFIG = Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}})
 FROM_MS = 1_000

@@ -51,6 +51,18 @@ def test_the_id_is_kept_where_one_was_given_even_an_empty_one() -> None:
     assert _released([("deliver-id", b"\xff\x00")], deliver_id=b"\xff\x00")[-1] == ("delay-id", b"\xff\x00")
 
 
+def test_a_record_that_routers_pass_on_without_a_time_counts_how_often() -> None:
+    """A loop of delay topics that deliver to each other ends by it (tests.unit.test_rules has the end)."""
+    headers: Headers = [("trace", b"1")]
+    for hops in range(4):
+        headers = _released(headers, due_ms=AT_ONCE)
+        assert [raw for name, raw in headers if name == "delay-hops"] == ([b"%d" % hops] if hops else [])
+    again = _released([*headers, ("deliver-after", b"5")])
+    assert "delay-hops" not in dict(again), "an application has scheduled it again, which may go on for ever"
+    assert "delay-hops" not in dict(_released([("delay-hops", b"7")], due_ms=AT_ONCE)), "no router has released it"
+    assert dict(_released([("delay-source", b"a/0/1"), ("delay-hops", b"?")], due_ms=AT_ONCE))["delay-hops"] == b"1"
+
+
 def test_without_a_time_header_the_record_was_due_at_its_timestamp() -> None:
     assert dict(_released([], due_ms=AT_ONCE))["delay-due"] == b"5000"
 
@@ -100,8 +112,7 @@ def test_user_headers_are_a_prefix_in_their_order_and_the_rest_is_ours(
     kept = [
         header
         for header in came
-        if not header[0].startswith(("deliver-", "schedule_target_"))
-        and header[0] not in ("delay-due", "delay-source", "delay-source-timestamp", "delay-id")
+        if not header[0].lower().startswith(("deliver-", "schedule_target_")) and header[0].lower() not in PROVENANCE
     ]
     ours = 3 if deliver_id is None else 4
     assert released[: len(kept)] == kept

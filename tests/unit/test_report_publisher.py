@@ -11,11 +11,12 @@ import pytest
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from sidecar import clients, report_publisher
-from sidecar.admin import Denied, TopicFacts
-from sidecar.config import Config
-from sidecar.partition_status import PartitionState, PartitionStatus
-from sidecar.report_publisher import ReportPublisher, instance_name
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.kafka.admin import Denied, TopicFacts
+from sidecar.partition.status import PartitionState, PartitionStatus
+from sidecar.status import report_publisher
+from sidecar.status.report_publisher import ReportPublisher, instance_name
 
 CONFIG = Config.model_validate(
     {"kafka": {"bootstrap.servers": "b:1"}, "router": {"instance_id": "r/1", "status_topic": "s"}}
@@ -99,7 +100,7 @@ def test_it_reports_what_changes_at_once_and_what_does_not_now_and_then(broker: 
 
 
 def test_a_part_that_is_no_more_is_emptied(broker: Broker, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.reports.PARTITIONS_A_PART", 1)
+    monkeypatch.setattr("sidecar.status.reports.PARTITIONS_A_PART", 1)
     running.statuses = [PartitionStatus("d", number, PartitionState.ACTIVE) for number in (0, 1)]
     running.publisher.start()
     until(lambda: len(broker.written) >= 2)

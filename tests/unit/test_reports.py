@@ -9,10 +9,10 @@ from index.errors import FormatError
 from index.progress import Position
 from index.survey import BOUNDS_MS
 from index.target_counts import OTHERS
-from sidecar import reports
-from sidecar.inquiries import partition_answer, pending_answer
-from sidecar.partition_status import PartitionState, PartitionStatus
-from sidecar.reports import (
+from sidecar.partition.status import PartitionState, PartitionStatus
+from sidecar.status import reports
+from sidecar.status.inquiries import partition_answer, pending_answer
+from sidecar.status.reports import (
     PARTITIONS_A_PART,
     STALE_MS,
     GroupReports,

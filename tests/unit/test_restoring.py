@@ -7,8 +7,8 @@ from index.errors import FormatError
 from index.needed import Kept
 from index.progress import BEFORE_ALL, Position, Progress
 from index.rules import Rules
-from sidecar.compacted import Stored
-from sidecar.restoring import kept_by_backfills, restored_from
+from sidecar.backfill.restoring import kept_by_backfills, restored_from
+from sidecar.kafka.compacted import Stored
 from snapshots.staged import Intent, Staged, encode_intent, encode_staged, intent_key, staged_key
 from snapshots.state import RuleEpoch
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sidecar.config_topic import DAY_MS, DelayTopicConfig
-from sidecar.findings import Finding, Level
-from sidecar.retention import (
+from sidecar.config.delay_topic import DAY_MS, DelayTopicConfig
+from sidecar.topics.findings import Finding, Level
+from sidecar.topics.retention import (
     Remedies,
     Retention,
     placement_under,

@@ -7,13 +7,13 @@ import pytest
 from index.partition import PartitionIndex
 from index.progress import Position, Progress
 from index.rules import Rules
-from sidecar.chores import NOTHING, Chores
-from sidecar.config import Config
-from sidecar.intake import PartitionLedger
-from sidecar.policies import NO_POLICIES, PolicyTable, with_policy, without_reading
-from sidecar.policy import policy_of, topic_scope
-from sidecar.records import scheduled_size
-from sidecar.rule_changes import RuleChanges
+from sidecar.config.model import Config
+from sidecar.intake.intake import PartitionLedger
+from sidecar.partition.rule_changes import RuleChanges
+from sidecar.payload.records import scheduled_size
+from sidecar.policies.policy import policy_of, topic_scope
+from sidecar.policies.table import NO_POLICIES, PolicyTable, with_policy, without_reading
+from sidecar.release.chores import NOTHING, Chores
 from snapshots.state import RuleEpoch
 
 CONFIG = Config.model_validate(
@@ -131,6 +131,6 @@ def test_a_change_waits_while_the_state_has_no_room_for_one_more_epoch(monkeypat
     told.say(max_delay="2h")
     assert changes.look() is not None
     assert joined(changes, 5_000) is NOTHING
-    monkeypatch.setattr("sidecar.rule_changes.time.monotonic", lambda: 1e12)
+    monkeypatch.setattr("sidecar.partition.rule_changes.time.monotonic", lambda: 1e12)
     chores = changes.joined(NOTHING, ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000))
     assert len(chores.epochs) == 2

@@ -1,12 +1,13 @@
 """What becomes of a record. The table of cases comes first: it is the protocol by example."""
 
+import time
 from dataclasses import replace
 from itertools import permutations
 from typing import NamedTuple
 
 import pytest
 
-from index.headers import PRESETS, Alias, Headers, Role, Unit
+from index.headers import MAX_REMEMBERED, PRESETS, Alias, Headers, Role, Unit
 from index.rules import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Rules, Schedule
 from index.times import INT64_MAX
 
@@ -58,7 +59,18 @@ NOT_ALLOWED = Reason.TARGET_NOT_ALLOWED
 CASES = [
     # When
     Case("no headers at all: at once", None, at(AT_ONCE)),
-    Case("only user headers: at once", [("trace", b"1"), ("Deliver-At", b"9")], at(AT_ONCE)),
+    Case("only user headers: at once", [("trace", b"1"), ("x-deliver-at", b"9"), ("deliver", b"")], at(AT_ONCE)),
+    Case("a name in any case", [("Deliver-At", b"1767272400000")], at(NOON_MS + HOUR_MS)),
+    Case("every letter in upper case", [("DELIVER-AFTER", b"PT1H"), ("DELIVER-TO", b"billing")],
+         at(NOON_MS + HOUR_MS, "billing")),
+    Case("a delay as in the configuration", [("deliver-after", b"15m")], at(NOON_MS + HOUR_MS // 4)),
+    Case("in ms, with the unit", [("deliver-after", b"500ms")], at(NOON_MS + 500)),
+    Case("a null instant is none", [("deliver-at", None)], at(AT_ONCE)),
+    Case("a null instant beside a delay", [("deliver-at", None), ("deliver-after", b"1h")], at(NOON_MS + HOUR_MS)),
+    Case("null times of any number are none", [("deliver-after", None), ("deliver-after", None)], at(AT_ONCE)),
+    Case("a null one beside one that says when", [("deliver-at", None), ("Deliver-At", b"1767272400000")],
+         at(NOON_MS + HOUR_MS)),
+    Case("null lateness is none", [("deliver-expire-after", None)], at(AT_ONCE)),
     Case("an instant in milliseconds", [("deliver-at", b"1767272400000")], at(NOON_MS + HOUR_MS)),
     Case("an instant with an offset", [("deliver-at", b"2026-01-01T15:00:00+02:00")], at(NOON_MS + HOUR_MS)),
     Case("a fraction is rounded up", [("deliver-at", b"2026-01-01T12:00:00.0001Z")], at(NOON_MS + 1)),
@@ -75,7 +87,20 @@ CASES = [
     # When: what is refused
     Case("no number", [("deliver-at", b"12e3")], no(INVALID, "deliver-at '12e3'", "RFC 3339")),
     Case("no offset", [("deliver-at", b"2026-01-01T13:00:00")], no(INVALID, "with an offset")),
-    Case("no value", [("deliver-at", None)], no(INVALID, "deliver-at null")),
+    Case("one unit only", [("deliver-after", b"1h30m")], no(INVALID, "deliver-after '1h30m'", "PT15M", "36h, 7d")),
+    Case("units as they are spelled", [("deliver-after", b"15M")], no(INVALID, "deliver-after '15M'", "36h, 7d")),
+    Case("a short delay beyond 64 bits", [("deliver-after", b"9223372036854775807d")], no(INVALID, "longer than")),
+    Case("a slip of the pen", [("deliver-att", b"1767272400000")],
+         no(INVALID, "'deliver-att'", "there is no such header", "did you mean deliver-at?")),
+    Case("a guess", [("deliver-in", b"PT15M")], no(INVALID, "'deliver-in'", "did you mean deliver-after?")),
+    Case("a guess in another case", [("Deliver-Delay", b"9")], no(INVALID, "'Deliver-Delay'", "deliver-after?")),
+    Case("without a value too", [("deliver-att", None)], no(INVALID, "'deliver-att'")),
+    Case("the prefix alone", [("deliver-", b"1")], no(INVALID, "there are deliver-after, deliver-at, deliver-expire")),
+    Case("the first of many is told", [("deliver-x1", b""), ("deliver-x2", b"")], no(INVALID, "'deliver-x1'")),
+    Case("what it means is shown and not done", [("deliver-\n\u20ac" + "x" * 500, b"")],
+         no(INVALID, r"'deliver-\n\xe2\x82\xacxxx", "... (")),
+    Case("to come", [("deliver-cancel", b"42")], no(INVALID, "'deliver-cancel'", "does not do that yet")),
+    Case("to come, in any case", [("deliver-at", b"1767272400000"), ("Deliver-Every", b"1h")], no(INVALID, "-Every")),
     Case("an empty value", [("deliver-after", b"")], no(INVALID, "deliver-after ''", "ISO 8601")),
     Case("a negative delay", [("deliver-after", b"-5")], no(INVALID, "deliver-after '-5'", "not negative")),
     Case("a month has no length", [("deliver-after", b"P1M")], no(INVALID, "years and months")),
@@ -86,6 +111,7 @@ CASES = [
     Case("microseconds", [("deliver-at", b"1767272400000000")], no(UNIT_, "looks like microseconds")),
     Case("nanoseconds", [("deliver-at", b"1767272400000000000")], no(UNIT_, "looks like nanoseconds")),
     Case("given twice", [("deliver-at", b"1"), ("deliver-at", b"1")], no(AMBIGUOUS, "deliver-at", "more than once")),
+    Case("given twice in two spellings", [("deliver-at", b"1"), ("Deliver-At", b"1")], no(AMBIGUOUS, "Deliver-At")),
     # Where
     Case("another target", [("deliver-to", b"billing")], at(AT_ONCE, "billing")),
     Case("the default by name", [("deliver-to", b"orders")], at(AT_ONCE, "orders")),
@@ -100,6 +126,8 @@ CASES = [
          no(NOT_ALLOWED, "of the router is never a target")),
     Case("another topic of the router", [("deliver-to", b"orders.rejected")], no(NOT_ALLOWED, "never a target")),
     Case("an internal topic", [("deliver-to", b"__consumer_offsets")], no(NOT_ALLOWED, "internal")),
+    Case("the state of a router, whoever's", [("deliver-to", b"orders.x.delay-state")],
+         no(NOT_ALLOWED, "'orders.x.delay-state'", "belong to delay routers")),
     Case("no topic name", [("deliver-to", b"orders.\xc3\xa9")], no(NOT_ALLOWED, r"'orders.\xc3\xa9'", "a topic name")),
     Case("an empty target", [("deliver-to", b"")], no(NOT_ALLOWED, "deliver-to ''")),
     Case("a null target", [("deliver-to", None)], no(NOT_ALLOWED, "deliver-to null")),
@@ -116,7 +144,10 @@ CASES = [
     Case("an id too long", [("deliver-id", b"x" * 257)], no(INVALID, "(257 bytes)", "up to 256 bytes")),
     Case("a null id", [("deliver-id", None)], no(INVALID, "deliver-id null")),
     Case("a key twice", [("deliver-key", None), ("deliver-key", b"")], no(AMBIGUOUS, "deliver-key")),
-    Case("an unknown header of the family changes nothing", [("deliver-later", b"?")], at(AT_ONCE)),
+    Case("passed on, as often as may be", [("delay-hops", b"15")], at(AT_ONCE)),
+    Case("passed on too often", [("delay-hops", b"16")], no(INVALID, "16 times in a row without a time")),
+    Case("passed on as often, and scheduled again", [("delay-hops", b"99"), ("deliver-after", b"0")], at(NOON_MS)),
+    Case("what no router has written", [("delay-hops", None), ("delay-hops", b"-5"), ("delay-hops", b"")], at(AT_ONCE)),
 ]  # fmt: skip
 
 
@@ -139,6 +170,9 @@ def test_the_protocol_by_example(case: Case) -> None:
 def _with(*presets: str) -> Rules:
     return replace(RULES, aliases=tuple(alias for preset in presets for alias in PRESETS[preset]))
 
+
+_US = replace(RULES, aliases=(Alias("x-us", Role.AT, Unit.US), Alias("x-after-us", Role.AFTER, Unit.US)))
+_BE = replace(RULES, aliases=(Alias("x-be", Role.AT, Unit.BE_MS), Alias("x-after-be", Role.AFTER, Unit.BE_MS)))
 
 ALIAS_CASES: list[tuple[Rules, Case]] = [
     (_with("cesium"), Case("cesium, instant", [("cesium-deliver-at", b"1767272400000")], at(NOON_MS + HOUR_MS))),
@@ -176,6 +210,33 @@ ALIAS_CASES: list[tuple[Rules, Case]] = [
     ], at(NOON_MS + HOUR_MS, "billing"))),
     (_with("timebridge"), Case("timebridge takes no numbers", [("X-Timebridge-When", b"1767272400000")],
                                no(INVALID, "RFC 3339"))),
+    (_with("timebridge"), Case("an alias in any case", [("x-timebridge-when", b"2026-01-01T13:00:00Z")],
+                               at(NOON_MS + HOUR_MS))),
+    (replace(RULES, aliases=(Alias("deliver-soon", Role.IGNORED),)),
+     Case("a name of the family may be taken for nothing", [("Deliver-Soon", b"1")], at(AT_ONCE))),
+    (replace(RULES, ignores_unknown=True), Case("unknown ones are ignored", [("deliver-att", b"5")], at(AT_ONCE))),
+    (replace(RULES, ignores_unknown=True), Case("but not what is to come", [("deliver-move", b"5")],
+                                                no(INVALID, "'deliver-move'"))),
+    (replace(RULES, require_time=True), Case("a time is there", [("deliver-after", b"0")], at(NOON_MS))),
+    (replace(RULES, require_time=True), Case("a time of long ago", [("deliver-at", b"0")], at(AT_ONCE))),
+    (replace(RULES, require_time=True), Case("no time", [("trace", b"1")], no(INVALID, "takes delays only"))),
+    (replace(RULES, require_time=True), Case("a null time", [("deliver-at", None)], no(INVALID, "takes delays only"))),
+    (replace(RULES, require_time=True, at_once=True),
+     Case("a time that is not waited for", [("deliver-after", b"9")], at(AT_ONCE))),
+    (_US, Case("Debezium's MicroTimestamp", [("x-us", b"1767272400000000")], at(NOON_MS + HOUR_MS))),
+    (_US, Case("microseconds are rounded up", [("x-us", b"1767272400000001")], at(NOON_MS + HOUR_MS + 1))),
+    (_US, Case("milliseconds where microseconds belong", [("x-us", b"1767272400000")],
+               no(UNIT_, "looks like milliseconds", "microseconds since 1970"))),
+    (_US, Case("nanoseconds where microseconds belong", [("x-us", b"1767272400000000000")], no(UNIT_, "nanoseconds"))),
+    (_US, Case("a delay in microseconds", [("x-after-us", b"1001")], at(NOON_MS + 2))),
+    (_BE, Case("Java's LongSerializer", [("x-be", (NOON_MS + HOUR_MS).to_bytes(8, "big"))], at(NOON_MS + HOUR_MS))),
+    (_BE, Case("BigInteger.toByteArray", [("x-be", (NOON_MS + HOUR_MS).to_bytes(6, "big"))], at(NOON_MS + HOUR_MS))),
+    (_BE, Case("a binary delay", [("x-after-be", b"\x01\x00")], at(NOON_MS + 256))),
+    (_BE, Case("digits where a binary number belongs", [("x-be", b"17672724")], no(UNIT_, "nanoseconds"))),
+    (_BE, Case("too many bytes", [("x-be", b"1767272400000")], no(INVALID, "1 to 8 bytes"))),
+    (_BE, Case("no byte", [("x-be", b"")], no(INVALID, "1 to 8 bytes"))),
+    (_BE, Case("a negative one", [("x-be", b"\xff" * 8)], no(INVALID, "not negative"))),
+    (_BE, Case("binary seconds", [("x-be", (1_767_272_400).to_bytes(8, "big"))], no(UNIT_, "looks like seconds"))),
     (RULES, Case("without its preset an alias is a user header", [("scheduler-epoch", b"soon")], at(AT_ONCE))),
     (replace(RULES, aliases=(Alias("x-delay", Role.AFTER, Unit.S),)),
      Case("a custom alias in seconds", [("x-delay", b"90")], at(NOON_MS + 90_000))),
@@ -191,6 +252,48 @@ ALIAS_CASES: list[tuple[Rules, Case]] = [
 @pytest.mark.parametrize(("rules", "case"), ALIAS_CASES, ids=[case.title for _, case in ALIAS_CASES])
 def test_aliases_by_example(rules: Rules, case: Case) -> None:
     _check(rules.decide(case.headers, NOON_MS), case.becomes)
+
+
+OF_BEFORE = replace(RULES, version=2, allowed_targets=("*",))
+
+CASES_OF_BEFORE = [
+    Case("names counted in lower case only", [("Deliver-At", b"1767272400000")], at(AT_ONCE)),
+    Case("all others were passed over", [("deliver-att", b"1"), ("deliver-cancel", b"1")], at(AT_ONCE)),
+    Case("a null time was refused", [("deliver-at", None)], no(INVALID, "deliver-at null")),
+    Case("a null lateness too", [("deliver-expire-after", None)], no(INVALID, "deliver-expire-after null")),
+    Case("no short delays", [("deliver-after", b"15m")], no(INVALID, "deliver-after '15m'", "ISO 8601")),
+    Case("topics of other routers were targets", [("deliver-to", b"b.delay-state")], at(AT_ONCE, "b.delay-state")),
+    Case("nobody counted hops", [("delay-hops", b"99")], at(AT_ONCE)),
+]
+
+
+@pytest.mark.parametrize("case", CASES_OF_BEFORE, ids=lambda case: case.title)
+def test_what_rules_of_version_2_decided_is_decided_so_again(case: Case) -> None:
+    _check(OF_BEFORE.decide(case.headers, NOON_MS), case.becomes)
+    _check(Rules.from_json(OF_BEFORE.to_json()).decide(case.headers, NOON_MS), case.becomes)
+
+
+@pytest.mark.parametrize(
+    ("headers", "says_when"),
+    [
+        ([], False),
+        ([("trace", b"1"), ("deliver-to", b"orders")], False),
+        ([("deliver-at", None)], False),
+        ([("deliver-at", b"0")], True),
+        ([("DELIVER-AFTER", b"0")], True),
+    ],
+)
+def test_whether_a_record_says_when(headers: Headers, says_when: bool) -> None:
+    assert RULES.names_time(headers) is says_when
+
+
+def test_a_hundred_thousand_unknown_headers_are_refused_quickly() -> None:
+    many: Headers = [(f"deliver-at{number}", b"") for number in range(100_000)]
+    started = time.process_time()
+    _check(RULES.decide(many, NOON_MS), no(INVALID, "'deliver-at0'", "did you mean deliver-at?"))
+    assert time.process_time() - started < 5
+    assert len(RULES.controls) <= MAX_REMEMBERED
+    assert isinstance(RULES.decide([("deliver-at", b"1767272400000")], NOON_MS), Schedule), "known ones stay known"
 
 
 @pytest.mark.parametrize(

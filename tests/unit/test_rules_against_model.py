@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.headers import PRESETS, Headers
-from index.rules import BY_KEY, KEEP_KEY, Reason, Rejection, Rules, Schedule
+from index.rules import BY_KEY, KEEP_KEY, RULES_VERSION, Reason, Rejection, Rules, Schedule
 from index.schedule import NO_EXPIRY
 from index.times import INT64_MAX
 
@@ -28,7 +28,7 @@ _TIMES = {
     b"978307200000": 978_307_200_000,
     b"2026-01-01T12:00:00Z": NOON_MS,
 }
-_DELAYS = {b"0": 0, b"PT1S": 1000, b"5": 5, b"P8D": 8 * 24 * HOUR_MS}
+_DELAYS = {b"0": 0, b"PT1S": 1000, b"5": 5, b"P8D": 8 * 24 * HOUR_MS, b"15m": HOUR_MS // 4}
 _SECONDS = (b"1767272400", b"99999999999")
 _OK_TARGETS = (b"orders", b"orders.eu", b"billing")
 _values: dict[str, list[bytes | None]] = {
@@ -40,23 +40,42 @@ _values: dict[str, list[bytes | None]] = {
     "deliver-id": [b"", b"i", b"x" * 257, None],
     "deliver-expire-after": [*_DELAYS, b"soon", None],
     "trace": [b"t", None],
+    "deliver-att": [b"1", None],
+    "deliver-every": [b"1h", None],
 }
+_UNKNOWN = {"deliver-att", "deliver-every"}
+_NULLABLE = {"deliver-at", "deliver-after", "deliver-expire-after"}
 _header = st.sampled_from(sorted(_values)).flatmap(
-    lambda name: st.tuples(st.just(name), st.sampled_from(_values[name]))
+    lambda name: st.tuples(st.sampled_from([name, name, name.title()]), st.sampled_from(_values[name]))
 )
 
 
-def _naive(headers: Headers, timestamp_ms: int, max_delay_ms: int) -> Schedule | Reason:  # noqa: C901
+def _as_of_now(headers: Headers) -> Headers:
+    """Names in lower case, and no nulls where they say nothing."""
+    plain = [(name.lower(), raw) for name, raw in headers]
+    return [(name, raw) for name, raw in plain if raw is not None or name not in _NULLABLE]
+
+
+def _as_of_before(headers: Headers) -> Headers:
+    """What rules of version 2 looked at, with short delays as what they were: not readable."""
+    known = [(name, raw) for name, raw in headers if name == name.lower() and name not in _UNKNOWN]
+    return [(name, b"?" if raw == b"15m" else raw) for name, raw in known]
+
+
+def _naive(headers: Headers, timestamp_ms: int, max_delay_ms: int) -> Schedule | Reason:  # noqa: C901, PLR0912
     given: dict[str, list[bytes | None]] = {}
     for name, raw in headers:
         given.setdefault(name, []).append(raw)
     to = given.pop("deliver-to", [])
     given.pop("trace", None)
+    unknown = [given.pop(name) for name in _UNKNOWN if name in given]
     if any(len(raws) > 1 for raws in given.values()) or len(set(to)) != len(to):
         return Reason.AMBIGUOUS_HEADER
     value = {name: raws[0] for name, raws in given.items()}
     when, delay = value.get("deliver-at"), value.get("deliver-after")
     partition = value.get("deliver-partition")
+    if unknown:
+        return Reason.INVALID_SCHEDULE
     if "deliver-at" in value and when not in _TIMES and when not in _SECONDS:
         return Reason.INVALID_SCHEDULE
     if "deliver-after" in value and delay not in _DELAYS:
@@ -96,12 +115,14 @@ def _naive(headers: Headers, timestamp_ms: int, max_delay_ms: int) -> Schedule |
     headers=st.lists(_header, max_size=7),
     timestamp_ms=st.sampled_from([-1, 0, NOON_MS, NOON_MS + HOUR_MS]),
     max_delay_ms=st.sampled_from([0, 1, 7 * 24 * HOUR_MS]),
+    version=st.sampled_from([2, 3]),
 )
 def test_decisions_are_those_of_the_naive_reading(
-    headers: list[tuple[str, bytes | None]], timestamp_ms: int, max_delay_ms: int
+    headers: list[tuple[str, bytes | None]], timestamp_ms: int, max_delay_ms: int, version: int
 ) -> None:
-    rules = replace(RULES, max_delay_ms=max_delay_ms)
-    expected = _naive(headers, timestamp_ms, max_delay_ms)
+    rules = replace(RULES, max_delay_ms=max_delay_ms, version=version)
+    seen = _as_of_before(headers) if version < RULES_VERSION else _as_of_now(headers)
+    expected = _naive(seen, timestamp_ms, max_delay_ms)
     decision = rules.decide(headers, timestamp_ms)
     assert (decision.reason if isinstance(decision, Rejection) else decision) == expected
     assert rules.decide(headers, timestamp_ms) == decision, "a second look must decide the same"

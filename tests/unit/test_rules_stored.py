@@ -35,6 +35,9 @@ RULES = Rules(
         ({"max_delay_ms": 2**63}, "max_delay_ms 9223372036854775808"),
         ({"aliases": (Alias("delay-id", Role.ID),)}, "alias 'delay-id'"),
         ({"version": RULES_VERSION + 1}, "knows only version"),
+        ({"version": 2, "require_time": True}, "version 2 knows neither require_time"),
+        ({"default_target": "x.delay-backfill"}, "default_target 'x.delay-backfill'"),
+        ({"allowed_targets": ("*.receipts",)}, "allowed_targets '\\*.receipts'"),
         ({"target_rules": (TargetRule("a"), TargetRule("a", 1))}, "target_rules: 'a' is named twice"),
         ({"target_rules": (TargetRule("a", -1),)}, "target_rules 'a': max_delay_ms -1"),
     ],
@@ -63,6 +66,8 @@ def test_rules_that_mean_the_same_are_equal_and_have_the_same_json() -> None:
         {"max_delay_ms": 1},
         {"aliases": PRESETS["etf1"]},
         {"forbidden_targets": frozenset({"x"})},
+        {"require_time": True},
+        {"ignores_unknown": True},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -84,14 +89,34 @@ def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t",'
         b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":%d}'
     )
-    assert rules.to_json() == stored % 2
+    assert rules.to_json() == stored % 3
+    assert replace(rules, version=2).to_json() == stored % 2
     assert replace(rules, version=1).to_json() == stored % 1
     ruled = replace(rules, at_once=True, target_rules=(TargetRule("b", None, False), TargetRule("a", 0)))
     assert ruled.to_json() == (
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"at_once":true,"default_target":"t",'
         b'"forbidden_targets":["d","r"],"max_delay_ms":5,"target_rules":[["a",0,true],["b",null,false]],'
-        b'"topic":"d","version":2}'
+        b'"topic":"d","version":3}'
     )
+    strict = replace(rules, aliases=(Alias("X-Due", Role.AT, Unit.BE_MS),), require_time=True, ignores_unknown=True)
+    assert strict.to_json() == (
+        b'{"aliases":[["x-due","at","be-ms"]],"allowed_targets":["a","b.*"],"default_target":"t",'
+        b'"forbidden_targets":["d","r"],"ignores_unknown":true,"max_delay_ms":5,"require_time":true,"topic":"d",'
+        b'"version":3}'
+    )
+
+
+def test_rules_of_before_are_read_though_they_would_not_be_written_now() -> None:
+    """A router that is brought up to date finds them in its state."""
+    stored = (
+        b'{"aliases":[["X-Due","at","s"],["deliver-cancel","ignored","native"]],"allowed_targets":["b.rejected"],'
+        b'"default_target":"other.delay-state","forbidden_targets":["d"],"max_delay_ms":5,"topic":"d","version":2}'
+    )
+    rules = Rules.from_json(stored)
+    assert rules.to_json() == stored
+    assert rules.allowed("b.rejected")
+    with pytest.raises(ValueError, match=r"default_target 'other.delay-state': .* belong to delay routers"):
+        replace(rules, version=3, aliases=(), allowed_targets=())
 
 
 _topics = st.sampled_from(["a", "b.c", "x-1", "z_"])
@@ -106,7 +131,7 @@ _rules = st.builds(
     ),
     forbidden_targets=st.frozensets(st.sampled_from(["state", "rejected"])),
     enabled=st.booleans(),
-    version=st.sampled_from([1, 2]),
+    version=st.sampled_from([1, 2, 3]),
     at_once=st.booleans(),
     target_rules=st.dictionaries(_topics, st.tuples(st.none() | st.integers(0, INT64_MAX), st.booleans())).map(
         lambda ruled: tuple(TargetRule(name, *rule) for name, rule in ruled.items())
@@ -148,7 +173,7 @@ def test_stored_rules_that_cannot_be_trusted_are_refused(stored: bytes) -> None:
 
 
 def test_rules_of_another_version_are_named_as_such() -> None:
-    with pytest.raises(FormatError, match=f"version {RULES_VERSION + 1}, and this program knows only 1 and 2"):
+    with pytest.raises(FormatError, match=f"version {RULES_VERSION + 1}, and this program knows only 1, 2, 3"):
         Rules.from_json(json.dumps({"version": RULES_VERSION + 1, "new": "field"}).encode())
 
 

@@ -10,10 +10,10 @@ from index.pending import Entry
 from index.progress import start_of
 from index.record import Record
 from index.rules import Rules
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
-from sidecar.records import Refused, Scheduled
-from sidecar.screening import Leaving, Screened, screen
-from sidecar.targets import Target, TargetDirectory
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
+from sidecar.payload.records import Leaving, Refused, Scheduled, size_of
+from sidecar.release.screening import BATCH_BYTES, Screened, refused_by_target, screen
+from sidecar.release.target_directory import NO_DEMANDS, Demands, Target, TargetDirectory
 
 RULES = Rules("d", default_target="out", allowed_targets=("a", "b"))
 MISSING = Rejection(Reason.TARGET_UNKNOWN, "Target topic b does not exist; create it first")
@@ -28,7 +28,7 @@ class Directory(TargetDirectory):
         self._refusals = refusals
         self.asked: list[set[str]] = []
 
-    def resolve(self, names: Iterable[str]) -> dict[str, Target]:
+    def resolve(self, names: Iterable[str], _known_for_s: float = 0) -> dict[str, Target]:
         self.asked.append(set(names))
         return {name: Target(4, self._refusals.get(name), 0.0) for name in self.asked[-1]}
 
@@ -39,7 +39,7 @@ class Away(TargetDirectory):
     def __init__(self) -> None:
         pass
 
-    def resolve(self, names: Iterable[str]) -> dict[str, Target]:
+    def resolve(self, names: Iterable[str], _known_for_s: float = 0) -> dict[str, Target]:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
@@ -188,3 +188,55 @@ def test_what_a_backfill_indexed_to_be_rejected_is_rejected() -> None:
     assert offsets(screened) == ([5, 6], [9, 3], [4])
     assert screened.rejected[1] == (3, BAD)
     assert decided == [(3, RECORD)]
+
+
+class Demanding(Directory):
+    """Targets that ask something of each record; it says another thing the second time, if ``then`` is given."""
+
+    def __init__(self, demands: Demands, then: Demands | None = None) -> None:
+        super().__init__()
+        self._says = [demands, demands if then is None else then]
+
+    def resolve(self, names: Iterable[str], _known_for_s: float = 0) -> dict[str, Target]:
+        self.asked.append(set(names))
+        demands = self._says[min(len(self.asked), 2) - 1]
+        return {name: Target(4, None, 0.0, demands if name == "a" else NO_DEMANDS) for name in names}
+
+
+def asking(key: bytes | None, value: bytes | None, own_key: bytes | KeepKey | None = KEEP_KEY) -> Entry[Scheduled]:
+    schedule = Schedule(5, ("a", "b"), BY_KEY, own_key, None, both_times=False)
+    record = Record(key, value, (), 1_000)
+    return 5, 1, Scheduled(schedule, size_of(record), record)
+
+
+COMPACTED = Demands(key=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "own_key", "refused"),
+    [(None, KEEP_KEY, True), (b"", KEEP_KEY, False), (None, b"k", False), (b"k", None, True), (b"k", KEEP_KEY, False)],
+)
+def test_a_record_without_key_is_not_even_tried_on_a_compacted_target(
+    key: bytes | None, own_key: bytes | KeepKey | None, *, refused: bool
+) -> None:
+    found = refused_by_target([asking(key, b"v", own_key)], RULES, Demanding(COMPACTED))
+    assert bool(found) is refused
+    if refused:
+        assert found[1].reason is Reason.TARGET_DENIED
+        assert "a is compacted" in found[1].message
+
+
+def test_nothing_is_rejected_for_what_a_target_was_like_some_time_ago() -> None:
+    directory = Demanding(COMPACTED, then=NO_DEMANDS)
+    assert refused_by_target([asking(None, b"v")], RULES, directory) == {}
+    assert len(directory.asked) == 2
+
+
+@pytest.mark.parametrize(("more", "compresses", "refused"), [(0, False, False), (1, False, True), (1, True, False)])
+def test_a_record_is_too_large_when_no_batch_of_it_could_be_small_enough(
+    more: int, *, compresses: bool, refused: bool
+) -> None:
+    value = b"x" * (2_000 - BATCH_BYTES - len(b"key") + more)
+    directory = Demanding(Demands(max_batch_bytes=2_000))
+    found = refused_by_target([asking(b"key", value)], RULES, directory, compresses=compresses)
+    assert [each.reason for each in found.values()] == [Reason.RECORD_TOO_LARGE] * refused

@@ -15,11 +15,11 @@ from index.record import Record
 from index.rules import Rules
 from index.schedule import Schedule
 from index.sealing import PlacementRule, SealRules, cut
-from sidecar.config_topic import DelayTopicConfig
-from sidecar.reader import OffsetReader
-from sidecar.records import Payload, Scheduled, packed, scheduled, size_of
-from sidecar.sealing import Sealing
-from sidecar.segments import SegmentSource
+from sidecar.buckets.sealing import Sealing
+from sidecar.buckets.segments import SegmentSource
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.payload.records import Payload, Scheduled, packed, scheduled, size_of
 from snapshots.manifest import segment_key
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment

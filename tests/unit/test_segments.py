@@ -14,10 +14,10 @@ from index.progress import Position
 from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE
-from sidecar.config_topic import DelayTopicConfig
-from sidecar.reader import OffsetReader
-from sidecar.records import Scheduled, size_of
-from sidecar.segments import SegmentSource
+from sidecar.buckets.segments import SegmentSource
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.payload.records import Scheduled, size_of
 from snapshots.segment import StoredEntry, encode_segment
 from snapshots.state import RuleEpoch
 from snapshots.writing import SegmentWriter

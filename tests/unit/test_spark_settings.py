@@ -1,4 +1,4 @@
-"""The jobs read the router's configuration as the router does: spark_backfill.settings against sidecar.config."""
+"""The jobs read the router's configuration as the router does: spark_backfill.settings against sidecar.config.model."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from index.errors import ConfigError
-from sidecar import config
+from sidecar.config import model as config
 from spark_backfill import settings
 
 _ROOT = Path(__file__).parents[2]
@@ -137,3 +137,19 @@ def test_the_file_that_the_environment_names(tmp_path: Path) -> None:
     file.write_text(FULL)
     environ: dict[str, Any] = {"DELAY_ROUTER_CONFIG": str(file)}
     assert settings.load(None, environ).source == str(file)
+
+
+def test_a_secret_from_a_file_is_the_routers(tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    held.write_text("p\u00e4ss\n")
+    file = tmp_path / "delay-router.toml"
+    file.write_text(f'[kafka]\n"bootstrap.servers" = "a:1"\n"ssl.key.password_file" = "{held}"\n')
+    environ = {
+        "DELAY_ROUTER__KAFKA__SASL_PASSWORD_FILE": str(held),
+        "DELAY_ROUTER__KAFKA__SASL_OAUTHBEARER_ASSERTION_FILE": "/run/jwt",
+    }
+    kafka = settings.load(file, environ).kafka
+    assert kafka == config.load(file, environ).kafka
+    assert kafka["sasl.password"] == kafka["ssl.key.password"] == "p\u00e4ss"
+    with pytest.raises(ConfigError, match=r'kafka\."sasl.password_file": /nowhere: the file cannot be read'):
+        settings.load(file, {"DELAY_ROUTER__KAFKA__SASL_PASSWORD_FILE": "/nowhere"})

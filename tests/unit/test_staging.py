@@ -12,7 +12,7 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.progress import Position
 from index.rules import Rules
-from sidecar.staging import Place, Staging
+from sidecar.backfill.staging import Place, Staging
 from snapshots.staged import Staged, encode_staged, intent_key, staged_key
 
 PLACE = Place("d.delay-backfill", "d.delay-snapshots", 3)

@@ -7,7 +7,7 @@ import pytest
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.headers import PRESETS
-from index.progress import BEFORE_ALL, Behind, Position, Progress, start_of
+from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped, start_of
 from index.rules import Rules
 from snapshots import state_pb2
 from snapshots.envelope import Kind, wrap
@@ -89,6 +89,7 @@ def test_truncated_rules_are_refused_by_name() -> None:
         start_of(2**63 - 1),
         Progress(5, BEFORE_ALL, 0, 1),
         Progress(2**63 - 1, Position(2**63 - 1, 2**63 - 1), 2**63 - 1, 2**63 - 1, 2**63 - 1),
+        Progress(9, BEFORE_ALL, 0, 1, skipped=(Skipped(0, 1), Skipped(3, 9))),
     ],
 )
 def test_progress_comes_back_as_it_was(progress: Progress) -> None:
@@ -192,6 +193,16 @@ def test_refused(records: list[tuple[bytes | None, bytes | None]], message: str)
 def test_progress_that_contradicts_itself_is_refused(sealed_to: int, cursor: int) -> None:
     value = encode_progress(Progress(cursor, BEFORE_ALL, sealed_to), "id")
     with pytest.raises(FormatError, match=f"S={sealed_to} and C={cursor}; S must be in 0..C"):
+        fold_state([(PROGRESS_KEY, value), (RULES_KEY, RULES)])
+
+
+@pytest.mark.parametrize(
+    "skipped",
+    [[Skipped(3, 3)], [Skipped(3, 2)], [Skipped(3, 5), Skipped(1, 2)], [Skipped(1, 4), Skipped(3, 5)], [Skipped(4, 7)]],
+)
+def test_skipped_ranges_that_cannot_be_are_refused(skipped: list[Skipped]) -> None:
+    value = encode_progress(Progress(6, BEFORE_ALL, 0, skipped=tuple(skipped)), "id")
+    with pytest.raises(FormatError, match="C=6 and that these ranges were skipped"):
         fold_state([(PROGRESS_KEY, value), (RULES_KEY, RULES)])
 
 

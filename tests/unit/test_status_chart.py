@@ -4,9 +4,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from index.survey import BOUNDS_MS
-from sidecar.chart import LABELS, bar, format_bytes, pending_chart
-from sidecar.partition_status import BOUND_NAMES, PartitionCollector, PartitionState, PartitionStatus
-from sidecar.status import retention_warnings, topics_of
+from sidecar.cli.chart import LABELS, bar, format_bytes, pending_chart
+from sidecar.cli.router_answers import retention_warnings, topics_of
+from sidecar.partition.status import BOUND_NAMES, PartitionCollector, PartitionState, PartitionStatus
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sidecar.admin import TopicFacts
-from sidecar.findings import Level
-from sidecar.status_topic import examine, wanted_status
+from sidecar.kafka.admin import TopicFacts
+from sidecar.topics.findings import Level
+from sidecar.topics.status_topic import examine, wanted_status
 
 GOOD = wanted_status("s", 1).settings
 

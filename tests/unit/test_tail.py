@@ -1,6 +1,7 @@
-"""Reading on, and anew where what was read ahead no longer holds: sidecar.tail."""
+"""Reading on, and anew where what was read ahead no longer holds: sidecar.partition.tail."""
 
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,14 +11,15 @@ from confluent_kafka import Consumer, TopicPartition
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Progress, start_of
 from index.rules import Rules
-from sidecar import tail as module
-from sidecar.budget import PayloadBudget
-from sidecar.intake import PartitionLedger
-from sidecar.records import Scheduled, scheduled_size
-from sidecar.shared import Shared
-from sidecar.tail import Tail
+from sidecar.intake.fetching import Connects, Fetch
+from sidecar.intake.intake import PartitionLedger
+from sidecar.partition import tail as module
+from sidecar.partition.context import Shared
+from sidecar.partition.tail import Tail
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.records import Scheduled, scheduled_size
 from snapshots.state import RuleEpoch
-from tests.unit.test_intake import NOW_MS, RULES, Given
+from tests.unit.test_intake import NOW_MS, RULES, Given, fetched
 
 OTHERS = Rules(topic="d", default_target="u")
 END = 60
@@ -25,45 +27,44 @@ PATIENCE_S = 10.0
 
 
 class Log:
-    """Consumers of a log, each from where it is assigned; one record in a fetch."""
+    """Fetches of a log, each from where it begins; one record in each."""
 
     def __init__(self) -> None:
         self.begun_at: list[int] = []
         self.closed = 0
 
-    def connect(self) -> Consumer:
-        return cast("Consumer", _Reading(self))
-
 
 class _Reading:
-    def __init__(self, log: Log) -> None:
+    def __init__(self, connects: Connects, at: TopicPartition) -> None:
+        log: Any = connects.tail()
         self._log = log
-        self._next = 0
+        self._next = at.offset
+        log.begun_at.append(self._next)
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
-        self._next = partitions[0].offset
-        self._log.begun_at.append(self._next)
-
-    def poll(self, _wait_s: float) -> Given | None:
+    def read(self, _wait_s: float, _most: int) -> Fetch | None:
         if self._next >= END:
             time.sleep(0.005)
             return None
         self._next += 1
-        return Given(self._next - 1, NOW_MS)
+        return fetched([Given(self._next - 1, NOW_MS)])
 
-    def consume(self, _most: int, _wait_s: float) -> list[Given]:
-        return []
-
-    def get_watermark_offsets(self, *_args: Any, **_named: Any) -> tuple[int, int]:
-        return 0, END
+    def log_end(self) -> int:
+        return END
 
     def close(self) -> None:
         self._log.closed += 1
 
 
+@pytest.fixture(autouse=True)
+def reads_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What connects gives the log itself."""
+    monkeypatch.setattr(module, "Fetching", _Reading)
+
+
 def made(log: Log, ledger: PartitionLedger, budget: PayloadBudget, **more: Any) -> Tail:
+    connect = cast("Callable[[], Consumer]", lambda: log)
     shared = cast("Shared", SimpleNamespace(budget=budget, now_ms=lambda: NOW_MS))
-    return Tail(shared, ("d", 0), ledger, [RuleEpoch(0, RULES)], 1_000, log.connect, **more)
+    return Tail(shared, ("d", 0), ledger, [RuleEpoch(0, RULES)], 1_000, Connects(connect, connect, connect), **more)
 
 
 def filled(tail: Tail, ledger: PartitionLedger, to_offset: int) -> None:

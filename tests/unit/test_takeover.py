@@ -1,15 +1,17 @@
 """What a new owner concludes from what it reads one after the other, while somebody else may go on writing."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import RefusedError
 from index.progress import Position, Progress
 from index.rules import Rules
-from sidecar import takeover
-from sidecar.config_topic import DelayTopicConfig
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.partition import takeover
 from snapshots.state import PartitionState, RuleEpoch
 
 TOPIC = DelayTopicConfig(name="d", default_target="out")
@@ -28,7 +30,7 @@ def origin(monkeypatch: pytest.MonkeyPatch, ends: list[int]) -> takeover.Origin:
 
     config: Any = Group
     monkeypatch.setattr(takeover, "topic_id", lambda *_: "id")
-    monkeypatch.setattr(takeover, "log_range", lambda *_: (0, next(told)))
+    monkeypatch.setattr(takeover, "log_range", lambda _, name, __: (0, next(told) if name == TOPIC.name else 0))
     monkeypatch.setattr(takeover, "_read_state", lambda *_: STORED)
     return takeover.read_origin(config, TOPIC, 0, NOTHING, RULES)
 
@@ -45,3 +47,19 @@ def test_a_cursor_that_somebody_has_moved_meanwhile_is_no_truncated_log(monkeypa
 def test_a_truncated_log_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RefusedError, match="ends at offset 11, before the cursor 15: its log was truncated"):
         origin(monkeypatch, [10, 11])
+
+
+def test_who_gets_no_answer_begins_with_the_bootstrap_servers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client may know addresses only that are no more."""
+    now_s = [0.0]
+
+    class Unanswered:
+        def init_transactions(self, timeout_s: float) -> None:
+            now_s[0] += timeout_s
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
+
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    producer: Any = Unanswered()
+    with pytest.raises(KafkaException, match="no answer"):
+        takeover.fence(producer, lambda: False)
+    assert takeover.FENCE_WITHIN_S < now_s[0] < 2 * takeover.FENCE_WITHIN_S

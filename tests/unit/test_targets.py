@@ -1,115 +1,37 @@
-"""Topic names, patterns against a naive matcher, and which of the three rules about targets wins."""
+"""Every test file is run by exactly one make target, and CI runs all of them."""
 
 import re
-import time
-from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from index.targets import TargetPolicy, illegal_pattern, illegal_topic, matches
+from tests.targets import ROOT, TARGETS, all_files, files_of, target_of
 
 
-@pytest.mark.parametrize("name", ["a", "orders", "A.b_c-9", "...", "-", "__internal", "x" * 249])
-def test_legal_topic_names(name: str) -> None:
-    assert illegal_topic(name) is None
+def test_every_file_belongs_to_one_target() -> None:
+    run = sorted(file for target in TARGETS for file in files_of(target))
+    assert run == all_files()
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "a*", "caf\xe9", "a\n", "a\x00", "\uff41"])
-def test_illegal_topic_names(name: str) -> None:
-    assert illegal_topic(name)
+@pytest.mark.parametrize("path", [path for paths in TARGETS.values() for path in paths])
+def test_every_path_that_is_named_is_there_and_named_once(path: str) -> None:
+    assert (ROOT / path).exists()
+    assert [each for paths in TARGETS.values() for each in paths].count(path) == 1
 
 
-@pytest.mark.parametrize("pattern", ["*", "a.*", "*.dlq", "a*b*c", "x" * 249])
-def test_legal_patterns(pattern: str) -> None:
-    assert illegal_pattern(pattern) is None
+def test_a_file_that_no_target_runs_is_an_error() -> None:
+    with pytest.raises(LookupError, match=r"no make target runs tests/elsewhere/test_x\.py"):
+        target_of("tests/elsewhere/test_x.py")
 
 
-@pytest.mark.parametrize("pattern", ["", "a?", "[ab]", "a|b", "a b", "^a$", "x" * 250, "a\n"])
-def test_illegal_patterns(pattern: str) -> None:
-    assert illegal_pattern(pattern)
+def test_the_longest_path_decides() -> None:
+    assert target_of("tests/integration/test_release.py") == "test"
+    assert target_of("tests/integration/test_api.py") == "test-broker"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "matched", "others"),
-    [
-        ("orders", ["orders"], ["order", "orders2", "xorders", "Orders"]),
-        ("billing.*", ["billing.", "billing.eu", "billing.eu.v2"], ["billing", "billingXeu", "xbilling.eu"]),
-        ("*.retry", [".retry", "a.retry", "a.retry.retry"], ["retry", "a.retry2", "aXretry"]),
-        ("a*b*c", ["abc", "aXbYc", "abbc", "abcbc"], ["ac", "acb", "abcd"]),
-        ("ab*ba", ["abba", "ab-ba"], ["aba", "ab"]),
-        ("a*b*b", ["abb", "abab"], ["ab", "aab"]),
-        ("a**b", ["ab", "axb"], ["a", "b"]),
-        ("*", ["a", "anything.at-all_9"], []),
-    ],
-)
-def test_a_pattern_covers_the_whole_name(pattern: str, matched: list[str], others: list[str]) -> None:
-    assert [name for name in matched + others if matches(pattern, name)] == matched
-
-
-@given(pattern=st.text("ab**", max_size=6), name=st.text("ab", max_size=6))
-@settings(max_examples=500)
-def test_patterns_match_as_the_backtracking_matcher_does(pattern: str, name: str) -> None:
-    assert matches(pattern, name) == fnmatchcase(name, pattern)
-
-
-def test_a_hostile_pattern_and_name_cost_no_more_than_their_length() -> None:
-    pattern = "*" + "a*" * 124
-    name = "a" * 123 + "b" * 126
-    assert re.fullmatch(r"[a-z]{249}", name)
-    started = time.process_time()
-    for _ in range(100):
-        assert not matches(pattern, name)
-    # A backtracking matcher needs longer than the universe is old for a single one.
-    assert time.process_time() - started < 2
-
-
-POLICY = TargetPolicy("orders", ["orders.*", "billing", "*.delay", "__*"], {"orders.delay", "orders.rejected"})
-
-
-@pytest.mark.parametrize("name", ["orders", "orders.eu", "billing", "other.delay"])
-def test_allowed_targets(name: str) -> None:
-    assert POLICY.refusal(name) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("billing.eu", "not in allowed_targets"),
-        ("orders.delay", "of the router is never a target"),
-        ("orders.rejected", "of the router is never a target"),
-        ("__consumer_offsets", "internal and never a target"),
-        ("", "a topic name has 1 to 249"),
-        ("orders.\xe9", "a topic name has 1 to 249"),
-    ],
-)
-def test_refused_targets_say_why(name: str, why: str) -> None:
-    refusal = POLICY.refusal(name)
-    assert refusal is not None
-    assert why in refusal
-
-
-def test_without_an_allow_list_only_the_default_target_is_left() -> None:
-    policy = TargetPolicy("orders", [], [])
-    assert policy.refusal("orders") is None
-    assert policy.refusal("billing") == "not in allowed_targets of this delay topic"
-
-
-def test_the_default_target_needs_no_entry_in_the_list() -> None:
-    assert TargetPolicy("orders", ["billing"], []).refusal("orders") is None
-
-
-def test_without_default_and_list_nothing_is_allowed() -> None:
-    assert TargetPolicy("", [], []).refusal("orders")
-
-
-@pytest.mark.parametrize("default", ["orders.delay", "__orders", "or ders"])
-def test_a_default_target_that_can_never_be_one_is_refused(default: str) -> None:
-    with pytest.raises(ValueError, match=f"default_target '{default}'"):
-        TargetPolicy(default, ["*"], {"orders.delay"})
-
-
-def test_an_illegal_pattern_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"allowed_targets 'a\?': .*'\*' as its only wildcard"):
-        TargetPolicy("", ["a?"], [])
+def test_make_has_every_target_and_runs_all_of_them() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in TARGETS:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    (rest,) = re.findall(r"^test-rest: ([a-z -]+)", makefile, re.MULTILINE)
+    assert {"test", *rest.split()} == set(TARGETS)
+    assert {"make test", "make test-rest"} <= set((ROOT / ".ci" / "run").read_text().splitlines())

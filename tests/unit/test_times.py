@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.times import INT64_MAX, parse_duration_ms, parse_instant_ms, parse_iso_duration_ms, parse_number
+from index.times import (
+    INT64_MAX,
+    parse_duration_ms,
+    parse_instant_ms,
+    parse_iso_duration_ms,
+    parse_number,
+    parse_number_or_iso_ms,
+)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -53,6 +60,41 @@ def test_anything_else_is_not_a_number(raw: bytes) -> None:
 )
 def test_durations(raw: bytes, duration_ms: int) -> None:
     assert parse_duration_ms(raw) == duration_ms
+
+
+@pytest.mark.parametrize(
+    ("raw", "duration_ms"),
+    [
+        (b"500ms", 500),
+        (b"10s", 10_000),
+        (b"5m", 5 * 60_000),
+        (b"36h", 36 * HOUR_MS),
+        (b"7d", 7 * DAY_MS),
+        (b"0d", 0),
+        (b"9223372036854775807ms", INT64_MAX),
+    ],
+)
+def test_durations_as_in_the_configuration(raw: bytes, duration_ms: int) -> None:
+    assert parse_duration_ms(raw) == duration_ms
+
+
+@pytest.mark.parametrize(
+    "raw", [b"15M", b"1h30m", b"1.5h", b"15 m", b"15m ", b"1w", b"1y", b"-5m", b"m", b"15min", b"5m\n", b"0x5s"]
+)
+def test_nothing_else_is_one(raw: bytes) -> None:
+    with pytest.raises(ValueError, match="a number and its unit such as 500ms, 10s, 5m, 36h, 7d"):
+        parse_duration_ms(raw)
+
+
+def test_a_short_duration_over_64_bits_is_refused() -> None:
+    with pytest.raises(ValueError, match="longer than 9223372036854775807 milliseconds"):
+        parse_duration_ms(b"9223372036854775807s")
+
+
+def test_rules_of_before_read_none_of_them() -> None:
+    assert parse_number_or_iso_ms(b"PT15M") == 15 * 60_000
+    with pytest.raises(ValueError, match=r"not negative\)$"):
+        parse_number_or_iso_ms(b"15m")
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from index.bucket import Bucket, Manifest, Placement, SegmentRef
 from index.errors import FormatError, NotYetError
 from index.needed import Kept
 from index.progress import BEFORE_ALL, Position, Progress
-from sidecar.config_topic import DelayTopicConfig
+from sidecar.buckets.trimming import EVERY_S, Trimming
+from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.metrics import Metrics
-from sidecar.trimming import EVERY_S, Trimming
 
 SEGMENTS = (
     SegmentRef(Position(5, 100), Position(9, 110), 9, 10, 40, Placement.INLINE),

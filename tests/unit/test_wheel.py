@@ -45,6 +45,8 @@ def test_every_module_and_its_data_are_in_it(wheel: zipfile.Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {"sidecar/local_kafka/pom.xml", "sidecar/local_kafka/log4j2.yaml"} <= wanted
+    # Without it a type checker takes the annotations of an installed package for absent.
+    assert {f"{room}/py.typed" for room in rooms} <= wanted
     assert wanted <= packed
 
 

@@ -15,28 +15,19 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{- /* Call with (dict "root" $ "sasl" VALUES): user name, passwords and the names of pods; secrets by reference only. */}}
+{{- /* Call with (dict "root" $). Secrets are files; the environment says where. */}}
 {{- define "delay-router.secret-env" -}}
 {{- $root := .root }}
 {{- if $root.Values.sasl.enabled }}
-- name: DELAY_ROUTER__KAFKA__SASL_USERNAME
-  valueFrom:
-    secretKeyRef:
-      name: {{ .sasl.existingSecret }}
-      key: {{ .sasl.usernameKey }}
-- name: DELAY_ROUTER__KAFKA__SASL_PASSWORD
-  valueFrom:
-    secretKeyRef:
-      name: {{ .sasl.existingSecret }}
-      key: {{ .sasl.passwordKey }}
+- name: DELAY_ROUTER__KAFKA__SASL_USERNAME_FILE
+  value: /etc/delay-router/sasl/username
+- name: DELAY_ROUTER__KAFKA__SASL_PASSWORD_FILE
+  value: /etc/delay-router/sasl/password
 {{- end }}
 {{- with $root.Values.tls }}
 {{- if and .enabled .client.existingSecret .client.passwordKey }}
-- name: DELAY_ROUTER__KAFKA__SSL_KEY_PASSWORD
-  valueFrom:
-    secretKeyRef:
-      name: {{ .client.existingSecret }}
-      key: {{ .client.passwordKey }}
+- name: DELAY_ROUTER__KAFKA__SSL_KEY_PASSWORD_FILE
+  value: /etc/delay-router/tls/client/password
 {{- end }}
 {{- end }}
 {{- with $root.Values.extraEnv }}
@@ -50,6 +41,11 @@ capabilities:
   readOnly: true
 - name: tmp
   mountPath: /tmp
+{{- if .Values.sasl.enabled }}
+- name: sasl
+  mountPath: /etc/delay-router/sasl
+  readOnly: true
+{{- end }}
 {{- if and .Values.tls.enabled .Values.tls.ca.existingSecret }}
 - name: tls-ca
   mountPath: /etc/delay-router/tls/ca
@@ -62,7 +58,7 @@ capabilities:
 {{- end }}
 {{- end }}
 
-{{- /* Call with (dict "root" $ "configMap" NAME). */}}
+{{- /* Call with (dict "root" $ "configMap" NAME "sasl" VALUES). */}}
 {{- define "delay-router.volumes" -}}
 {{- $tls := .root.Values.tls }}
 - name: config
@@ -71,6 +67,17 @@ capabilities:
 - name: tmp
   emptyDir:
     sizeLimit: {{ .root.Values.tmpSizeLimit }}
+{{- if .root.Values.sasl.enabled }}
+- name: sasl
+  secret:
+    secretName: {{ .sasl.existingSecret }}
+    defaultMode: 0440
+    items:
+      - key: {{ .sasl.usernameKey }}
+        path: username
+      - key: {{ .sasl.passwordKey }}
+        path: password
+{{- end }}
 {{- if and $tls.enabled $tls.ca.existingSecret }}
 - name: tls-ca
   secret:
@@ -90,6 +97,10 @@ capabilities:
         path: tls.crt
       - key: {{ $tls.client.keyKey }}
         path: tls.key
+      {{- with $tls.client.passwordKey }}
+      - key: {{ . }}
+        path: password
+      {{- end }}
 {{- end }}
 {{- end }}
 

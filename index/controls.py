@@ -1,0 +1,157 @@
+"""What each header name means to a set of rules: in any case, by an alias, or not at all.
+
+A name that begins with ``deliver-`` and means nothing is a mistake of somebody who wanted the record later
+(``deliver-att``, ``deliver-in``). Passed over, the record would leave at once; so it is refused, and told what was
+meant. Rules may ask for passing over (``ignores_unknown``); what is reserved is refused all the same.
+
+Rules before version 3 knew names in lower case only and passed over all others; what they decided is decided so again.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, Final, TypeAlias
+
+from index.headers import (
+    CONTROL_PREFIX,
+    DELAY_HOPS,
+    MAX_NAME_CHARS,
+    MAX_REMEMBERED,
+    NATIVE,
+    OURS,
+    RESERVED,
+    Alias,
+    Role,
+    Unit,
+    lowered,
+    quoted,
+)
+from index.readers import Reader, RefusedNameError, reader
+from index.schedule import BY_KEY, KEEP_KEY, NO_EXPIRY
+
+KNOWS_EXPIRY: Final = 2
+KNOWS_ANY_CASE: Final = 3
+
+SLOTS: Final = (Role.AT, Role.AFTER, Role.PARTITION, Role.KEY, Role.ID, Role.EXPIRE, Role.KIND, Role.HOPS)
+ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None]
+_NO_SLOT: Final = -1
+KEY_SLOT: Final = SLOTS.index(Role.KEY)
+AT_BIT: Final = 1 << SLOTS.index(Role.AT)
+AFTER_BIT: Final = 1 << SLOTS.index(Role.AFTER)
+EXPIRE_BIT: Final = 1 << SLOTS.index(Role.EXPIRE)
+
+# Names that people think of, and that are not spelled like what they mean.
+_MEANT: Final = {
+    CONTROL_PREFIX + guess: CONTROL_PREFIX + role
+    for role, guesses in {
+        Role.AT: ("on", "when", "time", "date", "due", "timestamp", "epoch"),
+        Role.AFTER: ("in", "delay", "wait", "delay-ms"),
+        Role.TO: ("topic", "target", "destination"),
+        Role.EXPIRE: ("ttl", "expire", "expiry", "expires"),
+    }.items()
+    for guess in guesses
+}
+_MAX_GUESSED_CHARS: Final = 40
+
+Control: TypeAlias = tuple[int, int, Reader | None]
+"""How one header name is taken in: its slot among the values found, the bit that marks its role as seen (0 where it
+may be repeated), and its reader (none for targets, which are collected). A plain tuple unpacks three times as fast as a
+NamedTuple."""
+
+
+def with_natives(aliases: Iterable[Alias], *, any_case: bool = True) -> dict[str, Alias]:
+    """Join aliases and native headers by name; ValueError on an illegal name or a name with two meanings.
+
+    In ``any_case`` the keys and the names of the aliases are in lower case.
+    """
+    known = {native.name: native for native in NATIVE}
+    for given, role, unit in aliases:
+        name = lowered(given) if any_case else given
+        alias = Alias(name, Role(role), Unit(unit))
+        if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
+            raise ValueError(f"alias {given!r}: a header name has 1 to {MAX_NAME_CHARS} printable characters")
+        if name in OURS:
+            raise ValueError(f"alias {given!r}: this name is written by the router itself; choose another")
+        if any_case and name in RESERVED:
+            raise ValueError(f"alias {given!r}: this name is reserved by the protocol; choose another")
+        other = known.setdefault(name, alias)
+        if other != alias:
+            raise ValueError(f"alias {given!r}: is '{other.role}' in unit {other.unit} already; a name has one meaning")
+        reader(alias)
+    return known
+
+
+class Controls(dict[str, Control | None]):
+    """How a header name is taken in, or None where it means nothing: ``controls[name]``.
+
+    Names seen are remembered (a lookup is then one step), but not without bound, because producers choose them.
+    """
+
+    def __init__(self, aliases: Iterable[Alias], version: int, *, ignores_unknown: bool) -> None:
+        """ValueError as of ``with_natives``; ``version`` is that of the rules."""
+        super().__init__()
+        self._any_case = version >= KNOWS_ANY_CASE
+        self._refuses = self._any_case and not ignores_unknown
+        self._unread = {Role.IGNORED} if version >= KNOWS_EXPIRY else {Role.IGNORED, Role.EXPIRE}
+        self.aliases = with_natives(aliases, any_case=self._any_case)
+        known = [*self.aliases.values(), Alias(DELAY_HOPS, Role.HOPS)] if self._any_case else self.aliases.values()
+        self._known = {alias.name: self._control(alias) for alias in known}
+        self.absent_when_null = AT_BIT | AFTER_BIT | EXPIRE_BIT if self._any_case else 0
+        """Bits of the roles for which a null value is no header at all: nullable columns of an outbox end so."""
+        self.update(self._known)
+
+    def __missing__(self, name: str) -> Control | None:
+        """Judge a name that is not remembered."""
+        plain = lowered(name) if self._any_case else name
+        control = self._known.get(plain)
+        if control is None and self._any_case and plain not in self._known and self._is_refused(plain):
+            control = _REFUSED
+        if len(name) <= MAX_NAME_CHARS:
+            if len(self) >= MAX_REMEMBERED:
+                self.clear()
+            self[name] = control
+        return control
+
+    def alias(self, name: str) -> Alias | None:
+        """The meaning of a header that these rules read; None where it has none, or is refused."""
+        return None if self[name] is None else self.aliases.get(lowered(name) if self._any_case else name)
+
+    def refuses(self, name: str) -> bool:
+        """Whether a record with this header is rejected whatever its value."""
+        return self[name] is _REFUSED
+
+    def refusal(self, name: str) -> str:
+        """Say of a name that is refused why, and what may have been meant."""
+        plain, shown = lowered(name), f"header {quoted(name.encode('utf-8', 'surrogatepass'))}"
+        if plain in RESERVED:
+            return f"{shown}: this router does not do that yet, and ignoring it would deliver what nobody asked for"
+        known = sorted(each for each in self.aliases if each.startswith(CONTROL_PREFIX))
+        meant = _MEANT.get(plain, "")
+        if not meant and len(plain) <= _MAX_GUESSED_CHARS:
+            # What all of them begin with tells nothing.
+            tails = [each.removeprefix(CONTROL_PREFIX) for each in known]
+            near = get_close_matches(plain.removeprefix(CONTROL_PREFIX), tails, n=1)
+            meant = CONTROL_PREFIX + near[0] if near else ""
+        hint = f"did you mean {meant}?" if meant else f"there are {', '.join(known)}"
+        return f"{shown}: there is no such header; {hint}"
+
+    def _is_refused(self, plain: str) -> bool:
+        return plain in RESERVED or (self._refuses and plain.startswith(CONTROL_PREFIX))
+
+    def _control(self, alias: Alias) -> Control | None:
+        if alias.role in self._unread:
+            return None
+        if alias.role == Role.TO:
+            return _NO_SLOT, 0, None
+        if alias.role == Role.REFUSED:
+            # Its reader never returns.
+            return _NO_SLOT, 0, reader(alias)
+        slot = SLOTS.index(alias.role)
+        bit = 0 if alias.role == Role.HOPS else 1 << slot
+        return slot, bit, reader(alias, short=self._any_case)
+
+
+def _refuse(_: bytes) -> int:
+    raise RefusedNameError
+
+
+_REFUSED: Final[Control] = (_NO_SLOT, 0, _refuse)

@@ -1,0 +1,194 @@
+"""How the value of a control header is read: milliseconds, a partition, or bytes.
+
+A value that cannot be read is a ValueError that says what is allowed; the caller knows the header and the value, and
+adds them. A number that is well formed, and only makes sense in another unit, is an ``UnitSuspectedError``: a record
+must not come a thousand times too early or too late because of a unit.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from index.headers import Alias, Role, Unit
+from index.times import (
+    INT64_MAX,
+    parse_duration_ms,
+    parse_instant_ms,
+    parse_iso_duration_ms,
+    parse_number,
+    parse_number_or_iso_ms,
+)
+
+MAX_PARTITION: Final = 2**31 - 1
+MAX_ID_BYTES: Final = 256
+
+Reader: TypeAlias = Callable[[bytes], int | bytes]
+"""Turns a header value into ms, a partition, or bytes."""
+
+MAX_HOPS: Final = 16
+"""Routers in a row that may pass a record on without a time. Records are handed through by two or three delay topics at
+most; delay topics of different routers that deliver to each other never end."""
+
+_USUAL_DIGITS: Final = 13
+_FIRST_SECONDS: Final = 10**9  # 2001 in seconds; in milliseconds it would be January 1970
+_FIRST_MILLIS: Final = 10**11  # 1973 in milliseconds; in seconds it would be the year 5138
+_FIRST_MICROS: Final = 10**14  # 1973 in microseconds; in milliseconds it would be the year 5138
+_FIRST_NANOS: Final = 10**17  # 1973 in nanoseconds
+_MICROS_PER_MS: Final = 1_000
+_LONG_BYTES: Final = 8
+
+
+class UnitSuspectedError(ValueError):
+    """A number that is well formed but only makes sense in another unit than the header's."""
+
+
+class RefusedNameError(ValueError):
+    """A header of this name is refused, whatever its value."""
+
+
+def reader(alias: Alias, *, short: bool = True) -> Reader:
+    """Return what reads values of this header; ValueError when the role is not written in that unit.
+
+    Without ``short``, durations like ``15m`` are refused, as they once were.
+    """
+    known = (alias.role, alias.unit)
+    found = _BEFORE_SHORT.get(known) if not short else None
+    found = found or _READERS.get(known)
+    if found is None:
+        units = " or ".join(unit for role, unit in _READERS if role == alias.role)
+        raise ValueError(f"alias {alias.name!r}: role '{alias.role}' takes unit {units}, not {alias.unit}")
+    return found
+
+
+def _at_native(raw: bytes) -> int:
+    # As many digits as milliseconds have from 2001 to 2286: nearly every record has them, and no other unit fits.
+    if len(raw) == _USUAL_DIGITS and raw.isdigit() and raw >= b"1":
+        return int(raw)
+    return _at_ms(raw) if raw.isdigit() else _at_rfc3339(raw)
+
+
+def _at_ms(raw: bytes) -> int:
+    return _plausible_ms(parse_number(raw))
+
+
+def _at_be_ms(raw: bytes) -> int:
+    return _plausible_ms(_big_endian(raw))
+
+
+def _plausible_ms(value: int) -> int:
+    if value < _FIRST_SECONDS or _FIRST_MILLIS <= value < _FIRST_MICROS:
+        return value
+    raise UnitSuspectedError(f"looks like {_unit_of(value)}, but the unit is milliseconds since 1970")
+
+
+def _at_s(raw: bytes) -> int:
+    value = parse_number(raw)
+    if value < _FIRST_MILLIS:
+        return value * 1000
+    raise UnitSuspectedError(f"looks like {_unit_of(value)}, but the unit is seconds since 1970")
+
+
+def _at_us(raw: bytes) -> int:
+    value = parse_number(raw)
+    if value < _FIRST_SECONDS or _FIRST_MICROS <= value < _FIRST_NANOS:
+        return -(-value // _MICROS_PER_MS)
+    raise UnitSuspectedError(f"looks like {_unit_of(value)}, but the unit is microseconds since 1970")
+
+
+def _unit_of(value: int) -> str:
+    if value < _FIRST_MILLIS:
+        return "seconds"
+    if value < _FIRST_MICROS:
+        return "milliseconds"
+    return "microseconds" if value < _FIRST_NANOS else "nanoseconds"
+
+
+def _at_rfc3339(raw: bytes) -> int:
+    # Before 1970 is as past as 1970 is; due times are never negative.
+    return max(parse_instant_ms(raw), 0)
+
+
+def _after_s(raw: bytes) -> int:
+    duration_ms = parse_number(raw) * 1000
+    if duration_ms > INT64_MAX:
+        raise ValueError(f"the duration is longer than {INT64_MAX} milliseconds")
+    return duration_ms
+
+
+def _after_us(raw: bytes) -> int:
+    return -(-parse_number(raw) // _MICROS_PER_MS)
+
+
+def _big_endian(raw: bytes) -> int:
+    value = int.from_bytes(raw, "big", signed=True)
+    if 1 <= len(raw) <= _LONG_BYTES and value >= 0:
+        return value
+    raise ValueError(f"expected a big-endian binary number of 1 to {_LONG_BYTES} bytes that is not negative")
+
+
+def read_hops(raw: bytes) -> int:
+    """The number in ``delay-hops``; 0 for what no router has written, which says nothing."""
+    try:
+        return parse_number(raw)
+    except ValueError:
+        return 0
+
+
+def _as_is(raw: bytes) -> bytes:
+    return raw
+
+
+def _partition(raw: bytes) -> int:
+    partition = parse_number(raw)
+    if partition > MAX_PARTITION:
+        raise ValueError(f"a partition is at most {MAX_PARTITION}")
+    return partition
+
+
+def _id(raw: bytes) -> bytes:
+    if len(raw) > MAX_ID_BYTES:
+        raise ValueError(f"an id has up to {MAX_ID_BYTES} bytes")
+    return raw
+
+
+def _kind(raw: bytes) -> bytes:
+    if raw != b"schedule":
+        raise ValueError("only 'schedule' is supported; cancellations are not")
+    return raw
+
+
+def _refused(_: bytes) -> bytes:
+    raise ValueError("not supported here, and ignoring it would deliver something else than was asked for")
+
+
+_READERS: Final[Mapping[tuple[Role, Unit], Reader]] = {
+    (Role.AT, Unit.NATIVE): _at_native,
+    (Role.AT, Unit.MS): _at_ms,
+    (Role.AT, Unit.S): _at_s,
+    (Role.AT, Unit.RFC3339): _at_rfc3339,
+    (Role.AT, Unit.US): _at_us,
+    (Role.AT, Unit.BE_MS): _at_be_ms,
+    (Role.AFTER, Unit.NATIVE): parse_duration_ms,
+    (Role.AFTER, Unit.MS): parse_number,
+    (Role.AFTER, Unit.S): _after_s,
+    (Role.AFTER, Unit.ISO8601): parse_iso_duration_ms,
+    (Role.AFTER, Unit.US): _after_us,
+    (Role.AFTER, Unit.BE_MS): _big_endian,
+    (Role.TO, Unit.NATIVE): _as_is,
+    (Role.KEY, Unit.NATIVE): _as_is,
+    (Role.PARTITION, Unit.NATIVE): _partition,
+    (Role.ID, Unit.NATIVE): _id,
+    (Role.EXPIRE, Unit.NATIVE): parse_duration_ms,
+    (Role.EXPIRE, Unit.MS): parse_number,
+    (Role.EXPIRE, Unit.S): _after_s,
+    (Role.EXPIRE, Unit.ISO8601): parse_iso_duration_ms,
+    (Role.EXPIRE, Unit.US): _after_us,
+    (Role.EXPIRE, Unit.BE_MS): _big_endian,
+    (Role.KIND, Unit.NATIVE): _kind,
+    (Role.REFUSED, Unit.NATIVE): _refused,
+    (Role.IGNORED, Unit.NATIVE): _as_is,
+    (Role.HOPS, Unit.NATIVE): read_hops,
+}
+
+_BEFORE_SHORT: Final[Mapping[tuple[Role, Unit], Reader]] = dict.fromkeys(
+    ((Role.AFTER, Unit.NATIVE), (Role.EXPIRE, Unit.NATIVE)), parse_number_or_iso_ms
+)

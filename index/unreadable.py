@@ -1,0 +1,143 @@
+"""Headers that a client cannot hand over as they are, and how a rejected record keeps every byte of them.
+
+Kafka takes any bytes for a header's name, and any number of headers. A client may not: librdkafka, and what is built on
+it, ends a name at its first NUL, gives up at a name that is no UTF-8, and gives no headers at all where there are more
+than 100,000; a Java client puts U+FFFD for what is no UTF-8, so that nobody can tell what such a name was. Such a
+record is rejected with UNREADABLE, and then the clients that read the rejected topic must not fail where this one did.
+So the names that are text stay headers, in their order, and one header more, the last before ``delay-error``, holds
+all of them as they came::
+
+    delay-unreadable-headers   the record's headers in Kafka's own encoding (record format v2): a count, then for each
+                               the length of its name, the name, the length of its value (-1: null), the value;
+                               numbers are zigzag varints
+
+:func:`decode_headers` reads it. Of more than ``MAX_HEADERS`` headers none stays beside it.
+
+Rejected: writing the names as they came, through librdkafka's C interface. Whoever reads the rejected topic with a
+client of that family would be stopped by them in turn, and more than 100,000 headers could not be read by any.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from index.headers import Headers, quoted
+from index.record import Record
+from index.rules import Rules
+from index.schedule import Reason, Rejection, Schedule
+
+DELAY_UNREADABLE_HEADERS: Final = "delay-unreadable-headers"
+
+MAX_HEADERS: Final = 10_000
+"""Of one record. A header takes 3 bytes of a log and some 120 of memory, so that the bytes of a record say little about
+what it costs. Ten thousand are more than any client sends by reason, and cost 1.2 MB."""
+
+KNOWS_UNREADABLE: Final = 3
+"""The first version of rules by which such records are rejected. By the ones before names were taken as they were
+handed over, and what was indexed so must be decided so again."""
+
+RawHeader: TypeAlias = tuple[bytes, bytes | None]
+
+_CONTINUES: Final = 0x80
+_REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+class UnreadableHeaders(list[tuple[str, bytes | None]]):
+    """What a rejected record has instead of its headers.
+
+    ``why`` they could not be read, and what was ``handed`` over in their place, None for nothing at all.
+    """
+
+    def __init__(self, raw: bytes, headers: Sequence[RawHeader], why: str, handed: Headers | None) -> None:
+        super().__init__((name.decode(), content) for name, content in headers if _is_text(name))
+        self.append((DELAY_UNREADABLE_HEADERS, raw))
+        self.why = why
+        self.handed = handed
+
+
+def examined(raw: bytes, handed: Headers | None) -> Headers:
+    """A record's headers from how they are encoded: as a client hands them over, or UnreadableHeaders.
+
+    ValueError when that is not what Kafka's encoding of headers looks like.
+    """
+    count, at = _varint(raw, 0)
+    if count > MAX_HEADERS:
+        why = f"The record has {count} headers; more than {MAX_HEADERS} are not read"
+        return UnreadableHeaders(raw, (), why, handed)
+    headers = _decoded(raw, count, at)
+    altered = [name for name, _ in headers if not _is_text(name)]
+    if not altered:
+        return [(name.decode(), content) for name, content in headers]
+    why = f"The header name {quoted(altered[0])} is not text: UTF-8 without NUL and U+FFFD"
+    return UnreadableHeaders(raw, headers, why, handed)
+
+
+def are_plain(headers: Headers) -> bool:
+    """Whether a Java client, too, has handed these over as they came."""
+    names = "".join([name for name, _ in headers])
+    return "\0" not in names and _REPLACED not in names and len(headers) <= MAX_HEADERS
+
+
+def decide(rules: Rules, record: Record) -> tuple[Schedule | Rejection, Record]:
+    """Decide a record that was read from its topic, and give it back as it is to leave."""
+    headers = record.headers
+    if isinstance(headers, UnreadableHeaders):
+        if rules.version >= KNOWS_UNREADABLE or headers.handed is None:
+            return Rejection(Reason.UNREADABLE, headers.why), record
+        record = record._replace(headers=headers.handed)
+    return rules.decide(record.headers, record.timestamp_ms), record
+
+
+def as_accepted(record: Record) -> Record:
+    """A record that was accepted, read again; what it looks like is what was accepted of it."""
+    headers = record.headers
+    if isinstance(headers, UnreadableHeaders):
+        # By rules of before KNOWS_UNREADABLE.
+        return record._replace(headers=headers.handed or ())
+    return record
+
+
+def decode_headers(raw: bytes) -> list[RawHeader]:
+    """The headers as they came, from the content of ``delay-unreadable-headers``; ValueError on anything else."""
+    return _decoded(raw, *_varint(raw, 0))
+
+
+def _decoded(raw: bytes, count: int, at: int) -> list[RawHeader]:
+    headers: list[RawHeader] = []
+    for _ in range(count):
+        name, at = _bytes(raw, at)
+        content, at = _bytes(raw, at)
+        if name is None:
+            raise ValueError("a header has no name")
+        headers.append((name, content))
+    if at != len(raw):
+        raise ValueError(f"{len(raw) - at} bytes behind {count} headers")
+    return headers
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        return False
+    return "\0" not in text and _REPLACED not in text
+
+
+def _bytes(raw: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = _varint(raw, at)
+    if size < 0:
+        return None, at
+    if at + size > len(raw):
+        raise ValueError(f"{size} bytes are announced, and {len(raw) - at} are there")
+    return raw[at : at + size], at + size
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    zigzag = shift = 0
+    while at < len(raw):
+        byte = raw[at]
+        at += 1
+        zigzag |= (byte & (_CONTINUES - 1)) << shift
+        if byte < _CONTINUES:
+            return zigzag >> 1 ^ -(zigzag & 1), at
+        shift += 7
+    raise ValueError("a number has no end")

@@ -1,0 +1,49 @@
+"""Answers as JSON, the long ones in pieces: encoding holds the interpreter's lock, and releasing needs it, too."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from pydantic import BaseModel
+from starlette.responses import Response, StreamingResponse
+
+from sidecar.status.answers import StatusAnswer, TopicAnswer
+
+PARTITIONS_AT_ONCE: Final = 50
+"""A fraction of a millisecond."""
+
+JSON: Final = "application/json"
+
+
+def whole(answer: BaseModel) -> Response:
+    """A short answer."""
+    return Response(answer.model_dump_json(), media_type=JSON)
+
+
+def of_topic(topic: TopicAnswer) -> Response:
+    """One delay topic, which may have thousands of partitions."""
+    return StreamingResponse(_topic(topic), media_type=JSON)
+
+
+def of_status(status: StatusAnswer) -> Response:
+    """All delay topics."""
+    return StreamingResponse(_status(status), media_type=JSON)
+
+
+async def _status(status: StatusAnswer) -> AsyncIterator[bytes]:
+    yield b'{"topics":['
+    for number, topic in enumerate(status.topics):
+        if number:
+            yield b","
+        async for piece in _topic(topic):
+            yield piece
+    yield b"]," + status.model_dump_json(exclude={"topics"}).encode()[1:]
+
+
+async def _topic(topic: TopicAnswer) -> AsyncIterator[bytes]:
+    yield topic.model_dump_json(exclude={"partitions"}).encode()[:-1] + b',"partitions":['
+    for first in range(0, len(topic.partitions), PARTITIONS_AT_ONCE):
+        some = topic.partitions[first : first + PARTITIONS_AT_ONCE]
+        yield (b"," if first else b"") + b",".join(each.model_dump_json().encode() for each in some)
+        await asyncio.sleep(0)
+    yield b"]}"

@@ -1,0 +1,41 @@
+"""Questions: status, pending records, look-ups."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from sidecar.api import bodies
+from sidecar.api.backend import Backend
+from sidecar.api.shapes import Offset, Partition, TopicName
+from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+
+
+def routes(backend: Backend) -> APIRouter:
+    """Paths below ``/topics``."""
+    router = APIRouter(tags=["questions"])
+    inquiries = backend.inquiries
+
+    @router.get("/topics", response_model=StatusAnswer)
+    async def list_topics() -> Response:
+        """Status of all delay topics and their partitions, of the whole group."""
+        return bodies.of_status(await backend.ask(inquiries.status))
+
+    @router.get("/topics/{topic}", response_model=TopicAnswer)
+    async def get_topic(topic: TopicName) -> Response:
+        """Status of one delay topic."""
+        backend.require_topic(topic)
+        (found,) = (await backend.ask(inquiries.status, topic)).topics
+        return bodies.of_topic(found)
+
+    @router.get("/topics/{topic}/pending", response_model=PendingAnswer)
+    async def get_pending(topic: TopicName) -> Response:
+        """How many records are pending, by when they are due and by target."""
+        backend.require_topic(topic)
+        return bodies.whole(await backend.ask(inquiries.pending, topic))
+
+    @router.get("/topics/{topic}/partitions/{partition}/records/{offset}", response_model=LookupAnswer)
+    async def get_record(topic: TopicName, partition: Partition, offset: Offset) -> Response:
+        """What became of one record of a delay topic: pending, released, rejected or unknown."""
+        backend.require_topic(topic)
+        return bodies.whole(await backend.ask(inquiries.lookup, topic, partition, offset))
+
+    return router

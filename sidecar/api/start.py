@@ -1,0 +1,44 @@
+"""The admin API as a part of the running router, where it is configured."""
+
+from collections.abc import Callable
+
+from confluent_kafka.admin import AdminClient
+
+from sidecar.config.model import Config
+from sidecar.policies.operations import Operations
+from sidecar.policies.table import Policies
+from sidecar.status.inquiries import GroupInquiries, Statuses
+from sidecar.status.report_publisher import instance_name
+
+
+class AdminApi:
+    """Nothing until it is started, and then only with a token file."""
+
+    def __init__(self) -> None:
+        self._stops: list[Callable[[], None]] = []
+        self._is_idle: Callable[[], bool] = lambda: True
+
+    def start(self, config: Config, admin: AdminClient, policies: Policies, own: Statuses) -> None:
+        """Serve it, where there is a token file; ConfigError when that, certificate or address cannot be had.
+
+        ``own`` are the partitions of this process, which it knows better than any report.
+        """
+        if not config.admin.is_on:
+            return
+        from sidecar.api import server  # noqa: PLC0415 - a router without it needs neither its memory nor its time
+
+        inquiries = GroupInquiries(config, admin, policies, own=own, instance=instance_name(config))
+        self._stops.append(inquiries.close)
+        serving = server.serve(config, Operations(config, admin, policies), inquiries)
+        self._stops.append(serving.stop)
+        self._is_idle = lambda: serving.is_idle
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call of it hangs in a client."""
+        return self._is_idle()
+
+    def stop(self) -> None:
+        """Close the listener, then what answers."""
+        while self._stops:
+            self._stops.pop()()

@@ -1,0 +1,203 @@
+"""Adopting what jobs have staged, between the releases of one partition (:mod:`index.adopting`).
+
+::
+
+                 staged, and C lies in its range        nothing unsealed, nothing owed          committed
+    (nothing) ─────────────────────────────────► PAUSED ───────────────────────────────► ADOPT ───────────► (nothing)
+        ▲             intake pauses, the mutable bucket is sealed │
+        └──────────────────── not within 30 s: intake goes on ────┘
+
+What cannot be adopted any more is discarded, what must not be is refused; both are withdrawn from the backfill topic,
+so that each is told once.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from index.adopting import Adoption, adopted
+from index.errors import FormatError
+from sidecar import failpoints
+from sidecar.backfill.staging import Waiting, fitting
+from sidecar.intake.intake import PartitionLedger
+from sidecar.metrics import Metrics
+from sidecar.release.chores import NOTHING, Chores
+from snapshots.staged import Staged
+from snapshots.state import RuleEpoch
+
+SEAL_WITHIN_S = 30.0
+AGAIN_AFTER_S = 30.0
+WITHDRAWN_AT_ONCE = 100
+
+Handled = tuple[bytes, int]
+"""Key and offset of a record of the backfill topic."""
+
+
+class Adopting:
+    """Belongs to one owned partition; used by its worker only.
+
+    ``epoch`` has the rules in force, by which whatever is adopted must have been decided. ``waiting`` gives what is
+    staged; what is ``handled`` may still be seen there for a moment.
+    """
+
+    def __init__(
+        self,
+        ledger: PartitionLedger,
+        epoch: RuleEpoch,
+        delay_topic_id: str,
+        waiting: Callable[[], Mapping[bytes, Waiting]],
+        metrics: Metrics,
+        place: tuple[str, int],
+        handled: Iterable[Handled] = (),
+        not_before_s: float = 0.0,
+    ) -> None:
+        self._ledger = ledger
+        self._epoch = epoch
+        self._delay_topic_id = delay_topic_id
+        self._waiting = waiting
+        self._backfills = metrics.backfills
+        self._topic, _ = place
+        self._handled = set(handled)
+        self._seen: Mapping[bytes, Waiting] = {}
+        self._open: dict[bytes, Staged] = {}
+        self._useless: dict[bytes, str] = {}
+        self._paused_s: float | None = None
+        self._not_before_s = not_before_s
+        self._given: Chores = NOTHING
+        self._log = structlog.get_logger().bind(topic=place[0], partition=place[1])
+
+    @property
+    def pauses(self) -> bool:
+        """Whether intake has to wait, and everything is to be sealed, because a bucket is about to be adopted."""
+        return self._paused_s is not None
+
+    def turn(self) -> None:
+        """Look at what is staged, and begin or give up to wait for the seal; cheap while nothing has changed."""
+        waiting = self._waiting()
+        if waiting is not self._seen:
+            self._seen = waiting
+            self._sort_out(waiting)
+        if not self._open:
+            self._paused_s = None
+            return
+        self._pass_over()
+        now_s = time.monotonic()
+        if not self._fitting() or self._ledger.replaying:
+            self._paused_s = None
+        elif self._paused_s is None and now_s >= self._not_before_s:
+            self._paused_s = now_s
+        elif self._paused_s is not None and now_s > self._paused_s + SEAL_WITHIN_S:
+            self._wait_a_while("what is in memory could not be sealed in time")
+
+    def chores(self, bucket_id: int) -> Chores:
+        """What to add to the transaction that comes next: one bucket to adopt, or records to withdraw."""
+        self._given = self._adoption(bucket_id) if self._ledger.may_adopt and self.pauses else NOTHING
+        if not self._given and self._useless and time.monotonic() >= self._not_before_s:
+            self._given = Chores(withdrawn=tuple(self._useless)[:WITHDRAWN_AT_ONCE])
+        return self._given
+
+    def done(self) -> None:
+        """The chores given last were committed."""
+        given, self._given = self._given, NOTHING
+        for key in given.withdrawn:
+            self._handled.add((key, self._seen[key].offset))
+            self._useless.pop(key, None)
+            staged = self._open.pop(key, None)
+            if staged is not None and isinstance(given.installs, Adoption):
+                failpoints.passing("adopt.after")
+                self._adopted(staged, given.installs)
+        if isinstance(given.installs, Adoption):
+            self._pass_over()
+
+    def failed(self, why: str) -> None:
+        """The chores given last could not be committed."""
+        self._given = NOTHING
+        self._wait_a_while(why)
+
+    def enter(self, epoch: RuleEpoch) -> None:
+        """Other rules are in force: what was decided by those of before must not be adopted any more."""
+        self._epoch = epoch
+        self._sort_out(self._seen)
+
+    def _wait_a_while(self, why: str) -> None:
+        self._paused_s = None
+        self._not_before_s = time.monotonic() + AGAIN_AFTER_S
+        self._log.warning("backfill_waits", why=why, again_in_s=AGAIN_AFTER_S)
+
+    def _sort_out(self, waiting: Mapping[bytes, Waiting]) -> None:
+        self._handled &= {(key, each.offset) for key, each in waiting.items()}
+        self._open.clear()
+        self._useless.clear()
+        for key, each in waiting.items():
+            if (key, each.offset) in self._handled:
+                continue
+            why, remedy = self._refusal(each.staged)
+            if why:
+                self._useless[key] = "refused"
+                self._backfills.labels(self._topic, "refused").inc()
+                self._log.error("backfill_refused", key=key.decode(errors="backslashreplace"), why=why, remedy=remedy)
+            elif isinstance(each.staged, Staged):
+                self._open[key] = each.staged
+        self._pass_over()
+
+    def _pass_over(self) -> None:
+        """What C has passed can never be adopted."""
+        for key, staged in list(self._open.items()):
+            if staged.manifest.to_offset <= self._ledger.indexed_to:
+                del self._open[key]
+                self._useless[key] = "discarded"
+                self._backfills.labels(self._topic, "discarded").inc()
+                self._log.info("backfill_discarded", **_named(staged), cursor=self._ledger.indexed_to)
+
+    def _refusal(self, staged: Staged | FormatError) -> tuple[str, str]:
+        """Why it must not be adopted and what to do about it; empty when it may be."""
+        if isinstance(staged, FormatError):
+            return str(staged), "run the job again"
+        if staged.delay_topic_id != self._delay_topic_id:
+            return (
+                f"made from a topic with id {staged.delay_topic_id}, and {self._topic} has {self._delay_topic_id}",
+                "it was created again since; run the job again",
+            )
+        if staged.restores:
+            return "made to restore a lost state, and the partition has one", "use the command that builds an index"
+        rules = self._epoch.rules
+        if staged.rules != rules:
+            return (
+                f"its records were decided by other rules: {staged.rules}; here {rules} are in force",
+                "run the job again with the configuration of the router, and without policies that change these rules",
+            )
+        return "", ""
+
+    def _fitting(self) -> list[tuple[bytes, Staged]]:
+        if self._ledger.indexed_to < self._epoch.from_offset:
+            # Read again after a take-over: what comes first is decided by the rules of before.
+            return []
+        return fitting(list(self._open.items()), self._ledger.indexed_to)
+
+    def _adoption(self, bucket_id: int) -> Chores:
+        self._pass_over()
+        chosen = self._fitting()
+        if not chosen:
+            return NOTHING
+        key, staged = chosen[0]
+        failpoints.passing("adopt.before")
+        made = adopted(staged.manifest, bucket_id, self._ledger.indexed_to)
+        return Chores(installs=Adoption(made), withdrawn=(key,))
+
+    def _adopted(self, staged: Staged, adoption: Adoption) -> None:
+        manifest = adoption.manifest
+        self._backfills.labels(self._topic, "adopted").inc()
+        behind = manifest.bucket_id in dict(self._ledger.committed.catching_up)
+        self._log.info(
+            "backfill_adopted",
+            **_named(staged),
+            bucket=manifest.bucket_id,
+            masked_below=manifest.from_offset,
+            entries=manifest.entries,
+            catching_up=behind,
+        )
+
+
+def _named(staged: Staged) -> dict[str, object]:
+    return {"job": staged.job, "from_offset": staged.manifest.from_offset, "to_offset": staged.manifest.to_offset}

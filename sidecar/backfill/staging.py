@@ -1,0 +1,217 @@
+"""What jobs have staged for the partitions of this process: one consumer, in a thread of its own.
+
+A consumer for each partition would cost memory where nothing is ever staged. What waits is decoded here, since a
+manifest of many segments would hold up a release. A topic that is missing holds nothing; it is looked for again now and
+then.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from index.errors import FormatError
+from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
+from sidecar.kafka.errors import error_of
+from snapshots.staged import STAGED_PREFIX, Staged, decode_staged
+
+WAIT_S = 0.25
+AGAIN_AFTER_S = 30.0
+"""How long after an error, or where a topic is missing, the topics are asked for again."""
+
+STOP_WITHIN_S = 2.0
+READ_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A delay partition by the topics that matter here."""
+
+    backfill: str
+    snapshots: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A record of the backfill topic: the bucket it stages, or why that cannot be trusted."""
+
+    offset: int
+    staged: Staged | FormatError
+
+
+NOTHING: Mapping[bytes, Waiting] = {}
+"""Always the same object, so that it is seen that nothing has changed."""
+
+
+class Staging:
+    """Knows what waits to be adopted; every method may be called from any thread."""
+
+    def __init__(self, connect: Callable[[], Consumer]) -> None:
+        self._connect = connect
+        self._places: dict[Place, int] = {}
+        self._raw: dict[Place, dict[bytes, tuple[int, bytes]]] = {}
+        self._waiting: dict[Place, dict[bytes, Waiting]] = {}
+        self._held_off_to_s: dict[Place, float] = {}
+        self._looked: set[Place] = set()
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._told = ""
+        self._log = structlog.get_logger()
+
+    def watch(self, place: Place) -> None:
+        """Read a partition from its beginning and go on."""
+        with self._lock:
+            self._places[place] = OFFSET_BEGINNING
+            self._raw[place], self._waiting[place] = {}, {}
+            self._looked.discard(place)
+            self._changed.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="staging", daemon=True)
+                self._thread.start()
+
+    def unwatch(self, place: Place) -> None:
+        """Forget a partition."""
+        with self._lock:
+            for known in (self._places, self._raw, self._waiting):
+                known.pop(place, None)
+            self._changed.set()
+
+    def waiting(self, place: Place) -> Mapping[bytes, Waiting]:
+        """What is staged by key; not to be altered, and another object whenever it has changed."""
+        return self._waiting.get(place) or NOTHING
+
+    def has_looked(self, place: Place) -> bool:
+        """Whether the topic was read to its end since it is watched, or cannot be."""
+        return place in self._looked
+
+    def hold_off(self, place: Place) -> None:
+        """The brokers refuse what adopting writes: whoever owns the partition next waits before it tries again."""
+        self._held_off_to_s[place] = time.monotonic() + AGAIN_AFTER_S
+
+    def not_before_s(self, place: Place) -> float:
+        """When something may be adopted, by the steady clock."""
+        return self._held_off_to_s.get(place, 0.0)
+
+    def stop(self) -> None:
+        """End the thread, waiting for it a moment."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(STOP_WITHIN_S)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            consumer = self._connect()
+            try:
+                self._follow(consumer)
+            except KafkaException as exception:
+                self._tell(error_of(exception))
+                self._looked |= set(self._places)
+            finally:
+                consumer.close()
+            self._stopping.wait(AGAIN_AFTER_S)
+
+    def _follow(self, consumer: Consumer) -> None:
+        self._changed.set()
+        again_s = time.monotonic() + AGAIN_AFTER_S
+        missing = False
+        while not self._stopping.is_set():
+            if self._changed.is_set() or (missing and time.monotonic() >= again_s):
+                again_s, missing = time.monotonic() + AGAIN_AFTER_S, False
+                self._assign(consumer)
+            first = consumer.poll(WAIT_S)
+            messages = [first, *consumer.consume(READ_AT_ONCE, 0)] if first is not None else []
+            if self._changed.is_set():
+                # Of positions that no longer hold; what is not noted is read again.
+                continue
+            ended: set[Place] = set()
+            for message in messages:
+                missing |= self._take_in(message, ended)
+            if len(messages) <= READ_AT_ONCE:
+                self._judge(consumer)
+            self._looked |= ended
+
+    def _assign(self, consumer: Consumer) -> None:
+        with self._lock:
+            self._changed.clear()
+            at = [TopicPartition(place.backfill, place.partition, offset) for place, offset in self._places.items()]
+        consumer.assign(at)
+
+    def _take_in(self, message: Message, ended: set[Place]) -> bool:
+        """Note one record, or the end of a partition; whether it says that there is no such topic."""
+        error = message.error()
+        if error is not None:
+            missing = error.code() in MISSING
+            if not missing and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            of_topic = {place for place in list(self._places) if place.backfill == message.topic()}
+            ended |= of_topic if missing else self._at(message)
+            return missing
+        key, offset = message.key() or b"", message.offset() or 0
+        with self._lock:
+            for place in self._at(message):
+                self._places[place] = offset + 1
+                self._note(place, key, offset, message.value())
+        return False
+
+    def _at(self, message: Message) -> set[Place]:
+        at = message.topic(), message.partition()
+        return {place for place in list(self._places) if (place.backfill, place.partition) == at}
+
+    def _note(self, place: Place, key: bytes, offset: int, value: bytes | None) -> None:
+        if not key.startswith(STAGED_PREFIX):
+            return
+        if value is None:
+            self._raw[place].pop(key, None)
+        else:
+            self._raw[place][key] = offset, value
+
+    def _judge(self, consumer: Consumer) -> None:
+        """Decode what has come and was not withdrawn since."""
+        with self._lock:
+            found = {place: dict(raw) for place, raw in self._raw.items()}
+        for place, raw in found.items():
+            before = self._waiting.get(place, {})
+            if {key: offset for key, (offset, _) in raw.items()} == {key: each.offset for key, each in before.items()}:
+                continue
+            now = {
+                key: before[key]
+                if key in before and before[key].offset == offset
+                else Waiting(offset, self._decoded(consumer, place, key, value))
+                for key, (offset, value) in raw.items()
+            }
+            with self._lock:
+                if place in self._waiting:
+                    self._waiting[place] = now
+
+    def _decoded(self, consumer: Consumer, place: Place, key: bytes, value: bytes) -> Staged | FormatError:
+        try:
+            staged = decode_staged(key, value)
+        except FormatError as error:
+            return error
+        at = [segment.record_offset for segment in staged.manifest.segments]
+        if not at:
+            return staged
+        start, end = consumer.get_watermark_offsets(TopicPartition(place.snapshots, place.partition), REQUEST_TIMEOUT_S)
+        if min(at) < start or max(at) >= end:
+            return FormatError(
+                f"record {key.decode(errors='backslashreplace')!r} of the backfill topic names segments at offsets"
+                f" {min(at)} to {max(at)} of {place.snapshots}/{place.partition}, which holds [{start}, {end})"
+            )
+        return staged
+
+    def _tell(self, error: KafkaError) -> None:
+        if error.name() != self._told:
+            self._told = error.name()
+            self._log.warning("backfill_topics_unreadable", error=error.str() or error.name(), again_in_s=AGAIN_AFTER_S)
+
+
+def fitting(waiting: Sequence[tuple[bytes, Staged]], cursor: int) -> list[tuple[bytes, Staged]]:
+    """What an owner at ``cursor`` could adopt, the one that goes furthest first."""
+    found = [each for each in waiting if each[1].manifest.from_offset <= cursor < each[1].manifest.to_offset]
+    return sorted(found, key=lambda each: -each[1].manifest.to_offset)

@@ -1,0 +1,280 @@
+"""Sealing, merging and removal of one partition: what to add to the next transaction.
+
+::
+
+              mutable bucket full or old            all segments committed       manifest committed
+    (nothing) ──────────────────────────► SEALING ───────────────────────► INSTALL ──────────────► (nothing)
+        │          more than max_buckets                                      ▲
+        └───────────────────────────────► MERGING ────────────────────────────┘
+
+Removal goes on beside it: segments that the watermark has passed, and at last the manifest, get tombstones. Those of an
+adopted bucket have keys of the job that wrote them; they go when the topic is trimmed.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+
+import structlog
+
+from index.batch import Installation
+from index.bucket import Bucket
+from index.merging import to_merge
+from index.progress import Position
+from index.sealing import PlacementRule, SealRules
+from sidecar import failpoints
+from sidecar.buckets.loading import LEAD_MS, LoaderPool
+from sidecar.buckets.merging import Merging
+from sidecar.buckets.sealing import Sealing
+from sidecar.buckets.segments import SegmentSource
+from sidecar.intake.intake import PartitionLedger
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.metrics import Metrics
+from sidecar.release.chores import NOTHING, Chores
+from snapshots.manifest import manifest_key, segment_key
+
+TOMBSTONES_AT_ONCE = 200
+AGAIN_AFTER_S = 30.0
+"""How long after a failed seal or merge the next one is tried."""
+
+
+class Housekeeping:
+    """Used by the worker only; ``chores`` and ``done`` alternate with its transactions."""
+
+    def __init__(
+        self,
+        ledger: PartitionLedger,
+        rules: SealRules,
+        max_buckets: int,
+        source: SegmentSource,
+        pool: LoaderPool,
+        metrics: Metrics,
+        topic: str,
+    ) -> None:
+        self._ledger = ledger
+        self._rules = rules
+        self._max_buckets = max_buckets
+        self._source = source
+        self._pool = pool
+        self._metrics = metrics
+        self._topic = topic
+        self._sealing: Sealing | None = None
+        self._merging: Merging | None = None
+        self._merge_work: Future[None] | None = None
+        self._seal_began_s = self._merge_began_s = 0.0
+        self._seal_not_before_s = self._merge_not_before_s = 0.0
+        self._mutable_since_s = time.monotonic()
+        self._now_ms = 0
+        self._reclaimed: dict[int, int] = {}
+        self._orphaned: deque[bytes] = deque()
+        self._log = structlog.get_logger().bind(topic=topic)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a bucket is being sealed or merged."""
+        return self._sealing is not None or self._merging is not None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether, beside the bucket that is being sealed, there is another one's worth that is not due soon."""
+        return self._sealing is not None and self._far() >= self._rules.max_entries
+
+    @property
+    def being_merged(self) -> tuple[int, ...]:
+        """Ids of the buckets that a merge under way still reads."""
+        return self._merging.sources if self._merging is not None else ()
+
+    def chores(self, now_ms: int, *, memory_full: bool) -> Chores:
+        """What to add to the transaction that comes next; NOTHING most of the time."""
+        self._now_ms = now_ms
+        removal = self._removal()
+        if removal:
+            failpoints.passing("removal.before")
+            return removal
+        self.begin(memory_full=memory_full)
+        # Sealing goes first, and not only to free memory: while a bucket is being sealed, no merge writes or installs.
+        if self._sealing is not None:
+            return self._seal(self._sealing, now_ms)
+        if self._merging is not None:
+            return self._merge(self._merging)
+        return NOTHING
+
+    def done(self, chores: Chores, record_offsets: Sequence[int]) -> None:
+        """The chores were committed; offsets are those of their segments."""
+        if chores.segments:
+            self._written(record_offsets)
+        if isinstance(chores.installs, Installation):
+            self._installed(merged=bool(chores.installs.merged_from))
+        elif chores.removed or chores.reclaimed:
+            failpoints.passing("removal.after")
+        for key in chores.reclaimed:
+            if self._orphaned and self._orphaned[0] == key:
+                self._orphaned.popleft()
+        if chores.removed:
+            self._forget_removed(chores.removed)
+
+    def _forget_removed(self, removed: Sequence[bytes]) -> None:
+        watermark = self._ledger.committed.watermark
+        for bucket_id, bucket in list(self._ledger.parts.buckets.items()):
+            if manifest_key(bucket_id) in removed and bucket.is_done(watermark):
+                del self._ledger.parts.buckets[bucket_id]
+                self._reclaimed.pop(bucket_id, None)
+
+    def failed(self, why: str) -> None:
+        """The broker refuses the segments of the last chores: keep everything as it is, and try again later."""
+        # What was given last came from the one that goes first.
+        self._give_up("merge" if self._sealing is None else "seal", why)
+
+    def _give_up(self, kind: str, why: str) -> None:
+        self._metrics.seal_failures.labels(self._topic).inc()
+        self._log.error(f"{kind}_failed", why=why, again_in_s=AGAIN_AFTER_S)
+        again_s = time.monotonic() + AGAIN_AFTER_S
+        # One must not hold up the other: a merge may fail each time for a segment that is needed in days.
+        if kind == "seal":
+            self._ledger.parts.thaw()
+            self._sealing, self._seal_not_before_s = None, again_s
+        else:
+            self._end_merge()
+            self._merge_not_before_s = again_s
+
+    def use_placement(self, placement: PlacementRule) -> None:
+        """Seal and merge with this placement from the next time on."""
+        self._rules = replace(self._rules, placement=placement)
+
+    def stop(self) -> None:
+        """End a merge that is under way."""
+        if self._merging is not None:
+            self._merging.stop()
+
+    def begin(self, *, memory_full: bool) -> None:
+        """Begin to seal or to merge, if that is to be done; to be called after each commit, too.
+
+        Only then is everything indexed below the committed C for sure: while records keep coming in, a moment later it
+        no longer is, and a bucket could never be frozen.
+        """
+        if self._sealing is not None:
+            return
+        if self._must_seal(memory_full=memory_full) and self._ledger.may_freeze:
+            to_offset = self._ledger.indexed_to
+            frozen = self._ledger.parts.freeze(to_offset)
+            self._sealing = Sealing(frozen, to_offset, self.free_id(), self._rules, self._pool.encode)
+            self._mutable_since_s = self._seal_began_s = time.monotonic()
+        elif self._merging is None and time.monotonic() >= self._merge_not_before_s:
+            buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark
+            # What has left is removed first. It would be merged first, too, since it is the smallest, again and again
+            # into nothing, and a source is not removed.
+            if any(bucket.is_done(watermark) for bucket in buckets):
+                return
+            sources = to_merge(buckets, self._max_buckets, watermark)
+            if sources:
+                self._begin_merge(sources)
+
+    def free_id(self) -> int:
+        """An id that no bucket has, had, or is being made with."""
+        taken = -1 if self._merging is None else self._merging.bucket_id
+        return max(self._ledger.committed.next_bucket, taken + 1)
+
+    def wants_commit(self, *, memory_full: bool) -> bool:
+        """Whether sealing waits only for everything indexed to be committed; what is owed is committed anyway."""
+        waits = self._sealing is None and not self._ledger.may_freeze and not self._ledger.owed
+        return waits and self._must_seal(memory_full=memory_full)
+
+    def _must_seal(self, *, memory_full: bool) -> bool:
+        now_s, far = time.monotonic(), self._far()
+        if not far:
+            # Age counts from the first one that is not due soon.
+            self._mutable_since_s = now_s
+        if now_s < self._seal_not_before_s:
+            return False
+        age_ms = int((now_s - self._mutable_since_s) * 1_000)
+        span = self._ledger.indexed_to - self._ledger.committed.sealed_to
+        if memory_full:
+            return len(self._ledger.parts.mutable.entries) > 0
+        return self._rules.must_seal(far, span, age_ms)
+
+    def _far(self) -> int:
+        """How many entries of the mutable bucket are not due soon: what is will be gone before it could be sealed."""
+        entries = self._ledger.parts.mutable.entries
+        return len(entries) - (entries.count_until(self._now_ms + self._rules.soon_ms) if self._rules.soon_ms else 0)
+
+    def _begin_merge(self, sources: Sequence[Bucket]) -> None:
+        committed, source = self._ledger.committed, self._source
+
+        def work(reader: OffsetReader) -> None:
+            merging.run(lambda manifest, number: source.stored(manifest, number, reader))
+
+        merging = Merging(sources, committed.watermark, self.free_id(), self._rules)
+        self._merge_began_s = time.monotonic()
+        self._merging = merging
+        self._merge_work = self._pool.merge(work)
+
+    def _seal(self, sealing: Sealing, now_ms: int) -> Chores:
+        segments = sealing.next_segments()
+        if segments is not None:
+            return Chores(segments=segments) if segments else NOTHING
+        installs = sealing.installation(Position(now_ms + LEAD_MS, 0))
+        if installs is None:
+            self._ledger.parts.discard_frozen()
+            self._sealing = None
+            return NOTHING
+        failpoints.passing("seal.before_manifest")
+        return Chores(installs=installs)
+
+    def _merge(self, merging: Merging) -> Chores:
+        assert self._merge_work is not None
+        if self._merge_work.done() and (error := self._merge_work.exception()) is not None:
+            self._give_up("merge", repr(error))
+            return NOTHING
+        segments = merging.next_segments()
+        if segments is not None:
+            return Chores(segments=segments) if segments else NOTHING
+        installs = merging.installation()
+        if installs is None:
+            self._end_merge()
+            return NOTHING
+        failpoints.passing("merge.before_manifest")
+        return Chores(installs=installs, removed=tuple(manifest_key(each) for each in merging.sources))
+
+    def _written(self, record_offsets: Sequence[int]) -> None:
+        if self._sealing is not None:
+            self._sealing.written(record_offsets)
+            failpoints.passing("seal.segment_written")
+        elif self._merging is not None:
+            self._merging.written(record_offsets)
+            failpoints.passing("merge.segment_written")
+
+    def _installed(self, *, merged: bool) -> None:
+        if not merged:
+            failpoints.passing("seal.after_manifest")
+            self._metrics.seal_seconds.labels(self._topic).observe(time.monotonic() - self._seal_began_s)
+            self._sealing = None
+        elif self._merging is not None:
+            failpoints.passing("merge.after_manifest")
+            self._metrics.merge_seconds.labels(self._topic).observe(time.monotonic() - self._merge_began_s)
+            self._orphaned += [segment_key(*each) for each in self._merging.source_segments]
+            self._end_merge()
+
+    def _end_merge(self) -> None:
+        if self._merging is not None:
+            self._merging.stop()
+        self._merging = self._merge_work = None
+
+    def _removal(self) -> Chores:
+        """Tombstones for what is passed; sources of a merge that is under way stay readable until it ends."""
+        busy = self._merging.sources if self._merging is not None else ()
+        watermark = self._ledger.committed.watermark
+        reclaimed = [self._orphaned[place] for place in range(min(len(self._orphaned), TOMBSTONES_AT_ONCE))]
+        removed: list[bytes] = []
+        for bucket_id, bucket in self._ledger.parts.buckets.items():
+            if bucket_id in busy or len(reclaimed) >= TOMBSTONES_AT_ONCE:
+                continue
+            passed, reclaimed_to = bucket.passed(watermark), self._reclaimed.get(bucket_id, 0)
+            upto = min(passed, reclaimed_to + TOMBSTONES_AT_ONCE)
+            if bucket.manifest.built_from is None:
+                reclaimed += [segment_key(bucket_id, number) for number in range(reclaimed_to, upto)]
+            self._reclaimed[bucket_id] = upto
+            if upto == len(bucket.manifest.segments) or bucket.is_done(watermark):
+                removed.append(manifest_key(bucket_id))
+        return Chores(reclaimed=tuple(reclaimed), removed=tuple(removed))

@@ -1,0 +1,231 @@
+"""Fetching segments shortly before they are due, in threads that all partitions of a process share.
+
+A release never waits for a fetch in steady state: a segment is asked for ``LEAD_MS`` before its first entry is due, and
+the segments of a bucket come one after the other. What is fetched is handed over between two rounds of the worker. A
+load that fails is tried again and counted; until it succeeds the watermark does not pass what is missing.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import structlog
+from confluent_kafka import Consumer, KafkaException
+
+from index.bucket import Bucket, Manifest
+from index.pending import Entry
+from index.pending_set import PendingSet
+from index.progress import Position
+from sidecar import failpoints
+from sidecar.buckets.segments import SegmentSource
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.kafka.errors import error_of
+from sidecar.metrics import Metrics
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.records import Payload, Scheduled, resident_bytes
+
+T = TypeVar("T")
+Run: TypeAlias = list[list[Entry[Scheduled]]]
+"""The entries of segments that follow each other in a bucket."""
+
+LEAD_MS = 10_000
+"""How long before its first due time a segment is asked for."""
+
+URGENT_MS = 1_000
+"""So soon before its first due time it is loaded even where memory is used up: release must go on."""
+
+RUN_ENTRIES = 10_000
+"""Segments that follow each other are read together up to this many entries, since each seek costs some ms."""
+
+RUNS_AHEAD = 2
+"""Runs of one bucket asked for at once: while catching up, the next one is read as one is released."""
+
+ENOUGH_ENTRIES = 150_000
+"""With more than this in memory only the bucket that holds up the others is read on: the rest would only be memory."""
+
+ROOM_FOR_AHEAD_BYTES = 64 * 1_048_576
+"""With less memory left than this only the next run of each bucket is asked for."""
+
+RETRY_AFTER_S = 0.5
+LOADERS = 2
+MERGERS = 1
+ENCODERS = 1
+
+
+class LoaderPool:
+    """Threads that read segments, each with a reader of its own."""
+
+    def __init__(self, connect: Callable[[], Consumer], connect_bulk: Callable[[], Consumer] | None = None) -> None:
+        self._connect = connect
+        self._connect_bulk = connect_bulk
+        self._own = threading.local()
+        self._under_way: set[Future[Any]] = set()
+        self._loaders = ThreadPoolExecutor(LOADERS, "loader")
+        self._mergers = ThreadPoolExecutor(MERGERS, "merger")
+        self._encoders = ThreadPoolExecutor(ENCODERS, "encoder")
+
+    def load(self, work: Callable[[OffsetReader], Run]) -> Future[Run]:
+        """Have segments read."""
+        return self.look(work)
+
+    def look(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        """Have a record or two read."""
+        return self._submit(self._loaders, work)
+
+    def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
+        """Have a merge prepared; apart from loading, so that a long merge never delays what is due."""
+        return self._submit(self._mergers, work)
+
+    def encode(self, work: Callable[[], T]) -> Future[T]:
+        """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
+        return self._submit(self._encoders, lambda _: work())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether none of its threads is at work, so that the interpreter can exit at once."""
+        return not self._under_way
+
+    def stop(self) -> None:
+        """Take no more work; what is under way is left to end by itself."""
+        self._loaders.shutdown(wait=False, cancel_futures=True)
+        self._mergers.shutdown(wait=False, cancel_futures=True)
+        self._encoders.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, threads: ThreadPoolExecutor, work: Callable[[OffsetReader], T]) -> Future[T]:
+        future = threads.submit(lambda: work(self._reader()))
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return future
+
+    def _reader(self) -> OffsetReader:
+        if not hasattr(self._own, "reader"):
+            self._own.reader = OffsetReader(self._connect, self._connect_bulk)
+        reader: OffsetReader = self._own.reader
+        return reader
+
+
+@dataclass(slots=True)
+class _Load:
+    numbers: range
+    size_bytes: int
+    future: Future[Run] | None
+    retry_s: float = 0.0
+
+
+class Loading:
+    """The loads of one partition; used by its worker only."""
+
+    def __init__(
+        self,
+        parts: PendingSet[Payload],
+        source: SegmentSource,
+        pool: LoaderPool,
+        budget: PayloadBudget,
+        metrics: Metrics,
+        topic: str,
+    ) -> None:
+        self._parts = parts
+        self._source = source
+        self._pool = pool
+        self._budget = budget
+        self._metrics = metrics
+        self._topic = topic
+        self._loads: dict[int, deque[_Load]] = {}
+        self._log = structlog.get_logger().bind(topic=topic)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something is being fetched."""
+        return bool(self._loads)
+
+    def turn(self, now_ms: int, watermark: Position) -> int:
+        """Take in what has arrived and ask for what is due soon; returns the bytes of payload to count as used.
+
+        RefusedError when a segment is lost for good.
+        """
+        taken_bytes = sum([self._take_in(bucket_id, watermark) for bucket_id in list(self._loads)])
+        room = self._budget.room_bytes > 0
+        until_ms = now_ms + (LEAD_MS if room else URGENT_MS)
+        buckets = [bucket for bucket in self._parts.buckets.values() if bucket.barrier is not None]
+        if buckets and self._parts.loaded > ENOUGH_ENTRIES:
+            buckets = [min(buckets, key=_barrier)]
+        for bucket in buckets:
+            self._ask(bucket, until_ms)
+        return taken_bytes
+
+    def _ask(self, bucket: Bucket, until_ms: int) -> None:
+        number, bucket_id = bucket.next_segment, bucket.manifest.bucket_id
+        if number is None or self._parts.has_plenty(bucket):
+            return
+        loads = self._loads.setdefault(bucket_id, deque())
+        if loads and loads[0].future is None and time.monotonic() >= loads[0].retry_s:
+            loads[0].future = self._load(bucket, loads[0].numbers)
+        most = RUNS_AHEAD if self._budget.room_bytes > ROOM_FOR_AHEAD_BYTES else 1
+        while len(loads) < most:
+            first = loads[-1].numbers.stop if loads else number
+            numbers = _run(bucket.manifest, first, until_ms, self._budget.room_bytes - self._asked_bytes())
+            if not numbers:
+                break
+            size_bytes = sum([segment.size_bytes for segment in bucket.manifest.segments[numbers.start : numbers.stop]])
+            loads.append(_Load(numbers, size_bytes, self._load(bucket, numbers)))
+        if not loads:
+            del self._loads[bucket_id]
+
+    def _asked_bytes(self) -> int:
+        return sum([load.size_bytes for loads in self._loads.values() for load in loads])
+
+    def _load(self, bucket: Bucket, numbers: range) -> Future[Run]:
+        manifest = bucket.manifest
+        return self._pool.load(lambda reader: self._source.load_run(manifest, numbers, reader))
+
+    def _take_in(self, bucket_id: int, watermark: Position) -> int:
+        """Take in what has arrived of one bucket, in order; returns its bytes of payload."""
+        loads = self._loads[bucket_id]
+        if bucket_id not in self._parts.buckets:
+            # Merged away meanwhile: the merged bucket has the same entries.
+            del self._loads[bucket_id]
+            return 0
+        taken_bytes = 0
+        while loads and (future := loads[0].future) is not None and future.done():
+            try:
+                run = future.result()
+            except KafkaException as exception:
+                self._failed(bucket_id, loads[0], exception)
+                break
+            for number, entries in zip(loads.popleft().numbers, run, strict=True):
+                dropped = self._parts.load(bucket_id, number, entries, watermark)
+                failpoints.passing("load.taken")
+                taken_bytes += resident_bytes(entries) - resident_bytes(dropped)
+        if not loads:
+            del self._loads[bucket_id]
+        return taken_bytes
+
+    def _failed(self, bucket_id: int, load: _Load, exception: KafkaException) -> None:
+        self._metrics.load_failures.labels(self._topic).inc()
+        self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=error_of(exception).str())
+        load.future = None
+        load.retry_s = time.monotonic() + RETRY_AFTER_S
+
+
+def _run(manifest: Manifest, number: int, until_ms: int, room_bytes: int) -> range:
+    """Segments from this one on that are read together: those due by then, not too many, and what there is room for.
+
+    The first goes always: release must go on.
+    """
+    segments, end, entries, size_bytes = manifest.segments, number, 0, 0
+    while end < len(segments) and segments[end].first.due_ms <= until_ms:
+        entries += segments[end].entries
+        size_bytes += segments[end].size_bytes
+        if end > number and (entries > RUN_ENTRIES or size_bytes > room_bytes):
+            break
+        end += 1
+    return range(number, end)
+
+
+def _barrier(bucket: Bucket) -> Position:
+    assert bucket.barrier is not None
+    return bucket.barrier

@@ -1,0 +1,184 @@
+"""Segments read back from the snapshots topic, ready to be released.
+
+What a segment holds is decided again by the rules that decided it when it was indexed, so it needs no schedule of its
+own; that also checks it. A segment that is missing or damaged is made good from the delay topic while that still holds
+the bucket's ledger range. Otherwise the partition must stop: going on would lose records in silence.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import repeat
+from typing import cast
+
+import structlog
+
+from index.alike import decide_alike
+from index.bucket import Manifest, Placement, SegmentRef
+from index.errors import FormatError, RefusedError
+from index.pending import Entry
+from index.record import Record
+from index.rules import Rules
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Rejection, Schedule
+from index.unreadable import UnreadableHeaders, decide
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.payload.records import Scheduled, mean_size, scheduled, size_of
+from snapshots.segment import Columns, StoredEntry, decode_columns
+from snapshots.state import RuleEpoch
+
+_new_tuple = tuple.__new__
+
+
+class SegmentSource:
+    """Reads segments of one partition; used by several threads, each with a reader of its own."""
+
+    def __init__(self, topic: DelayTopicConfig, partition: int, epochs: Sequence[RuleEpoch]) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._epochs = list(epochs)
+        self._epoch_starts = [epoch.from_offset for epoch in epochs]
+        self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
+
+    def enter(self, epoch: RuleEpoch) -> None:
+        """Know one more epoch; none is forgotten, since a load that is under way may still be about the oldest."""
+        # In this order: a thread that loads meanwhile finds an epoch by its start.
+        self._epochs.append(epoch)
+        self._epoch_starts.append(epoch.from_offset)
+
+    def load(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[Entry[Scheduled]]:
+        """Entries of a segment in release order, their records read again where the segment only points to them.
+
+        KafkaException when the cluster does not answer; RefusedError when the segment is lost and cannot be made good.
+        """
+        return self.load_run(manifest, range(number, number + 1), reader)[0]
+
+    def load_run(self, manifest: Manifest, numbers: range, reader: OffsetReader) -> list[list[Entry[Scheduled]]]:
+        """Entries of each of some segments that follow each other; errors as of ``load``."""
+        offsets = [manifest.segments[number].record_offset for number in numbers]
+        read = reader.read_large(self._topic.snapshots, self._partition, sorted(offsets))
+        return [
+            self._loaded(manifest, *each, reader) for each in zip(numbers, map(read.__getitem__, offsets), strict=True)
+        ]
+
+    def stored(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[StoredEntry]:
+        """What a segment holds, in release order; when made good, also what was released before it was written.
+
+        Errors as of ``load``.
+        """
+        ref = manifest.segments[number]
+        try:
+            read = reader.read_large(self._topic.snapshots, self._partition, [ref.record_offset])
+            stored = self._columns(ref, read[ref.record_offset]).entries()
+        except FormatError as error:
+            stored = self._from_delay_topic(manifest, number, reader, error)
+        return _unmasked(manifest, stored)
+
+    def _loaded(
+        self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader
+    ) -> list[Entry[Scheduled]]:
+        try:
+            columns = self._columns(manifest.segments[number], record)
+        except FormatError as error:
+            made_good = self._from_delay_topic(manifest, number, reader, error)
+            return self._scheduled(_unmasked(manifest, made_good), reader)
+        if manifest.built_from is not None and min(columns.offsets) < manifest.from_offset:
+            return self._scheduled(_unmasked(manifest, columns.entries()), reader)
+        return self._alike(columns, manifest.segments[number].size_bytes) or self._scheduled(columns.entries(), reader)
+
+    def _columns(self, ref: SegmentRef, record: Record | None) -> Columns:
+        """The segment that a record holds; FormatError when it is not the one that the manifest means."""
+        if record is None or record.value is None:
+            raise FormatError(f"{self._topic.snapshots}/{self._partition} has nothing at offset {ref.record_offset}")
+        columns = decode_columns(record.value)
+        first, last = (columns.dues_ms[0], columns.offsets[0]), (columns.dues_ms[-1], columns.offsets[-1])
+        if len(columns.offsets) != ref.entries or first != ref.first or last != ref.last:
+            raise FormatError("it is not the segment that the manifest names")
+        return columns
+
+    def _alike(self, columns: Columns, size_bytes: int) -> list[Entry[Scheduled]] | None:
+        """All at once, where all are of one rule epoch and have the same header names."""
+        names, records = columns.names, cast("Sequence[Record]", columns.records)
+        lowest, highest = min(columns.offsets), max(columns.offsets)
+        epoch = bisect_right(self._epoch_starts, lowest)
+        if names is None or epoch != bisect_right(self._epoch_starts, highest):
+            return None
+        by_name = [columns.header_values[place :: len(names)] for place in range(len(names))]
+        timestamps_ms = [record[3] for record in records]
+        schedules = decide_alike(self._epochs[epoch - 1].rules, names, by_name, timestamps_ms, columns.dues_ms)
+        if schedules is None:
+            return None
+        size = mean_size(len(records), len(columns.header_values), size_bytes)
+        payloads = map(_new_tuple, repeat(Scheduled), zip(schedules, repeat(size), records, strict=False))
+        return list(zip(columns.dues_ms, columns.offsets, payloads, strict=True))
+
+    def _scheduled(self, stored: Sequence[StoredEntry], reader: OffsetReader) -> list[Entry[Scheduled]]:
+        absent = sorted(offset for _, offset, record in stored if record is None)
+        read = reader.read(self._topic.name, self._partition, absent) if absent else {}
+        entries: list[Entry[Scheduled]] = []
+        for due_ms, offset, inline in stored:
+            record = inline or read.get(offset)
+            entries.append((due_ms, offset, self._payload(due_ms, offset, record)))
+        return entries
+
+    def _payload(self, due_ms: int, offset: int, record: Record | None) -> Scheduled:
+        if record is None:
+            # Gone from the delay topic. It is counted as lost when it is due, and not before.
+            return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), 0, None)
+        decision, record = decide(self._rules_at(offset), record)
+        if isinstance(decision, Rejection) and due_ms == AT_ONCE:
+            # A backfill leaves it to the owner to reject; see sidecar.release.screening.
+            return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), size_of(record), record)
+        if isinstance(decision, Rejection) or decision.due_ms != due_ms:
+            raise RefusedError(
+                f"{self._topic.name}/{self._partition}: the record at offset {offset} is not the one that was indexed"
+                f" as due at {due_ms}; was the topic created again? To index it from its start:"
+                f" delay-router init --start-over {self._topic.name}/{self._partition}"
+            )
+        return scheduled(decision, size_of(record), record)
+
+    def decide(self, offset: int, record: Record) -> Schedule | Rejection:
+        """Decide a record again, by the rules that held when it was indexed."""
+        return decide(self._rules_at(offset), record)[0]
+
+    def _rules_at(self, offset: int) -> Rules:
+        return self._epochs[bisect_right(self._epoch_starts, offset) - 1].rules
+
+    def _from_delay_topic(
+        self, manifest: Manifest, number: int, reader: OffsetReader, cause: FormatError
+    ) -> list[StoredEntry]:
+        ref = manifest.segments[number]
+        what = f"segment {number} of bucket {manifest.bucket_id} of {self._topic.name}/{self._partition}"
+        self._log.error("segment_damaged", segment=number, bucket=manifest.bucket_id, why=str(cause))
+        found: list[StoredEntry] = []
+        rejected: list[StoredEntry] = []
+        span = manifest.segments_from, manifest.to_offset
+        # Nothing when the range is not wholly there any more, so that what is found is all there ever was.
+        for offset, record in reader.scan(self._topic.name, self._partition, *span):
+            # An adopted bucket was decided as a whole by the rules in force where it was adopted.
+            decision = self.decide(max(offset, manifest.from_offset), record)
+            due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
+            if ref.first <= (due_ms, offset) <= ref.last:
+                kept = rejected if isinstance(decision, Rejection) else found
+                # What is not to be read cannot be written either.
+                is_inline = ref.placement is Placement.INLINE and not isinstance(record.headers, UnreadableHeaders)
+                kept.append((due_ms, offset, record if is_inline else None))
+        if len(found) < ref.entries:
+            # Only a backfill leaves records that are to be rejected in a bucket.
+            found += rejected
+        # More is usual: what had been released when its neighbours in due time were written is not in the segment.
+        # It is at or before the watermark, and dropped.
+        if len(found) < ref.entries:
+            raise RefusedError(
+                f"{what} is lost ({cause}), and the delay topic holds {len(found)} of its {ref.entries} records."
+                f" Restore {self._topic.snapshots}, or go on without them, releasing again what is still in the delay"
+                f" topic: delay-router init --start-over {self._topic.name}/{self._partition}"
+            )
+        self._log.warning("segment_made_good", segment=number, bucket=manifest.bucket_id, records=len(found))
+        return sorted(found, key=lambda entry: entry[:2])
+
+
+def _unmasked(manifest: Manifest, stored: list[StoredEntry]) -> list[StoredEntry]:
+    """Without what a backfill that began below C holds of other buckets."""
+    if manifest.built_from is None:
+        return stored
+    return [entry for entry in stored if entry[1] >= manifest.from_offset]

@@ -1,0 +1,162 @@
+"""Removing from the front of the snapshots and the delay topic what nobody needs any more (``DeleteRecords``).
+
+Only by what is committed (:mod:`index.needed`), so no crash and no fenced owner can remove too much. Nothing waits for
+the broker: an answer is looked at a turn later, and a failure is told once, counted, and tried again. Brokers free disk
+by whole log segments, in a task that runs every five minutes (notes on Kafka, 6.4).
+
+The delay topic is trimmed only where the configuration says so: producers' records are somebody's data, and a segment
+that is damaged can then no longer be made good from them.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, DeletedRecords
+
+from index.bucket import Bucket
+from index.errors import FormatError, NotYetError
+from index.needed import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
+from index.progress import Progress
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S
+from sidecar.kafka.errors import error_of
+from sidecar.metrics import Metrics
+from sidecar.topics.topics import SNAPSHOTS_POLICY, acl_command, alter_command
+
+EVERY_S = 60.0
+
+
+class Trimming:
+    """The trims of one owned partition; used by its worker only.
+
+    ``look`` has the backfill topic read to its end: only when it is decided up to where to trim, it is asked for what
+    jobs need.
+    """
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        bootstrap: str,
+        topic: DelayTopicConfig,
+        partition: int,
+        metrics: Metrics,
+        look: Callable[[], Future[Kept]],
+    ) -> None:
+        self._snapshots = _Trim(admin, bootstrap, topic.snapshots, partition, metrics, topic.name)
+        self._delay = _Trim(admin, bootstrap, topic.name, partition, metrics, topic.name) if topic.trim else None
+        self._look = look
+        self._right_to_look = "READ is missing: " + acl_command(bootstrap, ["Read"], f"--topic {topic.backfill}")
+        self._next_s: float | None = None
+        self._known_to = 0
+        self._looking: Future[Kept] | None = None
+        self._wanted = 0, 0
+
+    def turn(self, now_s: float, committed: Progress, buckets: list[Bucket], being_merged: tuple[int, ...]) -> None:
+        """Look at the answers, and every ``EVERY_S`` ask for the next trim; ``now_s`` is of any steady clock.
+
+        ``buckets`` are those whose manifests are committed, ``being_merged`` the ids of those that a merge still reads.
+        """
+        self._snapshots.look()
+        if self._delay is not None:
+            self._delay.look()
+        if self._next_s is None:
+            self._next_s = now_s + EVERY_S
+        if now_s >= self._next_s and self._looking is None:
+            self._decide(now_s, committed, buckets, being_merged)
+        if self._looking is not None and self._looking.done():
+            looked, self._looking = self._looking, None
+            self._ask(looked)
+
+    def _decide(self, now_s: float, committed: Progress, buckets: list[Bucket], being_merged: tuple[int, ...]) -> None:
+        self._next_s = now_s + EVERY_S
+        self._known_to = max(self._known_to, snapshots_known_to(buckets))
+        live_from = snapshots_needed_from(committed.watermark, buckets, being_merged)
+        # Nothing is live: segments of a seal that is under way lie behind all that manifests ever named.
+        snapshots_to = self._known_to if live_from is None else live_from
+        delay_to = 0 if self._delay is None else delay_topic_needed_from(committed, buckets)
+        if self._snapshots.wants(snapshots_to) or (self._delay is not None and self._delay.wants(delay_to)):
+            self._wanted = snapshots_to, delay_to
+            self._looking = self._look()
+
+    def _ask(self, looked: "Future[Kept]") -> None:
+        try:
+            kept = looked.result()
+        except KafkaException as exception:
+            error = error_of(exception)
+            denied = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+            self._snapshots.failed(error, self._right_to_look if denied else "")
+            return
+        except (FormatError, NotYetError):
+            # What cannot be read may need anything; the owner withdraws it, or the transaction that hides it ends.
+            return
+        snapshots_to, delay_to = self._wanted
+        self._snapshots.ask(snapshots_to if kept.snapshots_from is None else min(snapshots_to, kept.snapshots_from))
+        if self._delay is not None:
+            self._delay.ask(delay_to if kept.delay_topic_from is None else min(delay_to, kept.delay_topic_from))
+
+
+class _Trim:
+    """One partition of one topic."""
+
+    def __init__(
+        self, admin: AdminClient, bootstrap: str, name: str, partition: int, metrics: Metrics, delay_topic: str
+    ) -> None:
+        self._admin = admin
+        self._bootstrap = bootstrap
+        self._at = name, partition
+        self._failures = metrics.trim_failures.labels(delay_topic)
+        self._trimmed_to = 0
+        self._asked_to = 0
+        self._future: Future[DeletedRecords] | None = None
+        self._told = ""
+        self._log = structlog.get_logger().bind(topic=name, partition=partition)
+
+    def wants(self, offset: int) -> bool:
+        """Whether something below ``offset`` is there to be removed, and not being asked for."""
+        return self._future is None and offset > self._trimmed_to
+
+    def ask(self, offset: int) -> None:
+        """Have everything below ``offset`` removed, unless that is done or being asked for."""
+        if not self.wants(offset):
+            return
+        at = TopicPartition(*self._at, offset)
+        self._asked_to = offset
+        futures: dict[Any, Future[DeletedRecords]] = self._admin.delete_records(
+            [at], request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S
+        )
+        (self._future,) = futures.values()
+
+    def look(self) -> None:
+        """Take note of the answer if there is one."""
+        if self._future is None or not self._future.done():
+            return
+        future, self._future = self._future, None
+        try:
+            future.result()
+        except KafkaException as exception:
+            error = error_of(exception)
+            self.failed(error, self._remedy(error))
+        else:
+            self._trimmed_to = self._asked_to
+            self._told = ""
+            self._log.debug("trimmed", to_offset=self._trimmed_to)
+
+    def failed(self, error: KafkaError, remedy: str) -> None:
+        """Count a failure, and tell it unless it is the same as before."""
+        self._failures.inc()
+        if error.name() == self._told:
+            return
+        self._told = error.name()
+        self._log.warning("trim_failed", error=error.str() or error.name(), remedy=remedy, again_in_s=EVERY_S)
+
+    def _remedy(self, error: KafkaError) -> str:
+        name, _ = self._at
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return "DELETE is missing: " + acl_command(self._bootstrap, ["Delete"], f"--topic {name}")
+        if error.code() == KafkaError.POLICY_VIOLATION:
+            mend = alter_command(self._bootstrap, name, SNAPSHOTS_POLICY)
+            return f"a topic that is only compacted refuses DeleteRecords: {mend}"
+        return ""

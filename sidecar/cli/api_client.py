@@ -1,0 +1,172 @@
+"""The admin API from the other side: the same questions and changes as straight to Kafka, over HTTP."""
+
+import json
+import ssl
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+from pydantic import ValidationError
+
+from index.errors import ConfigError, DelayRouterError
+from sidecar.cli.http_client import exchange, parts_of
+from sidecar.policies.policy import Scope, ScopeKind
+from sidecar.policies.table import Origin
+from sidecar.status.answers import Answer, LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+
+PREFIX: Final = "/api/v1"
+TIMEOUT_S: Final = 30.0
+"""The API ends a call by itself before this."""
+
+MAX_TOKEN_BYTES: Final = 4_096
+_SHOWN: Final = 500
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_WRONG_USE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY})
+
+A = TypeVar("A", bound=Answer)
+
+
+def read_token(file: Path) -> str:
+    """The token in a file of one line; ConfigError when it is none. The text of the file is never told."""
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"token file {file}: {error.strerror}") from None
+    token = raw.strip()
+    if not token or len(token) > MAX_TOKEN_BYTES or not token.isascii() or len(token.split()) > 1:
+        raise ConfigError(f"token file {file}: one line with the token alone is wanted")
+    return token.decode()
+
+
+class ApiClient:
+    """Inquiries and operations of the router at ``url``; for one thread.
+
+    ConfigError for what cannot be, as the router words it, DelayRouterError when it does not answer as one.
+    """
+
+    def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
+        parts = parts_of(url, f"--api {url}: write https://HOST:PORT")
+        self._url, self._host = url, parts.hostname
+        self._token = token
+        self._tls: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            try:
+                self._tls = ssl.create_default_context(cafile=ca_file)
+            except OSError as error:
+                raise ConfigError(f"--ca-file {ca_file}: {error}") from None
+
+    @property
+    def is_in_the_clear(self) -> bool:
+        """Whether others on the way could read the token."""
+        return self._tls is None and self._host not in _LOOPBACK
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        """As ``Inquiries.status``; of one topic the routers are those that serve it."""
+        if not topic:
+            return self._ask(StatusAnswer, "/topics")
+        found = self._ask(TopicAnswer, f"/topics/{_quoted(topic)}")
+        serving = {each.instance for each in found.partitions if each.instance}
+        return StatusAnswer(topics=(found,), instances=tuple(sorted(serving)))
+
+    def pending(self, topic: str) -> PendingAnswer:
+        """As ``Inquiries.pending``."""
+        return self._ask(PendingAnswer, f"/topics/{_quoted(topic)}/pending")
+
+    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        """As ``Inquiries.lookup``."""
+        return self._ask(LookupAnswer, f"/topics/{_quoted(topic)}/partitions/{partition}/records/{offset}")
+
+    def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """Values of every policy by scope, and those that cannot be understood with the reason."""
+        found = self._request("GET", "/policies")
+        return found["policies"], found["unreadable"]
+
+    def effective(self, topic: str, target: str = "") -> dict[str, Origin]:
+        """Every key with the value that holds, and where it comes from."""
+        query = "?" + urlencode({"target": target}) if target else ""
+        found = self._request("GET", f"/topics/{_quoted(topic)}/policy{query}")
+        return {key: Origin(each["value"], each["origin"]) for key, each in found["values"].items()}
+
+    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> None:
+        """Set some values of a policy and unset others (RFC 7396)."""
+        self._request("PATCH", _path_of(scope), {**dict.fromkeys(unset), **values})
+
+    def remove(self, scope: Scope) -> None:
+        """Remove a policy."""
+        self._request("DELETE", _path_of(scope))
+
+    def pause(self, topic: str) -> None:
+        """Stop releasing from a delay topic."""
+        self._switch("topics", topic, "pause")
+
+    def resume(self, topic: str) -> None:
+        """Release from it again."""
+        self._switch("topics", topic, "resume")
+
+    def pause_target(self, target: str) -> None:
+        """Hold back what goes to a target."""
+        self._switch("targets", target, "pause")
+
+    def resume_target(self, target: str) -> None:
+        """Give it what was held."""
+        self._switch("targets", target, "resume")
+
+    def drain(self, topic: str) -> None:
+        """Have every partition of a delay topic sealed and given up."""
+        self._request("POST", f"/topics/{_quoted(topic)}/drain", {"confirm": topic})
+
+    def undrain(self, topic: str) -> None:
+        """Serve its partitions again."""
+        self._switch("topics", topic, "undrain")
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+    def _switch(self, kind: str, name: str, verb: str) -> None:
+        self._request("POST", f"/{kind}/{_quoted(name)}/{verb}", {})
+
+    def _ask(self, shape: type[A], path: str) -> A:
+        try:
+            return shape.model_validate(self._request("GET", path))
+        except ValidationError:
+            raise DelayRouterError(f"{self._url}: answers, but not as this version does; see --api") from None
+
+    def _request(self, method: str, path: str, body: object = None) -> Any:
+        code, raw = self._exchange(method, PREFIX + path, body)
+        try:
+            answer = json.loads(raw) if raw else None
+        except ValueError:
+            answer = None
+        if code in {HTTPStatus.OK, HTTPStatus.NO_CONTENT} and (answer is not None or code == HTTPStatus.NO_CONTENT):
+            return answer
+        detail = answer.get("detail") if isinstance(answer, dict) else None
+        if not isinstance(detail, str):
+            raise DelayRouterError(f"{self._url}: answers {code}, but not as the admin API does; see --api")
+        told = f"{self._url}: {detail[:_SHOWN]}"
+        raise (ConfigError if code in _WRONG_USE else DelayRouterError)(told)
+
+    def _exchange(self, method: str, path: str, body: object) -> tuple[int, bytes]:
+        headers = {"authorization": f"Bearer {self._token}", "accept": "application/json"}
+        if body is not None:
+            headers["content-type"] = "application/json"
+        return exchange(
+            self._url,
+            method,
+            path,
+            timeout_s=TIMEOUT_S,
+            hint="is [admin] on there? Without --api Kafka is asked",
+            tls=self._tls,
+            body=None if body is None else json.dumps(body),
+            headers=headers,
+        )
+
+
+def _path_of(scope: Scope) -> str:
+    kinds = {ScopeKind.TOPIC: "topics", ScopeKind.TARGET: "targets"}
+    return f"/policies/{kinds[scope.kind]}/{_quoted(scope.name)}" if scope.kind in kinds else "/policies/default"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,164 @@
+"""What an operator asks and does: ``pending``, ``lookup``, ``pause``, ``resume``, ``drain``, ``undrain``."""
+
+import math
+import time
+from typing import Final
+
+import click
+
+from index.errors import DelayRouterError
+from sidecar.cli.chart import pending_chart
+from sidecar.cli.options import json_option, print_json, print_table, shown_time
+from sidecar.cli.side import Chosen, Side, complete_topics, side_options, topic_argument
+from sidecar.partition.status import PartitionState
+from sidecar.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
+
+LOOK_EVERY_S: Final = 0.5
+WAIT_S: Final = 120.0
+
+
+@click.command("pending")
+@topic_argument()
+@json_option
+@side_options
+def pending_command(topic: str, *, as_json: bool, chosen: Chosen) -> None:
+    """Show what is pending in a delay TOPIC: by when it is due, and by target."""
+    with chosen as side:
+        answer = side.pending(topic)
+    if as_json:
+        print_json(answer.model_dump(mode="json"))
+    else:
+        _print_pending(answer)
+
+
+def _print_pending(answer: PendingAnswer) -> None:
+    click.echo(f"{answer.topic}: {answer.records:,} pending, by time to go")
+    for line in pending_chart([(_bound(each), each.records) for each in answer.by_due]):
+        click.echo(f"  {line}")
+    rows: list[tuple[str, str]] = [(target, f"{count:,}") for target, count in answer.by_target.items()]
+    if answer.other_targets:
+        rows.append(("others, or not known", f"{answer.other_targets:,}"))
+    print_table("", ("target", "pending"), rows)
+    if answer.unserved:
+        numbers = ", ".join(map(str, answer.unserved))
+        click.echo(f"warning: not counted, since no router tells of them: partitions {numbers}")
+
+
+def _bound(each: DueRange) -> str:
+    return "+Inf" if each.within_s is None else f"{each.within_s:g}"
+
+
+def _place(_: click.Context, __: click.Parameter, given: str) -> tuple[str, int, int]:
+    topic, partition, offset = ["", "", *given.rsplit("/", 2)][-3:]
+    if not topic or not all(number.isascii() and number.isdigit() for number in (partition, offset)):
+        raise click.BadParameter(f"{given!r}: write TOPIC/PARTITION/OFFSET, as delay-source has it")
+    return topic, int(partition), int(offset)
+
+
+@click.command("lookup")
+@click.argument("place", metavar="TOPIC/PARTITION/OFFSET", callback=_place, shell_complete=complete_topics)
+@json_option
+@side_options
+def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: Chosen) -> None:
+    """Tell what became of one record: pending, released, rejected or unknown."""
+    with chosen as side:
+        answer = side.lookup(*place)
+    if as_json:
+        print_json(answer.model_dump(mode="json"))
+    else:
+        click.echo(f"{answer.topic}/{answer.partition}/{answer.offset}: {_told(answer)}")
+
+
+def _told(answer: LookupAnswer) -> str:
+    parts = [answer.fate.value]
+    if answer.code and answer.fate is Fate.REJECTED:
+        parts[0] += f" {answer.code}"
+    if answer.due_ms is not None:
+        parts.append(f"due {shown_time(answer.due_ms)}")
+    if answer.targets:
+        parts.append(f"to {', '.join(answer.targets)}")
+    if answer.why:
+        parts.append(answer.why)
+    return "; ".join(parts)
+
+
+def _one_of(topic: str, target: str) -> None:
+    if bool(topic) == bool(target):
+        raise click.UsageError("name a delay TOPIC, or --target TOPIC")
+
+
+@click.command("pause")
+@topic_argument(required=False)
+@click.option("--target", default="", metavar="TOPIC", help="Hold back what goes to this target topic instead.")
+@side_options
+def pause_command(topic: str, target: str, *, chosen: Chosen) -> None:
+    """Stop releasing from a delay TOPIC, or to a target; what comes in is still indexed."""
+    _one_of(topic, target)
+    with chosen as side:
+        if topic:
+            side.pause(topic)
+        else:
+            side.pause_target(target)
+    click.echo(f"{topic or target}: paused")
+
+
+@click.command("resume")
+@topic_argument(required=False)
+@click.option("--target", default="", metavar="TOPIC", help="Give this target topic what was held instead.")
+@side_options
+def resume_command(topic: str, target: str, *, chosen: Chosen) -> None:
+    """Release again: what has become due meanwhile leaves at once, in order."""
+    _one_of(topic, target)
+    with chosen as side:
+        if topic:
+            side.resume(topic)
+        else:
+            side.resume_target(target)
+    click.echo(f"{topic or target}: resumed")
+
+
+@click.command("drain")
+@topic_argument()
+@click.option("--wait", is_flag=True, help="Until every partition is drained.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=WAIT_S, show_default=True, metavar="S")
+@side_options
+def drain_command(topic: str, *, wait: bool, timeout_s: float, chosen: Chosen) -> None:
+    """Seal all partitions of a delay TOPIC and give them up, before maintenance."""
+    with chosen as side:
+        side.drain(topic)
+        if wait:
+            _wait_until_drained(side, topic, timeout_s)
+    click.echo(f"{topic}: {'drained' if wait else 'to be drained'}")
+
+
+def _wait_until_drained(side: Side, topic: str, timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        (found,) = side.status(topic).topics
+        left = [each for each in found.partitions if each.state != PartitionState.DRAINED]
+        if not left:
+            return
+        if time.monotonic() > deadline_s:
+            told = ", ".join(f"{each.partition} ({each.state})" for each in left)
+            raise DelayRouterError(f"{topic}: not drained within {math.ceil(timeout_s)} s: partitions {told}")
+        time.sleep(LOOK_EVERY_S)
+
+
+@click.command("undrain")
+@topic_argument()
+@side_options
+def undrain_command(topic: str, *, chosen: Chosen) -> None:
+    """Serve the partitions of a delay TOPIC again."""
+    with chosen as side:
+        side.undrain(topic)
+    click.echo(f"{topic}: served again")
+
+
+operator_commands: Final = (
+    pending_command,
+    lookup_command,
+    pause_command,
+    resume_command,
+    drain_command,
+    undrain_command,
+)

@@ -1,0 +1,128 @@
+"""The command ``policy``: what may be set while routers run."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+import click
+
+from sidecar.cli.options import json_option, print_json, print_table
+from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
+from sidecar.policies.policy import DEFAULT, KEYS, Scope, ScopeKind
+
+_LISTS: Final = frozenset({"allowed_targets"})
+_WORDS: Final = {"true": True, "false": False}
+_SWITCHES: Final = frozenset({"enabled", "paused", "drained"})
+_NUMBERS: Final = frozenset({"records_per_second"})
+
+
+@click.group("policy")
+def policy_group() -> None:
+    """Show and change policies, which routers follow within a second."""
+
+
+def _complete_scopes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    topics = [f"{ScopeKind.TOPIC}/{name}" for name in complete_topics(ctx, parameter, "")]
+    return [each for each in (str(DEFAULT), *topics, f"{ScopeKind.TARGET}/") if each.startswith(incomplete)]
+
+
+def _complete_keys(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [key for key in KEYS if key.startswith(incomplete)]
+
+
+def _complete_settings(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [f"{key}=" for key in KEYS if f"{key}=".startswith(incomplete)]
+
+
+def _scope(_: click.Context, __: click.Parameter, given: str) -> Scope:
+    return Scope.parse(given)
+
+
+def scope_argument(command: Any) -> Any:
+    """The SCOPE: default, topic/NAME or target/NAME."""
+    return click.argument("scope", callback=_scope, shell_complete=_complete_scopes)(command)
+
+
+@policy_group.command("get")
+@topic_argument(required=False)
+@click.option("--target", default="", metavar="TOPIC", help="Only what holds for records to this target topic.")
+@json_option
+@side_options
+def get_command(topic: str, target: str, *, as_json: bool, chosen: Chosen) -> None:
+    """Show what holds for a delay TOPIC and where it comes from, or all policies."""
+    if target and not topic:
+        raise click.UsageError("--target: name the delay topic, too; what holds for a target depends on it")
+    with chosen as side:
+        if topic:
+            found = side.effective(topic, target)
+            values = {key: {"value": each.value, "origin": each.origin} for key, each in found.items()}
+            if as_json:
+                print_json({"topic": topic, "target": target, "values": values})
+            else:
+                rows = [(key, shown_value(each.value), each.origin) for key, each in found.items()]
+                print_table("", ("key", "value", "from"), rows)
+            return
+        policies, unreadable = side.policies()
+    if as_json:
+        print_json({"policies": policies, "unreadable": unreadable})
+        return
+    if not policies and not unreadable:
+        click.echo("No policy is set: the configuration decides.")
+        return
+    print_table("", ("scope", "key", "value"), _rows(policies))
+    for scope, why in unreadable.items():
+        click.echo(f"warning: policy {scope} cannot be understood: {why}", err=True)
+
+
+def _rows(policies: dict[str, dict[str, Any]]) -> Iterable[tuple[str, str, str]]:
+    for scope, values in sorted(policies.items()):
+        for key, value in values.items():
+            yield scope, key, shown_value(value)
+
+
+@policy_group.command("set")
+@scope_argument
+@click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=_complete_settings)
+@side_options
+def set_command(scope: Scope, settings: tuple[str, ...], *, chosen: Chosen) -> None:
+    """Set keys in a SCOPE: default, topic/NAME or target/NAME."""
+    values = dict(parsed(text) for text in settings)
+    with chosen as side:
+        side.change(scope, values)
+    click.echo(f"{scope}: {', '.join(f'{key} = {shown_value(value)}' for key, value in values.items())}")
+
+
+@policy_group.command("unset")
+@scope_argument
+@click.argument("keys", nargs=-1, metavar="[KEY]...", shell_complete=_complete_keys)
+@click.option("--all", "everything", is_flag=True, help="Remove the whole policy of the scope.")
+@side_options
+def unset_command(scope: Scope, keys: tuple[str, ...], *, everything: bool, chosen: Chosen) -> None:
+    """Unset keys in a SCOPE, so that the less specific one decides."""
+    if bool(keys) == everything:
+        raise click.UsageError("name keys, or --all")
+    with chosen as side:
+        if everything:
+            side.remove(scope)
+        else:
+            side.change(scope, {}, keys)
+    click.echo(f"{scope}: unset {'all' if everything else ', '.join(keys)}")
+
+
+def parsed(text: str) -> tuple[str, object]:
+    """Key and value of KEY=VALUE, as JSON spells them; what is wrong with the value is for the policy to say."""
+    key, equals, raw = text.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(f"{text!r}: write KEY=VALUE")
+    if key in _LISTS:
+        return key, [each.strip() for each in raw.split(",") if each.strip()]
+    if key in _SWITCHES:
+        return key, _WORDS.get(raw.lower(), raw)
+    return key, int(raw) if key in _NUMBERS and raw.isascii() and raw.isdigit() else raw
+
+
+def shown_value(value: object) -> str:
+    """A value as the command line takes it."""
+    if isinstance(value, list):
+        return ",".join(str(each) for each in value) or "(none)"
+    return value if isinstance(value, str) and value else json.dumps(value)

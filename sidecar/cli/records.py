@@ -1,0 +1,100 @@
+"""The command ``send``: schedules a record."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import click
+
+from index.rules import Rejection, Schedule
+from sidecar.cli import send
+from sidecar.cli.options import FAILED, config_option, json_option, load, print_json, shown_time
+from sidecar.topics import reach
+
+
+def _header(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    headers = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r}: write NAME=VALUE")
+        headers.append((name, value.encode()))
+    return tuple(headers)
+
+
+@click.command("send")
+@click.argument("topic")
+@config_option
+@json_option
+@click.option("--at", default="", metavar="INSTANT", help="Due time: RFC 3339 with an offset, or epoch ms.")
+@click.option("--after", default="", metavar="DURATION", help="Due so long from now: 10s, PT15M or milliseconds.")
+@click.option("--to", multiple=True, metavar="TOPIC", help="Target topic; repeat for several.")
+@click.option("--key", help="Key of the record.")
+@click.option("--deliver-key", help="Key of the released record, when it is another one.")
+@click.option("--partition", type=click.IntRange(min=0), help="Partition of the target.")
+@click.option("--id", "deliver_id", default="", help="Your name for this schedule.")
+@click.option("--header", "headers", multiple=True, callback=_header, metavar="NAME=VALUE", help="A header.")
+@click.option("--value", help="Value of the record.")
+@click.option("--value-file", type=click.File("rb"), help="Read the value from a file; - is stdin.")
+@click.option("--null", "null", is_flag=True, help="No value: a tombstone.")
+@click.option("--lines", is_flag=True, help="One record for each line of stdin.")
+@click.option("--force", is_flag=True, help="Send even what will be rejected.")
+def send_command(
+    topic: str,
+    config_file: Path | None,
+    *,
+    as_json: bool,
+    at: str,
+    after: str,
+    to: tuple[str, ...],
+    key: str | None,
+    deliver_key: str | None,
+    partition: int | None,
+    deliver_id: str,
+    headers: tuple[tuple[str, bytes], ...],
+    value: str | None,
+    value_file: IO[bytes] | None,
+    null: bool,
+    lines: bool,
+    force: bool,
+) -> None:
+    """Send a record to a delay TOPIC."""
+    if [value is not None, value_file is not None, null, lines].count(True) != 1:
+        raise click.UsageError("give one of --value, --value-file, --null and --lines")
+    config = load(config_file)
+    request = send.Request(
+        at, after, to, None if deliver_key is None else deliver_key.encode(), partition, deliver_id, headers
+    )
+    record_headers = request.as_headers()
+    verdict = send.judge(config, topic, record_headers)
+    if isinstance(verdict, Rejection):
+        click.echo(
+            f"{'warning' if force else 'error'}: will be rejected: {verdict.reason}: {verdict.message}", err=True
+        )
+        if not force:
+            sys.exit(FAILED)
+    due_ms = verdict.due_ms if isinstance(verdict, Schedule) else 0
+    if at and isinstance(verdict, Schedule) and send.is_past(due_ms):
+        click.echo(f"warning: --at {at} is {shown_time(due_ms)}, which is past: it goes out at once", err=True)
+    values = _values(value, value_file, lines=lines)
+    reach.connect(config)
+    sent = send.send(config, topic, values, None if key is None else key.encode(), record_headers, due_ms)
+    if as_json:
+        print_json([record.as_json() for record in sent])
+        return
+    due = f"due {shown_time(due_ms)}" if due_ms else "due at once"
+    if isinstance(verdict, Rejection):
+        due = f"to be rejected ({verdict.reason})"
+    for record in sent:
+        click.echo(f"{record.topic}/{record.partition}/{record.offset} {due}")
+
+
+def _values(value: str | None, value_file: IO[bytes] | None, *, lines: bool) -> Iterator[bytes | None]:
+    if lines:
+        for line in sys.stdin.buffer:
+            yield line.rstrip(b"\r\n")
+    elif value_file is not None:
+        yield value_file.read()
+    else:
+        yield None if value is None else value.encode()

@@ -1,0 +1,182 @@
+"""``delay-router status``: ask a running router over HTTP, and put its answers into one picture.
+
+The router is asked what a probe and Prometheus ask it; there is no other way in.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from index.errors import DelayRouterError
+from sidecar.cli.http_client import exchange, parts_of
+from sidecar.config.model import HttpConfig
+
+TIMEOUT_S: Final = 5.0
+RETENTION_WARNING_MS: Final = 86_400_000
+"""How long before retention removes a record that is needed ``status`` begins to warn."""
+
+_PREFIX: Final = "delay_router_"
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """Sums of one delay topic since the router started; lateness in ms, None before the first release.
+
+    ``by_due`` is what is pending now, as (upper bound of the time to go, in seconds, as a label, and records).
+    """
+
+    topic: str
+    indexed: int
+    released: int
+    rejected: int
+    lateness_p50_ms: float | None
+    lateness_p99_ms: float | None
+    buckets: int = 0
+    snapshot_bytes: int = 0
+    by_due: tuple[tuple[str, int], ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """For scripts."""
+        return {
+            "indexed": self.indexed,
+            "released": self.released,
+            "rejected": self.rejected,
+            "lateness_p50_ms": self.lateness_p50_ms,
+            "lateness_p99_ms": self.lateness_p99_ms,
+            "buckets": self.buckets,
+            "snapshot_bytes": self.snapshot_bytes,
+            "pending_by_due": dict(self.by_due),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RouterStatus:
+    """What a router says about itself: the body of ``/readyz``, and sums by topic."""
+
+    ready: bool
+    body: dict[str, Any]
+    topics: list[TopicStatus]
+
+    def as_json(self) -> dict[str, object]:
+        """For scripts."""
+        topics = {topic.topic: topic.as_json() for topic in self.topics}
+        return {**self.body, "ready": self.ready, "topics": topics}
+
+
+def retention_warnings(body: dict[str, Any], now_ms: int) -> list[str]:
+    """Partitions whose delay topic will soon, or may already, have removed what is still needed."""
+    told = []
+    for name, each in sorted(body.get("partitions", {}).items()):
+        since_ms, retention_ms = each.get("needed_since_ms"), each.get("retention_ms")
+        if since_ms is None or retention_ms is None or retention_ms < 0:
+            continue
+        left_ms = since_ms + retention_ms - now_ms
+        if left_ms < min(RETENTION_WARNING_MS, retention_ms // 2):
+            offset, kept = each.get("needed_from"), rough_duration(retention_ms)
+            when = f"removes it in {rough_duration(left_ms)}" if left_ms > 0 else "may have removed it"
+            told.append(f"{name} still needs offset {offset}; retention ({kept}) {when}: raise retention.ms now")
+    return told
+
+
+def rough_duration(duration_ms: int) -> str:
+    """A duration in its largest unit, rounded down, for people."""
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if duration_ms >= 2 * unit_ms:
+            return f"{duration_ms // unit_ms} {unit}"
+    return f"{duration_ms // 1_000} s"
+
+
+def default_url(config: HttpConfig) -> str:
+    """Where the router of this configuration answers, asked from the same machine."""
+    host = _WILDCARDS.get(config.host, f"[{config.host}]" if ":" in config.host else config.host)
+    return f"http://{host}:{config.port}"
+
+
+def ask(url: str) -> RouterStatus:
+    """Ask the router at `url`; DelayRouterError when it does not answer as one."""
+    code, body = _get(url, "/readyz")
+    try:
+        readiness = json.loads(body)
+    except ValueError:
+        readiness = None
+    if code not in {200, 503} or not isinstance(readiness, dict):
+        raise DelayRouterError(f"{url}/readyz: answers {code}, but not as a delay router does; see --url")
+    _, metrics = _get(url, "/metrics")
+    return RouterStatus(code == HTTPStatus.OK, readiness, topics_of(metrics.decode("utf-8")))
+
+
+def topics_of(metrics: str) -> list[TopicStatus]:
+    """Sums by delay topic from a page of metrics."""
+    samples = [sample for family in text_string_to_metric_families(metrics) for sample in family.samples]
+    names = sorted({sample.labels["topic"] for sample in samples if sample.labels.get("topic")})
+    return [_topic(name, [sample for sample in samples if sample.labels.get("topic") == name]) for name in names]
+
+
+def quantile_s(buckets: list[tuple[float, float]], fraction: float) -> float | None:
+    """Quantile in seconds from ascending (upper bound, cumulative count), interpolated as Prometheus does it.
+
+    None when nothing was counted; the last finite bound when it lies beyond.
+    """
+    total = buckets[-1][1] if buckets else 0
+    if not total:
+        return None
+    rank = fraction * total
+    lower, below = 0.0, 0.0
+    for bound, count in buckets:
+        if count >= rank:
+            if math.isinf(bound) or count == below:
+                return lower
+            return lower + (bound - lower) * (rank - below) / (count - below)
+        lower, below = bound, count
+    return lower
+
+
+def _topic(name: str, samples: list[Sample]) -> TopicStatus:
+    buckets = sorted(
+        (float(sample.labels["le"]), sample.value)
+        for sample in samples
+        if sample.name == f"{_PREFIX}release_lateness_seconds_bucket"
+    )
+    return TopicStatus(
+        topic=name,
+        indexed=_sum(samples, "records_indexed_total"),
+        released=_sum(samples, "records_released_total"),
+        rejected=_sum(samples, "records_rejected_total"),
+        lateness_p50_ms=_milliseconds(quantile_s(buckets, 0.5)),
+        lateness_p99_ms=_milliseconds(quantile_s(buckets, 0.99)),
+        buckets=_sum(samples, "buckets"),
+        snapshot_bytes=_sum(samples, "snapshot_bytes"),
+        by_due=_by_due(samples),
+    )
+
+
+def _by_due(samples: Iterable[Sample]) -> tuple[tuple[str, int], ...]:
+    """Records in each range, from the cumulated gauge."""
+    cumulated = sorted(
+        (float(sample.labels["le"]), sample.labels["le"], int(sample.value))
+        for sample in samples
+        if sample.name == f"{_PREFIX}pending_by_due"
+    )
+    below = [0, *(count for _, _, count in cumulated)]
+    return tuple((bound, count - before) for (_, bound, count), before in zip(cumulated, below, strict=False))
+
+
+def _sum(samples: Iterable[Sample], name: str) -> int:
+    return int(sum(sample.value for sample in samples if sample.name == _PREFIX + name))
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1_000, 1)
+
+
+def _get(url: str, path: str) -> tuple[int, bytes]:
+    parts_of(url, f"--url {url}: write http://HOST:PORT")
+    hint = "is a router running there? Its address is [http] listen, or --url"
+    return exchange(url, "GET", path, timeout_s=TIMEOUT_S, hint=hint)

@@ -1,0 +1,169 @@
+"""Schedule records from the shell: ``delay-router send orders.delay --after 10s --value hello``.
+
+What a person types is turned into the headers of the contract, judged by the same rules as in the router where the
+topic is configured, and sent by an idempotent producer with the partitioner of the Java clients.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from index.errors import ConfigError, DelayRouterError
+from index.headers import Headers
+from index.rules import Rejection, Rules, Schedule
+from sidecar.config.model import Config
+from sidecar.config.units import parse_duration_ms
+from sidecar.kafka.errors import error_of
+from sidecar.logs import events
+
+FLUSH_TIMEOUT_S: Final = 30.0
+ANYWHERE: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Where a record went and when it is due; `due_ms` 0: at once."""
+
+    topic: str
+    partition: int
+    offset: int
+    due_ms: int
+
+    def as_json(self) -> dict[str, object]:
+        """For scripts."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "due_ms": self.due_ms or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The control headers asked for; empty: not given."""
+
+    at: str = ""
+    after: str = ""
+    to: tuple[str, ...] = ()
+    key: bytes | None = None
+    partition: int | None = None
+    deliver_id: str = ""
+    headers: tuple[tuple[str, bytes], ...] = field(default=())
+
+    def as_headers(self) -> list[tuple[str, bytes | None]]:
+        """As the record carries them; ConfigError when a duration cannot be read."""
+        control: list[tuple[str, bytes | None]] = []
+        if self.at:
+            control.append(("deliver-at", self.at.encode()))
+        if self.after:
+            control.append(("deliver-after", _after(self.after)))
+        control += [("deliver-to", target.encode()) for target in self.to]
+        if self.key is not None:
+            control.append(("deliver-key", self.key))
+        if self.partition is not None:
+            control.append(("deliver-partition", str(self.partition).encode()))
+        if self.deliver_id:
+            control.append(("deliver-id", self.deliver_id.encode()))
+        return [*control, *self.headers]
+
+
+def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
+    """What the router would decide now.
+
+    For a topic that is not configured here only what every router refuses: unreadable or ambiguous headers.
+    """
+    configured = config.delay_topic(topic)
+    if configured:
+        rules = config.rules_for(configured)
+    else:
+        rules = Rules(topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,))
+    return rules.decide(headers, time.time_ns() // 1_000_000)
+
+
+def is_past(due_ms: int) -> bool:
+    """Whether a record that is due then does not wait at all."""
+    return due_ms <= time.time_ns() // 1_000_000
+
+
+def send(
+    config: Config, topic: str, values: Iterable[bytes | None], key: bytes | None, headers: Headers, due_ms: int
+) -> list[Sent]:
+    """Send one record for each value; DelayRouterError when one was not taken."""
+    outbox = _Outbox(_producer(config), topic, due_ms)
+    wire: list[tuple[str, str | bytes | None]] = [*headers]
+    for value in values:
+        outbox.put(key, value, wire)
+        if outbox.failure:
+            break
+    return outbox.settle()
+
+
+class _Outbox:
+    """Records on their way, and what became of them."""
+
+    def __init__(self, producer: Producer, topic: str, due_ms: int) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._due_ms = due_ms
+        self._sent: list[Sent] = []
+        self.failure = ""
+
+    def put(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, str | bytes | None]]) -> None:
+        """Hand over one record; waits while the queue is full."""
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, headers=headers, on_delivery=self._report)
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as exception:
+                self.failure = error_of(exception).str()
+                return
+            else:
+                self._producer.poll(0)
+                return
+
+    def settle(self) -> list[Sent]:
+        """Wait for every answer; DelayRouterError unless all were taken."""
+        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        if left and not self.failure:
+            self.failure = f"no answer within {FLUSH_TIMEOUT_S:.0f} s"
+        if self.failure:
+            raise DelayRouterError(f"{self._topic}: {self.failure} ({len(self._sent)} records were sent)")
+        return self._sent
+
+    def _report(self, failure: KafkaError | None, message: Message) -> None:
+        if failure is not None:
+            self.failure = failure.str()
+            return
+        self._sent.append(Sent(self._topic, message.partition() or 0, message.offset() or 0, self._due_ms))
+
+
+def _producer(config: Config) -> Producer:
+    settings = {
+        **config.kafka,
+        "client.id": f"{config.router.group_id}-send",
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",
+        "allow.auto.create.topics": False,
+        # A person waits: say soon that nothing works.
+        "message.timeout.ms": int(FLUSH_TIMEOUT_S * 1_000) - 5_000,
+        "topic.metadata.propagation.max.ms": 5_000,
+    }
+    try:
+        return Producer(settings, logger=events.librdkafka_logger())
+    except KafkaException as exception:
+        raise ConfigError(f"kafka: {error_of(exception).str()}") from None
+
+
+def _after(text: str) -> bytes:
+    """Milliseconds or ISO 8601 as they are, ``10s`` and the like as milliseconds."""
+    if text.isdecimal() or text.startswith("P"):
+        return text.encode()
+    try:
+        return str(parse_duration_ms(text)).encode()
+    except ValueError as error:
+        raise ConfigError(f"--after: {error}; or milliseconds, or an ISO 8601 duration such as PT15M") from None

@@ -1,0 +1,112 @@
+"""The command ``status``: what a group of routers holds, or one router by its probes and metrics."""
+
+import time
+from typing import Any
+
+import click
+
+from sidecar.cli import router_answers as status
+from sidecar.cli.chart import format_bytes, pending_chart
+from sidecar.cli.options import json_option, print_json, print_table, shown_time
+from sidecar.cli.side import Chosen, side_options, topic_argument
+from sidecar.status.answers import UNSERVED, PartitionAnswer, StatusAnswer
+
+
+@click.command("status")
+@topic_argument(required=False)
+@json_option
+@click.option("--url", default="", help="One router by itself, at its [http] listen: also totals and lateness.")
+@side_options
+def status_command(topic: str, *, as_json: bool, url: str, chosen: Chosen) -> None:
+    """Show what the group of routers holds: every delay topic, or one TOPIC."""
+    if url:
+        if topic:
+            raise click.UsageError("--url shows a whole router; leave TOPIC out")
+        _show_router(url, as_json=as_json)
+        return
+    with chosen as side:
+        answer = side.status(topic)
+    if as_json:
+        print_json(answer.model_dump(mode="json"))
+    else:
+        _print_group(answer)
+
+
+def _print_group(answer: StatusAnswer) -> None:
+    rows = [_row(topic.topic, each) for topic in answer.topics for each in topic.partitions]
+    columns = ("partition", "state", "router", "pending", "next due", "furthest due", "lag", "held", "buckets")
+    print_table("", (*columns, "topic needed since", "why"), rows)
+    for topic in answer.topics:
+        told = [word for word, holds in (("paused", topic.paused), ("drained", topic.drained)) if holds]
+        unserved = sum(each.state == UNSERVED for each in topic.partitions)
+        told += [f"{unserved} of {len(topic.partitions)} partitions unserved"] if unserved else []
+        click.echo(f"{topic.topic}: {topic.pending:,} pending{''.join(f', {word}' for word in told)}")
+    click.echo(f"routers: {', '.join(answer.instances) or 'none has reported lately'}")
+    told_of = {
+        f"{topic.topic}/{each.partition}": each.model_dump() for topic in answer.topics for each in topic.partitions
+    }
+    _print_warnings({"partitions": told_of})
+
+
+def _row(topic: str, each: PartitionAnswer) -> tuple[object, ...]:
+    place = f"{topic}/{each.partition}"
+    due = shown_time(each.next_due_ms), shown_time(each.furthest_due_ms)
+    since = shown_time(each.needed_since_ms)
+    return place, each.state, each.instance, each.pending, *due, each.lag, each.held, each.buckets, since, each.why
+
+
+def _show_router(url: str, *, as_json: bool) -> None:
+    answer = status.ask(url)
+    if as_json:
+        print_json(answer.as_json())
+    else:
+        _print_status(url, answer)
+
+
+def _print_status(url: str, answer: status.RouterStatus) -> None:
+    click.echo(f"{url}: {'ready' if answer.ready else 'not ready'} {answer.body.get('why', '')}".rstrip())
+    partitions = answer.body.get("partitions", {})
+    rows = [
+        (
+            name,
+            each.get("state", ""),
+            each.get("pending", ""),
+            shown_time(each.get("next_due_ms")),
+            shown_time(each.get("furthest_due_ms")),
+            each.get("lag", ""),
+            each.get("buckets", ""),
+            shown_time(each.get("needed_since_ms")),
+            each.get("why", ""),
+        )
+        for name, each in sorted(partitions.items())
+    ]
+    print_table(
+        "",
+        ("partition", "state", "pending", "next due", "furthest due", "lag", "buckets", "topic needed since", "why"),
+        rows,
+    )
+    print_table(
+        "",
+        ("topic", "indexed", "released", "rejected", "lateness p50", "lateness p99"),
+        [
+            (t.topic, t.indexed, t.released, t.rejected, _shown_ms(t.lateness_p50_ms), _shown_ms(t.lateness_p99_ms))
+            for t in answer.topics
+        ],
+    )
+    for topic in answer.topics:
+        if any(count for _, count in topic.by_due):
+            click.echo(f"{topic.topic}: pending by time to go, {format_bytes(topic.snapshot_bytes)} of snapshots")
+            for line in pending_chart(topic.by_due):
+                click.echo(f"  {line}")
+    _print_warnings(answer.body)
+    for name, why in answer.body.get("left_out", {}).items():
+        click.echo(f"not served: {name}: {why}")
+
+
+def _shown_ms(lateness_ms: float | None) -> str:
+    return "-" if lateness_ms is None else f"{lateness_ms:g} ms"
+
+
+def _print_warnings(body: dict[str, Any]) -> None:
+    for warning in status.retention_warnings(body, time.time_ns() // 1_000_000):
+        click.echo(f"warning: {warning}")

@@ -1,0 +1,149 @@
+"""The commands about topics: ``init`` and ``check``."""
+
+import sys
+from pathlib import Path
+
+import click
+from confluent_kafka.admin import AdminClient
+
+from sidecar.cli.options import (
+    WRONG_USAGE,
+    config_option,
+    exit_code,
+    json_option,
+    load,
+    print_findings,
+    print_json,
+    print_table,
+)
+from sidecar.config.model import Config
+from sidecar.topics import acls, acls_jobs, check, reach, topics
+from sidecar.topics import init as initialisation
+from sidecar.topics import start_over as starting_over
+from sidecar.topics.findings import Level
+
+COUNT = click.IntRange(min=1)
+
+
+@click.command("check")
+@config_option
+@json_option
+@click.option("--acls", "only_acls", is_flag=True, help="Print the rights a router needs, as kafka-acls commands.")
+@click.option("--principal", metavar="User:NAME", help="With --acls: who the router, or the job, is to the brokers.")
+@click.option(
+    "--job",
+    "jobs",
+    multiple=True,
+    type=click.Choice(list(acls_jobs.JOBS)),
+    help="With --acls: the rights of this Spark job instead; repeatable.",
+)
+def check_command(
+    config_file: Path | None, as_json: bool, only_acls: bool, principal: str | None, jobs: tuple[str, ...]
+) -> None:
+    """Check configuration, topics, rights and retention; changes nothing."""
+    if (principal is not None or jobs) and not only_acls:
+        raise click.UsageError(f"{'--job' if principal is None else '--principal'} belongs to --acls")
+    config = load(config_file)
+    if only_acls:
+        _print_acls(config, topics.ANY_ROUTER if principal is None else principal, jobs, as_json=as_json)
+        return
+    findings = reach.report(config)
+    if as_json:
+        print_json([finding.as_json() for finding in findings])
+    else:
+        print_findings(findings)
+    sys.exit(exit_code(findings))
+
+
+@click.command("init")
+@config_option
+@json_option
+@click.option("--partitions", type=COUNT, help="Of delay topics that are created; default: the brokers'.")
+@click.option("--replication-factor", type=COUNT, help="Of delay topics that are created; default: the brokers'.")
+@click.option("--create-targets", is_flag=True, help="Create missing target topics too.")
+@click.option(
+    "--deliver-existing",
+    is_flag=True,
+    help="What delay topics without a state hold was never delivered: deliver it.",
+)
+@click.option(
+    "--start-over",
+    "place",
+    metavar="TOPIC/PARTITION",
+    help="Forget the state of a delay partition: what it holds is released again.",
+)
+@click.option("--yes", is_flag=True, help="With --start-over: do it.")
+def init_command(
+    config_file: Path | None,
+    as_json: bool,
+    partitions: int | None,
+    replication_factor: int | None,
+    create_targets: bool,
+    deliver_existing: bool,
+    place: str | None,
+    yes: bool,
+) -> None:
+    """Create missing topics and check existing ones; safe to repeat."""
+    if yes and place is None:
+        raise click.UsageError("--yes belongs to --start-over")
+    config = load(config_file)
+    config.require_delay_topics()
+    client = reach.connect(config)
+    if place is not None:
+        sys.exit(_start_over(config, client, place, yes=yes, as_json=as_json))
+    options = initialisation.InitOptions(
+        partitions or initialisation.BROKER_DEFAULT,
+        replication_factor or initialisation.BROKER_DEFAULT,
+        create_targets,
+        deliver_existing,
+    )
+    report = initialisation.initialise(config, client, options)
+    if as_json:
+        print_json(
+            {
+                "topics": [row.as_json() for row in report.rows],
+                "findings": [finding.as_json() for finding in report.findings],
+            }
+        )
+    else:
+        print_table(
+            "",
+            ("topic", "role", "action", "partitions", "replicas"),
+            [(row.name, row.role, row.action, row.partitions, row.replication_factor) for row in report.rows],
+        )
+        print_findings([finding for finding in report.findings if finding.level is not Level.OK])
+    sys.exit(exit_code(report.findings))
+
+
+def _print_acls(config: Config, principal: str, jobs: tuple[str, ...], *, as_json: bool) -> None:
+    """From the configuration alone: whoever may grant rights need not reach the cluster as the router."""
+    if not principal.startswith("User:") or principal == "User:":
+        raise click.UsageError(f"--principal {principal}: write User:NAME, as the brokers' log shows it")
+    config.require_delay_topics()
+    needed = acls_jobs.needed(config, jobs) if jobs else acls.needed(config)
+    if as_json:
+        print_json(needed.as_json(principal))
+        return
+    for line in acls.script(needed, check.bootstrap(config), principal):
+        click.echo(line)
+
+
+def _start_over(config: Config, client: AdminClient, place: str, *, yes: bool, as_json: bool) -> int:
+    planned = starting_over.plan(config, client, place)
+    if yes:
+        starting_over.start_over(config, client, planned)
+    if as_json:
+        print_json({**planned.as_json(), "done": yes})
+        return 0 if yes else WRONG_USAGE
+    topic, partition = planned.topic, planned.partition
+    click.echo(
+        f"State partition {topic.state}/{partition} ({planned.state_keys} keys)"
+        f" {'was' if yes else 'will be'} replaced by a fresh start.\n"
+        f"Offsets {planned.log_start} to {planned.log_end - 1} of {topic.name}/{partition}"
+        f" ({planned.log_end - planned.log_start}) are indexed again by the rules of this configuration:\n"
+        "pending records are kept, and records that were already released are RELEASED AGAIN."
+    )
+    if not yes:
+        click.echo("Nothing was done. To do it, add --yes.")
+        return WRONG_USAGE
+    return 0

@@ -1,0 +1,200 @@
+"""``[[delay_topics]]``: what may be configured of one delay topic."""
+
+from collections.abc import Iterator
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+
+from index.headers import PRESETS, Alias, Role, Unit
+from index.sealing import SealRules
+from sidecar.config.units import Count, DurationMs, SizeBytes
+from sidecar.config.value_types import OptionalTopicName, TargetPattern, TopicName
+
+DAY_MS: Final = 86_400_000
+
+MAX_SEGMENTS_SEALED: Final = 5_000
+"""Of one bucket; a manifest holds 20,000, and buckets are merged by four."""
+
+
+class Section(BaseModel):
+    """Frozen, and no key that is not declared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
+
+
+class AliasConfig(Section):
+    """Another system's headers: either a whole preset, or one header by name, role and unit."""
+
+    preset: Literal["", "cesium", "etf1", "karafka", "timebridge"] = Field(
+        "", description='All headers of a system; written as a plain string: aliases = ["cesium"].'
+    )
+    name: str = Field("", max_length=255, description="The header's name.")
+    role: Literal["", "at", "after", "to", "key", "partition", "id", "expire-after", "ignored"] = Field(
+        "",
+        description="Which control header it stands for, deliver-<role>; ignored: only removed on release.",
+    )
+    unit: Literal["native", "ms", "s", "us", "be-ms", "rfc3339", "iso8601"] = Field(
+        "native",
+        description="How the times of at, after and expire-after are written; native: as deliver-at and deliver-after "
+        "are; us: microseconds; be-ms: milliseconds as a big-endian binary number of 1 to 8 bytes.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_as_text(cls, raw: object) -> object:
+        return {"preset": raw} if isinstance(raw, str) else raw
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if self.preset and (self.name or self.role):
+            raise ValueError("an alias is either the name of a preset or a table with name, role and unit")
+        if not self.preset and not (self.name and self.role):
+            raise ValueError('an alias needs name and role, as in {name = "x-due", role = "at", unit = "s"}')
+        return self
+
+    def expanded(self) -> tuple[Alias, ...]:
+        """The headers it stands for, in the terms of ``index.headers``."""
+        return PRESETS[self.preset] if self.preset else (Alias(self.name, Role(self.role), Unit(self.unit)),)
+
+
+class DelayTopicConfig(Section):
+    """``[[delay_topics]]``: one delay topic and what may be delivered from it."""
+
+    name: TopicName = Field(description="The delay topic: what producers write to.")
+    enabled: bool = Field(
+        True,
+        description="While false, records that come in are treated as when_disabled says; pending ones are released.",
+    )
+    when_disabled: Literal["reject", "release"] = Field(
+        "reject",
+        description="What becomes of records that come in while enabled is false: rejected with DELAY_DISABLED, or "
+        "released at once.",
+    )
+    default_target: OptionalTopicName = Field("", description="Target topic of records without deliver-to.")
+    allowed_targets: tuple[TargetPattern, ...] = Field(
+        (),
+        description="Topics that deliver-to may name; '*' is the only wildcard, the whole name has to match. "
+        "Empty: only default_target.",
+    )
+    max_delay_ms: DurationMs = Field(
+        7 * DAY_MS,
+        alias="max_delay",
+        description='Longest time between a record\'s timestamp and its due time; "0": no limit.',
+    )
+    expire_after_ms: DurationMs = Field(
+        0,
+        alias="expire_after",
+        description="A record released later than this after its due time is rejected with EXPIRED instead, unless its "
+        'deliver-expire-after says otherwise; "0": no limit.',
+    )
+    on_unreadable: Literal["reject", "stop"] = Field(
+        "reject",
+        description="What becomes of a batch that the client cannot read, one that unpacks to more than "
+        "receive.message.max.bytes, say: it is stepped over, counted as lost, and noted in the rejected topic, or the "
+        "partition stops.",
+    )
+    timestamp: Literal["release", "due", "source"] = Field(
+        "release", description="Timestamp of a released record: when it is released, was due, or was sent."
+    )
+    aliases: tuple[AliasConfig, ...] = Field(
+        (),
+        description="Headers of other systems that mean the same: presets (cesium, etf1, karafka, timebridge) "
+        'or tables {name = "x-due", role = "at", unit = "s"}.',
+    )
+    require_time: StrictBool = Field(
+        False, description="Reject records without deliver-at and deliver-after, instead of releasing them at once."
+    )
+    unknown_headers: Literal["reject", "ignore"] = Field(
+        "reject",
+        description="What becomes of records with a deliver-* header that does not exist: rejected with "
+        "INVALID_SCHEDULE, or the header is only removed on release.",
+    )
+    placement: Literal["inline", "pointer", "auto"] = Field(
+        "auto",
+        description="Where snapshots keep the payload: in the segment (inline), in the delay topic only (pointer), or "
+        "whichever costs less to read at release (auto). Pointers need a retention above max_delay; where that of the "
+        "topic is shorter, auto is inline.",
+    )
+    seal_records: Count = Field(
+        100_000, ge=1, le=1_000_000, description="A bucket is sealed when this many records are pending in memory."
+    )
+    seal_age_ms: DurationMs = Field(
+        60_000,
+        alias="seal_age",
+        ge=100,
+        description="A bucket is sealed this long after its first record was indexed, even when it is small.",
+    )
+    seal_beyond_ms: DurationMs = Field(
+        30_000,
+        alias="seal_beyond",
+        description="What is due sooner than this is no reason to seal a bucket: it is released from memory.",
+    )
+    time_step_ms: DurationMs = Field(
+        300_000, alias="time_step", ge=1_000, description="Longest span of due times in one segment (PIP-195)."
+    )
+    segment_records: Count = Field(2_000, ge=1, le=50_000, description="Most records in one segment.")
+    segment_bytes: SizeBytes = Field(
+        512 << 10, ge=1_024, le=900_000, description="Most payload in one segment, which is one record."
+    )
+    max_buckets: Count = Field(
+        20, ge=2, le=1_000, description="With more buckets than this per partition, neighbours are merged."
+    )
+    trim: bool = Field(
+        False,
+        description="Remove from the delay topic what is no longer needed, with DeleteRecords; needs DELETE on it. "
+        "A damaged segment can then not be made good from it any more.",
+    )
+    state_topic: OptionalTopicName = Field("", description="Progress and manifests; empty: <name>.delay-state.")
+    snapshots_topic: OptionalTopicName = Field("", description="Segments; empty: <name>.delay-snapshots.")
+    rejected_topic: OptionalTopicName = Field("", description="Rejected records; empty: <name>.rejected.")
+    backfill_topic: OptionalTopicName = Field("", description="Staged backfills; empty: <name>.delay-backfill.")
+
+    @model_validator(mode="after")
+    def _few_segments(self) -> Self:
+        if self.seal_records > self.segment_records * MAX_SEGMENTS_SEALED:
+            raise ValueError(
+                f"seal_records = {self.seal_records} in segments of segment_records = {self.segment_records} are more"
+                f" than {MAX_SEGMENTS_SEALED} segments; raise segment_records"
+            )
+        return self
+
+    @property
+    def seal_rules(self) -> SealRules:
+        """When to seal, and how to cut what is sealed."""
+        return SealRules(
+            max_entries=self.seal_records,
+            max_age_ms=self.seal_age_ms,
+            time_step_ms=self.time_step_ms,
+            segment_entries=self.segment_records,
+            segment_bytes=self.segment_bytes,
+            placement=self.placement,
+            soon_ms=self.seal_beyond_ms,
+        )
+
+    @property
+    def state(self) -> str:
+        """Effective name of the state topic."""
+        return self.state_topic or f"{self.name}.delay-state"
+
+    @property
+    def snapshots(self) -> str:
+        """Effective name of the snapshots topic."""
+        return self.snapshots_topic or f"{self.name}.delay-snapshots"
+
+    @property
+    def rejected(self) -> str:
+        """Effective name of the rejected topic."""
+        return self.rejected_topic or f"{self.name}.rejected"
+
+    @property
+    def backfill(self) -> str:
+        """Effective name of the backfill topic."""
+        return self.backfill_topic or f"{self.name}.delay-backfill"
+
+    def roles(self) -> Iterator[tuple[str, str, str]]:
+        """(role, configuration key, effective name) of each topic the router keeps for this delay topic."""
+        yield "delay topic", "name", self.name
+        yield "state topic", "state_topic", self.state
+        yield "snapshots topic", "snapshots_topic", self.snapshots
+        yield "rejected topic", "rejected_topic", self.rejected
+        yield "backfill topic", "backfill_topic", self.backfill

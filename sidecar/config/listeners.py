@@ -1,0 +1,89 @@
+"""``[admin]``: the API for operators, and what all listeners have."""
+
+import ipaddress
+from typing import Annotated, Final, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from sidecar.config.delay_topic import Section
+from sidecar.config.problems import Problems
+from sidecar.config.value_types import HostName, ListenAddress
+
+LOCALHOST: Final = "localhost"
+
+
+def _several(value: object) -> object:
+    """In a variable of the environment they are separated by commas."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+class Listener(Section):
+    """Something that listens."""
+
+    listen: ListenAddress
+
+    @property
+    def host(self) -> str:
+        """Host part of the address, without the brackets of IPv6."""
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """Port; 0 lets the system choose."""
+        return int(self.listen.rpartition(":")[2])
+
+
+class AdminConfig(Listener):
+    """``[admin]``: the admin API, which is off without a token file."""
+
+    listen: ListenAddress = Field("127.0.0.1:8081", description="Address of the admin API, /api/v1.")
+    token_file: str = Field(
+        "",
+        description="File with a line for each token, `read TOKEN` or `operate TOKEN`, of 32 characters at least; "
+        "it is read again when it changes. Empty: the admin API is off, and nothing listens.",
+    )
+    tls_cert_file: str = Field("", description="Certificate chain (PEM) of the admin API. Empty: no TLS.")
+    tls_key_file: str = Field("", description="Its private key (PEM), without a password.")
+    tls_client_ca_file: str = Field(
+        "", description="Certificate authorities (PEM): who has no certificate of theirs is refused, token or not."
+    )
+    allow_plaintext: bool = Field(
+        False,
+        description="Listen without TLS on an address that is not loopback: tokens then travel unencrypted. "
+        "For a network that nobody else can listen to, or behind a proxy that speaks TLS.",
+    )
+    allowed_hosts: Annotated[tuple[HostName, ...], BeforeValidator(_several)] = Field(
+        (),
+        description="Names, without a port, that a request may give as its Host, besides loopback's and the one of "
+        "`listen`; a browser led here by somebody else's name is turned away.",
+    )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is an admin API."""
+        return bool(self.token_file)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if bool(self.tls_cert_file) != bool(self.tls_key_file):
+            missing, given = (
+                ("tls_key_file", "tls_cert_file") if self.tls_cert_file else ("tls_cert_file", "tls_key_file")
+            )
+            raise Problems([(("admin", missing), f"required with {given}")])
+        if self.tls_client_ca_file and not self.tls_cert_file:
+            raise Problems([(("admin", "tls_client_ca_file"), "has no effect without tls_cert_file and tls_key_file")])
+        if self.is_on and not self.tls_cert_file and not self.allow_plaintext and not is_loopback(self.host):
+            remedy = (
+                "tokens would travel unencrypted: name tls_cert_file and tls_key_file, listen on 127.0.0.1,"
+                " or set admin.allow_plaintext = true"
+            )
+            raise Problems([(("admin", "listen"), f"{self.listen} is not loopback, and {remedy}")])
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address; a name other than localhost may be anybody's."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == LOCALHOST

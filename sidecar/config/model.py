@@ -1,0 +1,228 @@
+"""The configuration: one frozen model, read from a TOML file and the environment, checked before anything runs.
+
+Defaults, descriptions and limits live on the fields, and the reference of all keys is generated from them
+(``config_reference``). Every error is a ``ConfigError`` that names key and file; on the command line it is exit
+code 2. A duration or size is written with its unit in the file and kept with its unit in the attribute's name.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import (
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from index.errors import ConfigError
+from index.rules import Rules, TargetRule
+from index.targets import INTERNAL_PREFIX, of_scheme
+from sidecar.config import librdkafka_keys
+from sidecar.config.delay_topic import DelayTopicConfig, Section
+from sidecar.config.listeners import AdminConfig, Listener
+from sidecar.config.problems import Problems, describe, key_path
+from sidecar.config.sources import Place, read
+from sidecar.config.units import Count, DurationMs, SizeBytes
+from sidecar.config.value_types import (
+    KafkaValue,
+    ListenAddress,
+    PoliciesTopicName,
+    Printable,
+    topic_name,
+)
+
+
+class RouterConfig(Section):
+    """``[router]``: how the router works, the same for all delay topics."""
+
+    group_id: Printable = Field(
+        "delay-router",
+        min_length=1,
+        max_length=200,
+        description="Consumer group for assignment, and prefix of every transactional.id.",
+    )
+    instance_id: Printable = Field(
+        "",
+        max_length=200,
+        description="Static membership: a restart under the same name takes its partitions back at once. "
+        "Unique per running router. Empty: a name that is this machine's, given up when the router is stopped.",
+    )
+    tick_ms: DurationMs = Field(
+        10,
+        alias="tick",
+        le=10_000,
+        description="Most time a due record waits to share a transaction with others.",
+    )
+    batch_records: Count = Field(
+        50_000, ge=1, le=1_000_000, description="Most records released, or indexed, within one transaction."
+    )
+    payload_memory_bytes: SizeBytes = Field(
+        512 << 20,
+        alias="payload_memory",
+        description="Payload of pending records kept in memory, for all partitions of this process together; "
+        "beyond it records are read again from the delay topic when due.",
+    )
+    session_timeout_ms: DurationMs = Field(
+        10_000,
+        alias="session_timeout",
+        ge=1_000,
+        le=1_800_000,
+        description="After this long without a sign of life the partitions of a router go to another one. "
+        "Brokers refuse less than their group.min.session.timeout.ms (6s).",
+    )
+    transaction_timeout_ms: DurationMs = Field(
+        60_000,
+        alias="transaction_timeout",
+        ge=1_000,
+        le=900_000,
+        description="The broker aborts a transaction left open this long. "
+        "Brokers refuse more than their transaction.max.timeout.ms (15m).",
+    )
+    policies_topic: PoliciesTopicName = Field(
+        "__delay_router_policies",
+        description="Compacted topic of the policies that may be changed while the router runs; the same for all "
+        "routers that are to follow them. Empty: none, and nothing but the configuration decides.",
+    )
+    status_topic: PoliciesTopicName = Field(
+        "__delay_router_status",
+        description="Topic in which all routers of the group tell what they hold, so that each can answer for all. "
+        "Empty: none, and a router answers for its own partitions only.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe log lines that are written."
+    )
+    allow_sasl_plaintext: bool = Field(
+        False,
+        description="Let credentials travel unencrypted: SASL_PLAINTEXT, or an OAuth token endpoint over http. "
+        "For a network that nobody else can listen to.",
+    )
+
+
+class HttpConfig(Listener):
+    """``[http]``: probes and metrics."""
+
+    listen: ListenAddress = Field(
+        "127.0.0.1:8080",
+        description="Address of /livez, /readyz and /metrics. They show topic names and counts, no records; "
+        "to let a probe or Prometheus in from outside, 0.0.0.0:8080.",
+    )
+
+
+class Config(Section):
+    """The whole configuration, valid as a whole."""
+
+    kafka: dict[str, KafkaValue] = Field(
+        description="Handed to librdkafka as it is, security included; bootstrap.servers is required.",
+    )
+    router: RouterConfig = RouterConfig()
+    http: HttpConfig = HttpConfig()
+    admin: AdminConfig = AdminConfig()
+    delay_topics: tuple[DelayTopicConfig, ...] = ()
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        problems = [*self._kafka_problems(), *self._role_problems(), *self._target_problems()]
+        # Rules check the same names once more; what they add is worth saying only when these are right.
+        if problems := problems or [*self._rules_problems()]:
+            raise Problems(problems)
+        return self
+
+    def rules_for(self, topic: DelayTopicConfig, target_rules: Iterable[TargetRule] = ()) -> Rules:
+        """The rules in force for one delay topic, with every topic of the router as a forbidden target."""
+        return Rules(
+            topic=topic.name,
+            default_target=topic.default_target,
+            allowed_targets=topic.allowed_targets,
+            max_delay_ms=topic.max_delay_ms,
+            aliases=tuple(alias for configured in topic.aliases for alias in configured.expanded()),
+            forbidden_targets=self.forbidden_targets(),
+            enabled=topic.enabled or topic.when_disabled == "release",
+            at_once=not topic.enabled and topic.when_disabled == "release",
+            target_rules=tuple(target_rules),
+            require_time=topic.require_time,
+            ignores_unknown=topic.unknown_headers == "ignore",
+        )
+
+    def forbidden_targets(self) -> frozenset[str]:
+        """Exact names that are never a target, whatever is allowed: every topic the router keeps."""
+        own = {name for topic in self.delay_topics for _, _, name in topic.roles()}
+        # What begins so is never a target anyway, and each name here is kept in the state of every delay topic.
+        shared = {self.router.policies_topic, self.router.status_topic}
+        return frozenset(own | {name for name in shared if name and not name.startswith(INTERNAL_PREFIX)})
+
+    def delay_topic(self, name: str) -> DelayTopicConfig | None:
+        """The configured delay topic of that name."""
+        return next((topic for topic in self.delay_topics if topic.name == name), None)
+
+    def require_delay_topic(self, name: str, asked_by: str = "") -> DelayTopicConfig:
+        """The same; ConfigError with all there are when there is none. ``asked_by`` begins its text."""
+        topic = self.delay_topic(name)
+        if topic is None:
+            known = ", ".join(each.name for each in self.delay_topics)
+            raise ConfigError(f"{asked_by}{name} is not a configured delay topic ({known})")
+        return topic
+
+    def require_delay_topics(self) -> None:
+        """ConfigError when there is nothing to work on; for commands that need at least one."""
+        if not self.delay_topics:
+            raise ConfigError("delay_topics: no delay topic is configured; add a [[delay_topics]] table with a name")
+
+    def _kafka_problems(self) -> Iterator[tuple[Place, str]]:
+        if not self.kafka.get("bootstrap.servers") and not self.kafka.get("metadata.broker.list"):
+            yield ("kafka", "bootstrap.servers"), 'required, as in "bootstrap.servers" = "localhost:9092"'
+        for key, value in self.kafka.items():
+            if problem := librdkafka_keys.refusal(key, value):
+                yield ("kafka", key), problem
+        if not self.router.allow_sasl_plaintext:
+            for key, problem in librdkafka_keys.in_the_clear(self.kafka):
+                yield ("kafka", key), f"{problem}, or set router.allow_sasl_plaintext = true"
+
+    def _role_problems(self) -> Iterator[tuple[Place, str]]:
+        seen: dict[str, tuple[str, Place]] = {}
+        status, policies = self.router.status_topic, self.router.policies_topic
+        if status and status == policies:
+            yield ("router", "status_topic"), f"{status!r} is already the policies topic; name another topic"
+        for number, topic in enumerate(self.delay_topics):
+            for role, key, name in topic.roles():
+                place: Place = ("delay_topics", number, key)
+                try:
+                    topic_name(name)
+                except ValueError as error:
+                    yield place, str(error)
+                other_role, other_place = seen.setdefault(name, (role, place))
+                shared = role == other_role == "rejected topic"
+                if other_place != place and not shared:
+                    where = key_path(other_place)
+                    yield place, f"{name!r} is already the {other_role} ({where}); name another topic"
+
+    def _target_problems(self) -> Iterator[tuple[Place, str]]:
+        forbidden = self.forbidden_targets()
+        for number, topic in enumerate(self.delay_topics):
+            named = [("default_target", topic.default_target), *(("allowed_targets", t) for t in topic.allowed_targets)]
+            for key, name in named:
+                if name in forbidden:
+                    yield ("delay_topics", number, key), f"{name!r} is the router's own and never a target"
+                elif problem := of_scheme(name):
+                    yield ("delay_topics", number, key), f"{name!r}: {problem}"
+
+    def _rules_problems(self) -> Iterator[tuple[Place, str]]:
+        for number, topic in enumerate(self.delay_topics):
+            try:
+                self.rules_for(topic)
+            except ValueError as error:
+                yield ("delay_topics", number), str(error)
+
+
+def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
+    """The configuration of `path` (else ``DELAY_ROUTER_CONFIG``, else ``./delay-router.toml``) and environment.
+
+    Raises ConfigError: one line per problem, each naming key and file (or variable).
+    """
+    sources = read(path, os.environ if environ is None else environ)
+    raw: dict[str, Any] = {"kafka": {}, **sources.raw}
+    try:
+        return Config.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError(describe(error, sources, Config)) from None

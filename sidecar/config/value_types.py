@@ -1,0 +1,81 @@
+"""Types of configuration values: what a name, a pattern or an address may look like, checked where it is read."""
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BeforeValidator
+
+from index.targets import INTERNAL_PREFIX, illegal_pattern, illegal_topic
+from sidecar.config.problems import SHOWN_CHARACTERS
+
+MAX_PORT: Final = 65_535
+_LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})")
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
+
+
+def topic_name(name: str) -> str:
+    """The name itself, or ValueError when it cannot be a topic of ours."""
+    if problem := illegal_topic(name):
+        raise ValueError(f"{_shown(name)} is not a legal topic name: {problem}")
+    if name.startswith(INTERNAL_PREFIX):
+        raise ValueError(f"{name!r}: names starting with {INTERNAL_PREFIX!r} belong to Kafka")
+    return name
+
+
+def _shown(name: str) -> str:
+    return repr(name) if len(name) <= SHOWN_CHARACTERS else f"{name[:SHOWN_CHARACTERS]!r}... ({len(name)} characters)"
+
+
+def _optional_topic_name(name: str) -> str:
+    return topic_name(name) if name else name
+
+
+def _policies_topic_name(name: str) -> str:
+    if name and (problem := illegal_topic(name)):
+        raise ValueError(f"{_shown(name)} is not a legal topic name: {problem}")
+    return name
+
+
+def _target_pattern(pattern: str) -> str:
+    if problem := illegal_pattern(pattern):
+        raise ValueError(f"{_shown(pattern)}: {problem}")
+    if pattern.startswith(INTERNAL_PREFIX):
+        raise ValueError(f"{pattern!r}: names starting with {INTERNAL_PREFIX!r} are never a target")
+    return pattern
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable() or text != text.strip():
+        raise ValueError(f"{text!r} has spaces at an end or characters that cannot be printed")
+    return text
+
+
+def _listen_address(listen: str) -> str:
+    match = _LISTEN.fullmatch(listen)
+    if match is None or int(match[2]) > MAX_PORT:
+        raise ValueError(f"an address is written HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080, not {listen!r}")
+    return listen
+
+
+def _host_name(name: str) -> str:
+    if not _HOST.fullmatch(name):
+        raise ValueError(f"{_shown(name)} is not the name or address of a host; write it without a port")
+    return name.lower()
+
+
+def _kafka_text(value: object) -> object:
+    """Whole numbers and booleans in librdkafka's spelling; the rest is pydantic's to accept or refuse."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
+
+
+TopicName = Annotated[str, AfterValidator(topic_name)]
+OptionalTopicName = Annotated[str, AfterValidator(_optional_topic_name)]
+PoliciesTopicName = Annotated[str, AfterValidator(_policies_topic_name)]
+TargetPattern = Annotated[str, AfterValidator(_target_pattern)]
+KafkaValue = Annotated[str, BeforeValidator(_kafka_text)]
+Printable = Annotated[str, AfterValidator(_printable)]
+ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+HostName = Annotated[str, AfterValidator(_host_name)]

@@ -1,0 +1,150 @@
+"""What tells how a transaction ended: the records it wrote, the coordinator's log, and what readers can see."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+from confluent_kafka.admin import AdminClient
+
+from index.errors import FormatError
+from index.headers import DELAY_ERROR
+from index.orphans import WHEN_INDEXED, Done, Hidden, Outcome, of_state
+from index.rules import Rules
+from index.schedule import Reason, Rejection
+from sidecar.buckets.segments import SegmentSource
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.healing.hidden import Ends, Found, Place, Read, ends_of, first_offsets, ours, read_hidden, read_seen
+from sidecar.healing.transaction_log import outcome_of_last
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.kafka import clients
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S
+from sidecar.kafka.compacted import Stored
+from sidecar.partition.context import Shared
+from sidecar.partition.takeover import Origin
+from snapshots.owed import decode_owed
+from snapshots.state import PartitionState, fold_state
+
+_ONLY_WHEN_INDEXED = frozenset(
+    {
+        Reason.AMBIGUOUS_HEADER.value.encode(),
+        Reason.INVALID_SCHEDULE.value.encode(),
+        Reason.UNIT_SUSPECTED.value.encode(),
+        Reason.MAX_DELAY_EXCEEDED.value.encode(),
+        Reason.TARGET_MISSING.value.encode(),
+    }
+)
+
+Known: TypeAlias = Origin | PartitionState
+"""What the state says, as it is or as its owner takes it."""
+
+MOST_BACK: Final = 200_000
+"""So many offsets are looked at from the end of a partition whose timestamps do not say when it was written."""
+
+
+class Evidence:
+    """About one delay partition, at one take-over."""
+
+    def __init__(self, shared: Shared, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> None:
+        self._shared = shared
+        self._topic = topic
+        self._partition = partition
+        self._admin = admin
+        self._source = f"{topic.name}/{partition}/"
+
+    def targets(self, origin: Known) -> list[Place]:
+        """Every partition of every target that may be released to, and of the rejected topic."""
+        rules = [self._shared.config.rules_for(self._topic), *(epoch.rules for epoch in origin.epochs)]
+        named = {name for each in rules for name in (each.default_target, *each.allowed_targets) if name}
+        names = {name for name in named if "*" not in name} | {self._topic.rejected}
+        names |= {target for entry in origin.held for target in entry.schedule.targets}
+        counts = {name: target.partitions for name, target in self._shared.directory.resolve(sorted(names)).items()}
+        if named - names:
+            counts |= self._matching(rules)
+        return [(name, partition) for name, count in counts.items() for partition in range(count)]
+
+    def _matching(self, rules: Sequence[Rules]) -> dict[str, int]:
+        topics = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        return {
+            name: len(found.partitions) for name, found in topics.items() if any(each.allowed(name) for each in rules)
+        }
+
+    def hidden(self, done: Done, origin: Known, found: Found, *, is_rejected: bool) -> Hidden:
+        """What a record says for the decision; one whose due time is not in it is decided again."""
+        offset = found.source_offset
+        if (found.due_ms is not None and not is_rejected) or not done.has_left(WHEN_INDEXED, offset):
+            return Hidden(offset, found.due_ms)
+        headers = dict(found.record.headers)
+        if is_rejected and headers.get(DELAY_ERROR) in _ONLY_WHEN_INDEXED:
+            return Hidden(offset, WHEN_INDEXED)
+        return Hidden(offset, self._decided_again(origin, offset))
+
+    def _decided_again(self, origin: Known, offset: int) -> int | None:
+        reader = OffsetReader(lambda: clients.reader(self._shared.config))
+        try:
+            record = reader.read(self._topic.name, self._partition, [offset])[offset]
+        finally:
+            reader.close()
+        if record is None:
+            return None
+        decision = SegmentSource(self._topic, self._partition, origin.epochs).decide(offset, record)
+        return WHEN_INDEXED if isinstance(decision, Rejection) else decision.due_ms
+
+    def of_state(self, stored: PartitionState | None, then: PartitionState | None, since_ms: int) -> Outcome:
+        """How the transaction ended that is open on the state.
+
+        ``then`` is what the state would be with it, where that can be read; ``since_ms`` when it began.
+        """
+        transactional_id = clients.transactional_id(self._shared.config, self._topic.name, self._partition)
+        wrote_to = self._topic.state, self._partition
+        by_log = outcome_of_last(self._shared.config, self._admin, transactional_id, wrote_to)
+        if by_log is not None or then is None:
+            return by_log or Outcome.UNDECIDED
+        if stored is None:
+            # The first one of all: it only wrote the state, and nothing has left.
+            return Outcome.ABORTED if not then.buckets else Outcome.UNDECIDED
+        before, after = _done(stored), _done(then)
+        visible, is_all = self._visible(stored, before, since_ms)
+        return of_state(before, after, visible, all_looked_at=is_all)
+
+    def _visible(self, stored: PartitionState, done: Done, since_ms: int) -> tuple[list[Hidden], bool]:
+        """What readers can see of this partition on targets and on the rejected topic, and whether that is all."""
+        by_time = self._topic.timestamp == "release"
+        places = self.targets(stored)
+        ends = ends_of(self._admin, places)
+        starts = first_offsets(self._admin, ends, since_ms if by_time else None)
+        is_all, visible = True, list[Hidden]()
+        for place, (start, end) in {place: (starts[place], ends[place]) for place in ends if place in starts}.items():
+            begin = start if by_time else max(start, end.settled - MOST_BACK)
+            is_all &= begin == start and not self._hides_ours(place, end)
+            seen = read_seen(self._shared.config, place, begin, end.settled, self._source)
+            is_rejected = place[0] == self._topic.rejected
+            visible += [self.hidden(done, stored, each, is_rejected=is_rejected) for each in seen]
+        return visible, is_all
+
+    def _hides_ours(self, place: Place, ends: Ends) -> bool:
+        """Whether somebody else's open transaction lies in front of records of ours."""
+        if not ends.is_open:
+            return False
+        hidden = ours(read_hidden(self._shared.config, place, ends.settled, ends.written), self._source)
+        return bool(hidden) and hidden[0].offset != ends.settled
+
+
+def _done(stored: PartitionState) -> Done:
+    return Done(stored.progress, stored.buckets, frozenset(entry.offset for entry in stored.held))
+
+
+def folded(settled: Iterable[Stored], more: Iterable[tuple[bytes | None, bytes | None]]) -> PartitionState | None:
+    """What the state would be with the records of an open transaction; None when that cannot be told."""
+    try:
+        return fold_state([*((record.key, record.value) for record in settled), *more])
+    except FormatError:
+        return None
+
+
+def is_copied(hidden: Iterable[Read], prefix: bytes, number: int) -> bool:
+    """Whether copies of what an orphan of the state hides lie behind it: they are only made of a committed one."""
+    copies = [(record.key, record.value) for _, record, _ in hidden if record.key and record.key.startswith(prefix)]
+    try:
+        return any(owed.after_number == number for owed in decode_owed(copies))
+    except FormatError:
+        # Some parts only: their transaction was not committed, so nothing has been done after it.
+        return False

@@ -1,0 +1,288 @@
+"""Ending, at every take-over, what transactions of this partition the brokers have left open (KAFKA-20734).
+
+Between fencing and the first commit nobody else writes for the partition, and everything its coordinator knew of is
+settled; what is open even so, nobody will end but us. What outcome it has is decided by :mod:`index.orphans`; here is
+how it gets that. Each step may be the last one of this process, and the next owner begins at the first one again:
+
+* *Aborted*: a transaction that writes to all these partitions, and is aborted, ends them.
+* *Committed, on a target*: committing another one would do, but not safely: one that is fenced half way aborts them
+  both. So the hidden records are copied to the state (:mod:`snapshots.owed`), then they are aborted, then the copies
+  are written to where they belong, with their tombstones.
+* *Committed, on the state*: the same, but the copies cannot come from the same producer, whose next marker would end
+  the orphan, too: they are written by a second one, that nobody else uses.
+
+When nothing is wrong, all this costs two requests to each broker. Under load the transactions of other partitions are
+open on a target nearly always; a look ends when all that was written before it began is settled.
+"""
+
+import time
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from index.errors import NotYetError
+from index.orphans import NOTHING_WRITTEN, Done, Outcome, of_records
+from index.record import Record
+from sidecar import failpoints
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.healing.evidence import Evidence, folded, is_copied
+from sidecar.healing.hidden import PAUSE_S, Ends, Found, Place, ends_of, ours, read_hidden, still_open
+from sidecar.healing.short_transactions import TOUCH_KEY, ShortTransactions
+from sidecar.kafka import clients
+from sidecar.kafka.compacted import read_settled
+from sidecar.kafka.errors import error_of
+from sidecar.partition.context import Shared
+from sidecar.partition.takeover import Origin, fence
+from snapshots.owed import OWED_PREFIX, Owed, encode_owed
+from snapshots.state import PROGRESS_KEY, PartitionState, encode_progress, fold_state
+
+MARKERS_WITHIN_S: Final = 0.5
+"""Markers that are on their way are there by then; looking longer at what is none of ours would only hold up."""
+
+FOREIGN_WITHIN_S: Final = 2.0
+"""So long for somebody else's transaction that lies in front of ours, before the take-over is tried anew."""
+
+ENDED_WITHIN_S: Final = 10.0
+SKEW_MS: Final = 60_000
+"""By which the clocks of a broker and a router may differ."""
+
+
+class Healing:
+    """Of one take-over; ``producer`` is fenced."""
+
+    def __init__(
+        self, shared: Shared, topic: DelayTopicConfig, partition: int, admin: AdminClient, producer: Producer
+    ) -> None:
+        self._shared = shared
+        self._topic = topic
+        self._partition = partition
+        self._admin = admin
+        self._source = f"{topic.name}/{partition}/"
+        self._timeout_s = shared.config.router.transaction_timeout_ms / 1_000
+        self._main = ShortTransactions(producer, self._source, self._timeout_s)
+        self._second: ShortTransactions | None = None
+        self._state: Place = (topic.state, partition)
+        self._evidence = Evidence(shared, topic, partition, admin)
+        self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
+
+    def heal_own(self) -> None:
+        """End what is open on the router's own topics; NotYetError where its outcome cannot be known."""
+        snapshots, backfill = (self._topic.snapshots, self._partition), (self._topic.backfill, self._partition)
+        found = self._open([self._state, snapshots, backfill], MARKERS_WITHIN_S)
+        if self._state in found:
+            self._heal_state(found[self._state])
+        if snapshots in found:
+            self._main.write([(snapshots, Record(TOUCH_KEY, None, (), 0))])
+        if backfill in found:
+            self._main.end_as_aborted([backfill])
+
+    def pay(self, owed: Collection[Owed], stored: PartitionState | None) -> None:
+        """Write owed records to where they belong; those of the state first, and alone."""
+        of_state = [each for each in owed if (each.topic, each.partition) == self._state]
+        number = stored.progress.number if stored else -1
+        records = [
+            ((each.topic, each.partition), each.record)
+            for each in of_state or owed
+            if each.after_number in (None, number)
+        ]
+        places = {place for place, _ in records} - {self._state}
+        gone = places - ends_of(self._admin, places).keys()
+        records = [(place, record) for place, record in records if place not in gone]
+        self._end_as_aborted(places - gone)
+        failpoints.passing("heal.ended")
+        writes = [(self._state, Record(key, None, (), 0)) for each in of_state or owed for key in each.keys]
+        if stored is not None and not any(record.key == PROGRESS_KEY for _, record in records):
+            next_one = stored.progress._replace(number=number + 1)
+            value = encode_progress(next_one, stored.delay_topic_id)
+            writes.append((self._state, Record(PROGRESS_KEY, value, (), 0)))
+        self._main.write([*records, *writes])
+        failpoints.passing("heal.paid")
+        self._log.warning("orphan_written_again", records=len(records), gone=sorted(gone), of_state=bool(of_state))
+        self._open([self._state], ENDED_WITHIN_S)
+
+    def heal_targets(self, origin: Origin) -> bool:
+        """End what is open on targets and on the rejected topic; True where that left something to be paid.
+
+        NotYetError where an outcome cannot be known.
+        """
+        waiting = self._open(self._evidence.targets(origin), MARKERS_WITHIN_S)
+        done = Done(origin.progress, origin.buckets, frozenset(entry.offset for entry in origin.held))
+        found = {place: self._found(place, ends) for place, ends in waiting.items()}
+        outcomes = {place: self._outcome(done, origin, place, each) for place, each in found.items() if each}
+        self._abort_on_targets([place for place, each in outcomes.items() if each is Outcome.ABORTED], found)
+        others = {place: waiting[place] for place, each in outcomes.items() if each is not Outcome.ABORTED}
+        committed = [self._seen_through(done, origin, place) for place in self._ours_in_front(others, found)]
+        if not any(committed):
+            return False
+        owed = [each for some in committed for each in some]
+        self._main.write(self._encoded(owed))
+        self._count(Outcome.COMMITTED, [(each.topic, each.partition, each.offset) for each in owed])
+        failpoints.passing("heal.copied")
+        self._open([self._state], ENDED_WITHIN_S)
+        return True
+
+    def _heal_state(self, ends: Ends) -> None:
+        hidden = read_hidden(self._shared.config, self._state, ends.settled, ends.written)
+        settled = read_settled(self._shared.config, *self._state)
+        stored = fold_state((record.key, record.value) for record in settled)
+        number = stored.progress.number if stored else -1
+        latest = {record.key: (offset, record) for offset, record, _ in hidden if record.key != TOUCH_KEY}
+        copied = OWED_PREFIX + f"{self._topic.state}/".encode()
+        tail = [each for key, each in latest.items() if key is not None and not key.startswith(copied)]
+        if is_copied(hidden, copied, number):
+            outcome = Outcome.COMMITTED
+        elif all(record.key and record.key.startswith(OWED_PREFIX) and record.value for _, record in tail):
+            # It only copied what is still where it was.
+            outcome = Outcome.ABORTED
+        else:
+            with_it = [(key, record.value) for key, (_, record) in latest.items()]
+            since_ms = min(record.timestamp_ms for _, record in tail) - int(self._timeout_s * 1_000) - SKEW_MS
+            # What it wrote again had left before, so seeing it says nothing about this transaction.
+            wrote_again = any(key and key.startswith(OWED_PREFIX) and value is None for key, value in with_it)
+            then = None if wrote_again else folded(settled, with_it)
+            outcome = self._evidence.of_state(stored, then, since_ms)
+        if outcome is Outcome.UNDECIDED:
+            raise NotYetError(
+                f"an open transaction hides the end of {self._state[0]}/{self._partition} from {ends.settled} on,"
+                " and whether it was committed is not known: the coordinator's log (__transaction_state) may not be"
+                " read or does not tell; see OPERATIONS, 'A transaction that nobody ends'"
+            )
+        if outcome is Outcome.COMMITTED:
+            owed = [Owed(*self._state, offset, record, number) for offset, record in tail]
+            self._by_second().write(self._encoded(owed))
+            failpoints.passing("heal.state_copied")
+        self._end_as_aborted([self._state])
+        self._count(outcome, [(*self._state, offset) for offset, _ in tail])
+        failpoints.passing("heal.state_ended")
+
+    def _ours_in_front(self, others: dict[Place, Ends], found: dict[Place, list[Found]]) -> list[Place]:
+        """Where a transaction of ours is the first that is open; where it is another's, wait for it to end."""
+        deadline_s = time.monotonic() + FOREIGN_WITHIN_S
+        in_front: list[Place] = []
+        left = dict(others)
+        while left:
+            for place, ends in ends_of(self._admin, left).items():
+                last = found[place][-1]
+                # Behind a foreign one: markers are only lost while a partition has no leader.
+                same_leader = last.leader_epoch is not None and last.leader_epoch == ends.leader_epoch
+                if ends.settled > last.offset:
+                    del left[place]
+                elif ends.settled in {each.offset for each in found[place]}:
+                    in_front.append(place)
+                    del left[place]
+                elif same_leader:
+                    del left[place]
+            if left and time.monotonic() > deadline_s:
+                self._wait_for_others(left, found)
+            time.sleep(PAUSE_S if left else 0)
+        if not in_front:
+            return []
+        # The marker may be written and not replicated, which looks the same: once the replicas in sync have what was
+        # written behind it, they have the marker.
+        with self._by_second().standing_in(in_front):
+            now = ends_of(self._admin, in_front)
+        return [place for place in in_front if place in now and now[place].settled <= found[place][-1].offset]
+
+    def _seen_through(self, done: Done, origin: Origin, place: Place) -> list[Owed]:
+        """What a committed transaction of ours that is the first open one hides; NotYetError when it is not that."""
+        (ends,) = ends_of(self._admin, [place]).values()
+        found = self._found(place, ends)
+        outcome = self._outcome(done, origin, place, found)
+        written = [each for each in found if each.source_offset != NOTHING_WRITTEN]
+        if outcome is Outcome.UNDECIDED:
+            offsets = f"{place[0]}/{place[1]} at offsets {written[0].offset} to {written[-1].offset}"
+            sources = ", ".join(f"{self._source}{each.source_offset}" for each in written[:5])
+            raise NotYetError(
+                f"an open transaction of this partition on {offsets} cannot be told to be committed or aborted: some of"
+                f" its records have left by the state and some have not, or it is not known ({sources}); see"
+                " OPERATIONS, 'A transaction that nobody ends'"
+            )
+        if outcome is Outcome.ABORTED:
+            self._abort_on_targets([place], {place: found})
+            return []
+        return [Owed(*place, each.offset, each.record) for each in written]
+
+    def _wait_for_others(self, places: Iterable[Place], found: dict[Place, list[Found]]) -> None:
+        topic, partition = next(iter(places))
+        raise NotYetError(
+            f"an open transaction of somebody else on {topic}/{partition} hides whether offset"
+            f" {found[topic, partition][-1].offset} there, of this partition, is committed; should it last longer than"
+            " transactions may: OPERATIONS, 'A transaction that nobody ends'"
+        )
+
+    def _outcome(self, done: Done, origin: Origin, place: Place, found: list[Found]) -> Outcome:
+        is_rejected = place[0] == self._topic.rejected
+        return of_records(done, [self._evidence.hidden(done, origin, each, is_rejected=is_rejected) for each in found])
+
+    def _abort_on_targets(self, places: list[Place], found: dict[Place, list[Found]]) -> None:
+        if not places:
+            return
+        self._main.end_as_aborted(places)
+        if any(each.source_offset == NOTHING_WRITTEN for place in places for each in found[place]):
+            self._by_second().end_as_aborted(places)
+        self._open(places, MARKERS_WITHIN_S)
+        written = [(*place, each.offset) for place in places for each in found[place]]
+        self._count(Outcome.ABORTED, written)
+
+    def _end_as_aborted(self, places: Collection[Place]) -> None:
+        """End what we have open there, and see that it is ended; NotYetError when it is not."""
+        if not places:
+            return
+        before = ends_of(self._admin, places)
+        self._main.end_as_aborted(places)
+        deadline_s = time.monotonic() + ENDED_WITHIN_S
+        left = {place: ends.written for place, ends in before.items()}
+        while left := {
+            place: left[place] for place, ends in ends_of(self._admin, left).items() if ends.settled < left[place]
+        }:
+            if time.monotonic() > deadline_s:
+                topic, partition = next(iter(left))
+                raise NotYetError(
+                    f"a transaction on {topic}/{partition} is open, and is not of the producer id that this partition"
+                    " has now, or somebody else's is in front of it; see OPERATIONS, 'A transaction that nobody ends'"
+                )
+            time.sleep(PAUSE_S)
+
+    def _open(self, places: Iterable[Place], within_s: float) -> dict[Place, Ends]:
+        return still_open(self._admin, places, within_s)
+
+    def _found(self, place: Place, ends: Ends) -> list[Found]:
+        try:
+            return ours(read_hidden(self._shared.config, place, ends.settled, ends.written), self._source)
+        except KafkaException as exception:
+            if error_of(exception).code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+        # As it was before targets were read at all: it may be anybody's, and without the right nobody can tell.
+        self._log.warning(
+            "open_transaction_not_seen",
+            target=f"{place[0]}/{place[1]}",
+            why="the router may not read it, and so not end one of its own that a broker has lost",
+            remedy="grant Read; delay-router check --acls prints the command",
+        )
+        return []
+
+    def _encoded(self, owed: Iterable[Owed]) -> list[tuple[Place, Record]]:
+        return [(self._state, Record(key, value, (), 0)) for each in owed for key, value in encode_owed(each)]
+
+    def _by_second(self) -> ShortTransactions:
+        if self._second is None:
+            producer = clients.healer(self._shared.config, self._topic.name, self._partition)
+            fence(producer, lambda: False)
+            self._second = ShortTransactions(producer, self._source, self._timeout_s)
+        return self._second
+
+    def _count(self, outcome: Outcome, written: Collection[tuple[str, int, int]]) -> None:
+        if not written:
+            return
+        self._shared.metrics.orphans.labels(self._topic.name, outcome.value).inc()
+        first, last = min(written), max(written)
+        self._log.warning(
+            "orphan_found",
+            outcome=outcome.value,
+            records=len(written),
+            first=f"{first[0]}/{first[1]}/{first[2]}",
+            last=f"{last[0]}/{last[1]}/{last[2]}",
+        )

@@ -1,0 +1,202 @@
+"""Where transactions are open, and what they hide: the ends of partitions, and records that nobody sees yet."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from index.errors import NotYetError
+from index.headers import DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP
+from index.orphans import NOTHING_WRITTEN
+from index.record import Record
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
+from sidecar.kafka.errors import error_of
+
+Place = tuple[str, int]
+"""A partition of a topic."""
+
+POLL_S = 5.0
+PAUSE_S = 0.02
+BEYOND_ALL = (1 << 63) - 1
+
+_NOT_OURS = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+"""Nothing of ours is in a topic that is gone, or that the router may not see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Of a partition: up to where committed records are seen, up to where it is written, and since which election."""
+
+    settled: int
+    written: int
+    leader_epoch: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open there, of whomever."""
+        return self.settled < self.written
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record of this delay partition behind an open transaction.
+
+    ``source_offset`` is NOTHING_WRITTEN for what only ended a transaction. ``due_ms`` is None where its headers do not
+    tell whether it named a time; those of a rejected record never do. ``leader_epoch``: it was written after that
+    election of a leader.
+    """
+
+    offset: int
+    source_offset: int
+    due_ms: int | None
+    record: Record
+    leader_epoch: int | None
+
+
+class Read(NamedTuple):
+    """A record where it was found."""
+
+    offset: int
+    record: Record
+    leader_epoch: int | None
+
+
+def ends_of(admin: AdminClient, places: Iterable[Place]) -> dict[Place, Ends]:
+    """The ends of many partitions, in a request to each broker; those that are not there are left out.
+
+    KafkaException when one cannot be asked: it may be the one that hides something.
+    """
+    wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+    if not wanted:
+        return {}
+    # In this order: what is committed between the two questions must not look open for longer than it is.
+    written = _offsets(admin, wanted, IsolationLevel.READ_UNCOMMITTED)
+    settled = _offsets(admin, wanted, IsolationLevel.READ_COMMITTED)
+    return {
+        place: Ends(min(settled[place][0], end), end, settled[place][1])
+        for place, (end, _) in written.items()
+        if place in settled
+    }
+
+
+def still_open(admin: AdminClient, places: Iterable[Place], within_s: float) -> dict[Place, Ends]:
+    """Where something that is written by now is not settled even after a moment."""
+    deadline_s = time.monotonic() + within_s
+    left = {place: ends for place, ends in ends_of(admin, places).items() if ends.is_open}
+    while left and time.monotonic() < deadline_s:
+        time.sleep(PAUSE_S)
+        now = ends_of(admin, left)
+        left = {
+            place: Ends(now[place].settled, ends.written, now[place].leader_epoch)
+            for place, ends in left.items()
+            if place in now and now[place].settled < ends.written
+        }
+    return left
+
+
+def _offsets(
+    admin: AdminClient, at: dict[TopicPartition, OffsetSpec], isolation: IsolationLevel
+) -> dict[Place, tuple[int, int | None]]:
+    """Offset and leader epoch of each."""
+    futures = admin.list_offsets(at, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
+    found: dict[Place, tuple[int, int | None]] = {}
+    for asked, future in futures.items():
+        try:
+            result = future.result(REQUEST_TIMEOUT_S + 1)
+            found[asked.topic, asked.partition] = int(result.offset), result.leader_epoch
+        except KafkaException as exception:
+            error = error_of(exception)
+            if error.code() not in _NOT_OURS:
+                raise NotYetError(
+                    f"{asked.topic}/{asked.partition} does not tell whether a transaction of this partition is open"
+                    f" there ({error.name()}); until it does, nothing may be written there"
+                ) from exception
+    return found
+
+
+def read_hidden(config: Config, place: Place, from_offset: int, to_offset: int) -> list[Read]:
+    """Records of [from_offset, to_offset), of open and aborted transactions too; KafkaException also on timeout."""
+    return list(_read(clients.hidden_reader(config), place, from_offset, to_offset))
+
+
+def read_seen(config: Config, place: Place, from_offset: int, to_offset: int, source: str) -> list[Found]:
+    """As ``ours`` of what readers of committed records see of [from_offset, to_offset)."""
+    return ours(_read(clients.state_reader(config), place, from_offset, to_offset), source)
+
+
+def _read(consumer: Consumer, place: Place, from_offset: int, to_offset: int) -> Iterator[Read]:
+    try:
+        consumer.assign([TopicPartition(*place, from_offset)])
+        yield from _scan(consumer, from_offset, to_offset)
+    finally:
+        consumer.close()
+
+
+def _scan(consumer: Consumer, from_offset: int, to_offset: int) -> Iterator[Read]:
+    while from_offset < to_offset:
+        first = consumer.poll(POLL_S)
+        if first is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"offset {from_offset} was not read in time"))
+        for message in [first, *consumer.consume(10_000, 0)]:
+            error = message.error()
+            offset = message.offset() or 0
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            from_offset = offset + (error is None)
+            if error is not None:
+                return
+            if offset < to_offset:
+                yield Read(offset, _record_of(message), message.leader_epoch())
+
+
+def _record_of(message: Message) -> Record:
+    try:
+        # The stubs also allow what may only be given to produce.
+        headers: Any = message.headers() or ()
+    except (UnicodeDecodeError, SystemError):
+        # A name that is no UTF-8, which no record of ours has.
+        headers = ()
+    return Record(message.key(), message.value(), headers, message.timestamp()[1])
+
+
+def first_offsets(admin: AdminClient, places: Iterable[Place], since_ms: int | None) -> dict[Place, int]:
+    """The first offset of each as late as that, or the first there is; beyond all where nothing is as late."""
+    spec = OffsetSpec.earliest() if since_ms is None else OffsetSpec.for_timestamp(max(since_ms, 0))
+    wanted = {TopicPartition(*place): spec for place in places}
+    found = _offsets(admin, wanted, IsolationLevel.READ_UNCOMMITTED) if wanted else {}
+    return {place: offset if offset >= 0 else BEYOND_ALL for place, (offset, _) in found.items()}
+
+
+def ours(records: Iterable[Read], source: str) -> list[Found]:
+    """Those that the router has made of records of a delay partition; ``source`` is its ``topic/partition/``."""
+    prefix = source.encode()
+    found: list[Found] = []
+    for offset, record, leader_epoch in records:
+        headers = dict(record.headers)
+        place = headers.get(DELAY_SOURCE)
+        if place is None or not place.startswith(prefix):
+            continue
+        number = _number(place[len(prefix) :])
+        if number is None:
+            if place != prefix + b"%d" % NOTHING_WRITTEN:
+                continue
+            number = NOTHING_WRITTEN
+        found.append(Found(offset, number, _due_of(headers), record, leader_epoch))
+    return found
+
+
+def _due_of(headers: dict[str, bytes | None]) -> int | None:
+    due_ms, timestamp_ms = _number(headers.get(DELAY_DUE)), _number(headers.get(DELAY_SOURCE_TIMESTAMP))
+    if due_ms is None:
+        return None
+    # The timestamp stands for a time nobody named, see index.released.
+    return None if due_ms == (timestamp_ms or 0) else due_ms
+
+
+def _number(text: bytes | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and len(text) < 20 else None  # noqa: PLR2004 - of int64

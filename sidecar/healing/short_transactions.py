@@ -1,0 +1,74 @@
+"""Transactions that end another one, or write again what it hid: the writing half of :mod:`sidecar.healing.healing`."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from index.headers import DELAY_SOURCE
+from index.orphans import NOTHING_WRITTEN
+from index.record import Record
+from sidecar.healing.hidden import Place
+from sidecar.kafka.errors import resumed
+from sidecar.release.releaser import commit
+
+TOUCH_KEY: Final = b"delay-router: ends a transaction"
+"""Not null, which a compacted topic would refuse."""
+
+_QUEUE_WAIT_S: Final = 0.05
+
+
+class ShortTransactions:
+    """Of one producer; ``source`` is the ``topic/partition/`` it works for, ``timeout_s`` that of its transactions.
+
+    Every method raises KafkaException when the brokers do not let it, or do not answer.
+    """
+
+    def __init__(self, producer: Producer, source: str, timeout_s: float) -> None:
+        self._producer = producer
+        self._timeout_s = timeout_s
+        self._touch = Record(None, None, [(DELAY_SOURCE, f"{source}{NOTHING_WRITTEN}".encode())], 0)
+
+    def end_as_aborted(self, places: Iterable[Place]) -> None:
+        """End what this producer has open on these partitions; where there is nothing, it does nothing to be seen."""
+        with self.standing_in(places):
+            pass
+
+    @contextmanager
+    def standing_in(self, places: Iterable[Place]) -> Iterator[None]:
+        """Have a transaction open on these partitions, on all their replicas in sync, and abort it at the end."""
+        self._producer.begin_transaction()
+        try:
+            self._write((place, self._touch._replace(key=TOUCH_KEY)) for place in places)
+            yield
+        finally:
+            resumed(self._producer.abort_transaction)
+
+    def write(self, records: Iterable[tuple[Place, Record]]) -> None:
+        """Commit a transaction with these records."""
+        self._producer.begin_transaction()
+        self._write(records)
+        commit(self._producer)
+
+    def _write(self, records: Iterable[tuple[Place, Record]]) -> None:
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for (topic, partition), (key, value, headers, timestamp_ms) in records:
+            given: Any = list(headers)
+            while True:
+                try:
+                    at_ms = max(timestamp_ms, 0)
+                    self._producer.produce(topic, value, key, partition, delivered, None, at_ms, given)
+                except BufferError:
+                    self._producer.poll(_QUEUE_WAIT_S)
+                else:
+                    break
+        if self._producer.flush(self._timeout_s):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the brokers did not take what ends a transaction"))
+        if failures:
+            raise KafkaException(failures[0])

@@ -1,0 +1,144 @@
+"""What became of a transaction, by the log in which its coordinator keeps that: ``__transaction_state``.
+
+The coordinator decides a transaction by writing PREPARE_COMMIT or PREPARE_ABORT there, with the partitions it will send
+markers to, before it sends any. So this tells how a transaction ended whose markers were lost. It is read where the
+router may (on a cluster without ACLs anybody may) and only when an orphan is open on the state; compaction may have
+removed what is older than the last few minutes.
+
+The formats are Kafka's ``TransactionLogKey`` version 0 and ``TransactionLogValue`` versions 0 and 1 (4.x writes the
+second one).
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from index.orphans import Outcome
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
+from sidecar.kafka.errors import error_of
+
+LOG: Final = "__transaction_state"
+
+_DECIDED: Final = {2: Outcome.COMMITTED, 3: Outcome.ABORTED}
+"""PREPARE_COMMIT and PREPARE_ABORT; what completes them names no partitions."""
+
+_UNREADABLE: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTO_OFFSET_RESET}
+
+_POLL_S: Final = 2.0
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_BEFORE_PARTITIONS: Final = struct.Struct(">qhib")
+
+
+def outcome_of_last(
+    config: Config, admin: AdminClient, transactional_id: str, wrote_to: tuple[str, int]
+) -> Outcome | None:
+    """How the last transaction of this id that wrote to a partition ended; None where the log does not tell.
+
+    KafkaException when the cluster does not answer.
+    """
+    metadata = admin.list_topics(LOG, timeout=REQUEST_TIMEOUT_S).topics[LOG]
+    if metadata.error is not None or not metadata.partitions:
+        return None
+    partition = java_hash(transactional_id) % len(metadata.partitions)
+    try:
+        return last_outcome(_values(config, partition, transactional_id), wrote_to)
+    except KafkaException as exception:
+        if error_of(exception).code() in _UNREADABLE:
+            return None
+        raise
+
+
+def last_outcome(values: Iterable[bytes], wrote_to: tuple[str, int]) -> Outcome | None:
+    """The outcome in the last of these values of one transactional id that decides about a partition."""
+    outcome: Outcome | None = None
+    for value in values:
+        try:
+            status, partitions = parse(value)
+        except (struct.error, IndexError, UnicodeDecodeError):
+            # Of a version that is not known here: it may be about any transaction.
+            outcome = None
+            continue
+        if status in _DECIDED and wrote_to in partitions:
+            outcome = _DECIDED[status]
+    return outcome
+
+
+def parse(value: bytes) -> tuple[int, frozenset[tuple[str, int]]]:
+    """Status and partitions of a value; struct.error or IndexError when it is of another version, or damaged."""
+    (version,) = _INT16.unpack_from(value)
+    if version not in (0, 1):
+        raise IndexError(version)
+    *_, status = _BEFORE_PARTITIONS.unpack_from(value, _INT16.size)
+    fields = _Fields(value, _INT16.size + _BEFORE_PARTITIONS.size, compact=version == 1)
+    return status, frozenset(fields.partitions())
+
+
+def java_hash(text: str) -> int:
+    """``Utils.abs(text.hashCode())`` of Kafka, by which a transactional id has its partition."""
+    units = text.encode("utf-16-be")
+    total = 0
+    for at in range(0, len(units), 2):
+        total = (31 * total + int.from_bytes(units[at : at + 2])) & 0xFFFFFFFF
+    return total & 0x7FFFFFFF
+
+
+class _Fields:
+    """A cursor over the fields of a value."""
+
+    def __init__(self, value: bytes, at: int, *, compact: bool) -> None:
+        self._value, self._at, self._compact = value, at, compact
+
+    def partitions(self) -> Iterator[tuple[str, int]]:
+        for _ in range(self._count(_INT32)):
+            length = self._count(_INT16)
+            topic = self._value[self._at : self._at + length].decode()
+            self._at += length
+            for _ in range(self._count(_INT32)):
+                yield topic, self._number(_INT32)
+            if self._compact and self._varint():
+                raise IndexError("tagged fields")
+
+    def _count(self, plain: struct.Struct) -> int:
+        """A length or a count, 0 for null."""
+        return max(self._varint() - 1 if self._compact else self._number(plain), 0)
+
+    def _number(self, plain: struct.Struct) -> int:
+        (number,) = plain.unpack_from(self._value, self._at)
+        self._at += plain.size
+        return int(number)
+
+    def _varint(self) -> int:
+        number = shift = 0
+        while True:
+            byte = self._value[self._at]
+            self._at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:  # noqa: PLR2004 - the highest bit says that more follows
+                return number
+            shift += 7
+
+
+def _values(config: Config, partition: int, transactional_id: str) -> Iterator[bytes]:
+    key = _INT16.pack(0) + _INT16.pack(len(transactional_id.encode())) + transactional_id.encode()
+    consumer = clients.state_reader(config)
+    try:
+        consumer.assign([TopicPartition(LOG, partition, OFFSET_BEGINNING)])
+        while True:
+            first = consumer.poll(_POLL_S)
+            for message in [first, *consumer.consume(10_000, 0)] if first is not None else ():
+                error = message.error()
+                if error is None:
+                    value = message.value()
+                    if message.key() == key and value is not None:
+                        yield value
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                else:
+                    raise KafkaException(error)
+    finally:
+        consumer.close()

@@ -1,0 +1,182 @@
+"""Reads records again by offset: segments, and records of a delay topic that are not in memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from index.record import Record
+from index.unreadable import examined
+from sidecar.intake.handed_over import handed_over_one
+from sidecar.intake.raw_headers import RawHeaders
+from sidecar.kafka.errors import is_unreadable
+
+SCAN_GAP_RECORDS = 300
+"""Scan through smaller gaps, seek over larger ones: a seek costs 0.6 ms, a scanned record 2 us (measured)."""
+
+DENSE_RECORDS = 1_000
+"""From this many records on, at most DENSE_GAP apart on average, a read is a scan that large fetches pay for."""
+
+DENSE_GAP = 4
+
+READ_TIMEOUT_S = 10.0
+
+_NOWHERE = -SCAN_GAP_RECORDS - 1
+
+Place = tuple[str, int]
+Connect = Callable[[], Consumer]
+
+_NO_PLACE: Place = ("", -1)
+
+
+class OffsetReader:
+    """Owns assign-only consumers, made when first needed; not to be shared between threads.
+
+    ``connect`` makes one with small fetches, for records that lie apart; ``connect_bulk`` one with large fetches, for
+    what lies together or is large.
+    """
+
+    def __init__(self, connect: Connect, connect_bulk: Connect | None = None) -> None:
+        self._scattered = _Head(connect)
+        self._bulk = _Head(connect_bulk or connect)
+
+    def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """Records at ascending ``offsets``; None for one that the topic no longer holds.
+
+        KafkaException on timeout or any other error: then nothing may be concluded.
+        """
+        dense = len(offsets) >= DENSE_RECORDS and offsets[-1] - offsets[0] < DENSE_GAP * len(offsets)
+        return (self._bulk if dense else self._scattered).read((topic, partition), offsets)
+
+    def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """As ``read``, for records of hundreds of kB that a router has written, and whose headers do not matter."""
+        return self._bulk.read((topic, partition), offsets, examines=False)
+
+    def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
+        """Every record of [from_offset, to_offset) with its offset; none at all when the first ones are gone."""
+        return self._bulk.scan((topic, partition), from_offset, to_offset)
+
+    def close(self) -> None:
+        """Give the consumers back to librdkafka."""
+        self._scattered.close()
+        self._bulk.close()
+
+
+class _Head:
+    """One consumer and where it stands."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._consumer: Consumer | None = None
+        self._place = _NO_PLACE
+        self._next_offset = _NOWHERE
+        self._log_starts: dict[Place, int] = {}
+        self._raw = RawHeaders(connect)
+        self._doubtful: set[int] = set()
+
+    def read(self, place: Place, offsets: Sequence[int], *, examines: bool = True) -> dict[int, Record | None]:
+        self._doubtful.clear()
+        try:
+            found = {offset: self._read_one(place, offset) for offset in offsets}
+        finally:
+            self._rest()
+        # What was passed on the way is of no interest.
+        doubtful = sorted(self._doubtful.intersection(offsets)) if examines else []
+        for offset, raw in self._raw.read(*place, doubtful).items():
+            found[offset] = _examined(found[offset], raw)
+        return found
+
+    def scan(self, place: Place, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
+        self._doubtful.clear()
+        try:
+            while from_offset < to_offset:
+                found = self._next(place, from_offset)
+                if found is None or found[0] >= to_offset:
+                    return
+                at, record = found
+                if at in self._doubtful:
+                    record = _examined(record, self._raw.read(*place, [at])[at]) or record
+                yield at, record
+                from_offset = at + 1
+        finally:
+            self._rest()
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+        self._raw.close()
+
+    def _rest(self) -> None:
+        """Fetch nothing until the next read: what is ahead would be fetched again and again, to be thrown away."""
+        self._place, self._next_offset = _NO_PLACE, _NOWHERE
+        if self._consumer is not None:
+            self._consumer.unassign()
+
+    def _read_one(self, place: Place, offset: int) -> Record | None:
+        while (found := self._next(place, offset)) is not None:
+            at, record = found
+            if at == offset:
+                return record
+            if at > offset:
+                # Past it without having met it: removed by retention, or never a record.
+                self._next_offset = _NOWHERE
+                return None
+        return None
+
+    def _next(self, place: Place, offset: int) -> tuple[int, Record] | None:
+        """The next record at or behind the position, at ``offset`` unless that is near; None when there is none."""
+        if offset < self._log_starts.get(place, 0):
+            return None
+        consumer = self._at(place, offset)
+        scans = self._next_offset < offset
+        while True:
+            message = consumer.poll(READ_TIMEOUT_S)
+            if message is None:
+                self._next_offset = _NOWHERE
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"offset {offset} was not read in time"))
+            at = message.offset()
+            assert at is not None
+            error = message.error()
+            if error is None:
+                self._next_offset = at + 1
+                return at, self._record(at, message)
+            if error.code() == KafkaError._PARTITION_EOF and at <= offset:
+                # Of an earlier read, queued when the log ended there: our record was appended since.
+                continue
+            self._next_offset = _NOWHERE
+            if scans and is_unreadable(error):
+                # A batch on the way, which nobody has asked for.
+                return self._next(place, offset)
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._learn_log_start(consumer, place, offset, error)
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            return None
+
+    def _record(self, at: int, message: Message) -> Record:
+        headers, is_whole = handed_over_one(message)
+        if not is_whole:
+            self._doubtful.add(at)
+        return Record(message.key(), message.value(), headers or (), message.timestamp()[1])
+
+    def _learn_log_start(self, consumer: Consumer, place: Place, offset: int, error: KafkaError) -> None:
+        """The log begins behind ``offset``: nothing below its start needs to be asked for."""
+        log_start, _ = consumer.get_watermark_offsets(TopicPartition(*place), READ_TIMEOUT_S)
+        if offset >= log_start:
+            raise KafkaException(error)
+        self._log_starts[place] = log_start
+        # Asked again after such an error, this consumer may not answer at all (observed).
+        self.close()
+
+    def _at(self, place: Place, offset: int) -> Consumer:
+        if self._consumer is None:
+            self._consumer = self._connect()
+        if place != self._place or not self._next_offset <= offset <= self._next_offset + SCAN_GAP_RECORDS:
+            self._consumer.assign([TopicPartition(*place, offset)])
+            self._place, self._next_offset = place, offset
+        return self._consumer
+
+
+def _examined(record: Record | None, raw: bytes) -> Record | None:
+    """The same with the headers that the log holds."""
+    return record and record._replace(headers=examined(raw, record.headers or None))

@@ -1,0 +1,49 @@
+"""Headers of single records as the log holds them, read once more where the client's word does not do."""
+
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from sidecar.kafka.librdkafka import Partition
+
+READ_TIMEOUT_S = 10.0
+
+SCAN_GAP_RECORDS = 300
+"""Scan through smaller gaps, begin anew behind larger ones."""
+
+
+class RawHeaders:
+    """Owns an assign-only consumer, made when first needed; not to be shared between threads."""
+
+    def __init__(self, connect: Callable[[], Consumer]) -> None:
+        self._connect = connect
+        self._consumer: Consumer | None = None
+
+    def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, bytes]:
+        """Encoded headers of the records at ascending ``offsets``; KafkaException when one is not to be had."""
+        found: dict[int, bytes] = {}
+        while len(found) < len(offsets):
+            self._consumer = self._consumer or self._connect()
+            left = offsets[len(found) :]
+            with Partition(self._consumer, TopicPartition(topic, partition, left[0])) as log:
+                self._scan(log, left, found)
+        return found
+
+    def _scan(self, log: Partition, offsets: Sequence[int], found: dict[int, bytes]) -> None:
+        """Read on to each of ``offsets`` that lies near enough."""
+        at = offsets[0]
+        for offset in offsets:
+            if offset - at > SCAN_GAP_RECORDS:
+                return
+            while (record := log.next(READ_TIMEOUT_S)) is not None and record.offset < offset:
+                pass
+            if record is None or record.offset > offset:
+                raise KafkaException(KafkaError(KafkaError.OFFSET_NOT_AVAILABLE, f"offset {offset} is gone"))
+            found[offset] = record.headers
+            at = offset
+
+    def close(self) -> None:
+        """Give the consumer back to librdkafka."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None

@@ -1,0 +1,293 @@
+"""Settings of every librdkafka client, one function a role; the reason stands beside each value.
+
+What the user writes under ``[kafka]`` goes to all of them; what a guarantee depends on is set last and wins (and is
+refused in the configuration, see :mod:`sidecar.config.librdkafka_keys`).
+"""
+
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+
+from confluent_kafka import Consumer, KafkaError, Producer, ThrottleEvent, TopicPartition
+
+from sidecar.config.model import Config
+from sidecar.kafka.connections import RenewableProducer
+from sidecar.logs import events
+
+OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
+OnError = Callable[[KafkaError], None]
+OnThrottle = Callable[[ThrottleEvent], None]
+
+TAIL_FETCH_WAIT_MS = 500
+"""Longest wait of a fetch at the end of the log. New records end it at once, so it costs no latency; 500 ms idle costs
+1 ms of CPU a second, 10 ms costs 11 (notes on Kafka, 3.8)."""
+
+POLICY_FETCH_WAIT_MS = 100
+"""A new policy ends the wait at once; it is how long a take-over may wait to know that there is none."""
+
+STATE_FETCH_WAIT_MS = 10
+"""A restore ends with the end-of-partition event, which costs one empty fetch: keep that short."""
+
+MAX_MESSAGE_BYTES = 16 * 1_048_576
+"""Limit of the client; the broker's own limit, which is usually lower, decides what is refused."""
+
+
+def transactional_id(config: Config, topic: str, partition: int) -> str:
+    """The id that fences the old owner of a delay partition; ACLs are given on its prefix, the group id."""
+    return f"{config.router.group_id}.{topic}.{partition}"
+
+
+def _client_id(config: Config, role: str) -> str:
+    # One client.id per role, so that quotas and broker logs tell them apart.
+    return f"{config.router.group_id}-{role}"
+
+
+def producer(config: Config, topic: str, partition: int, on_throttle: OnThrottle | None = None) -> RenewableProducer:
+    """The transactional producer of one delay partition; ``on_throttle`` is called by whoever polls or commits."""
+    return RenewableProducer(
+        {
+            # After a loss it goes on with the addresses it knows, and only until its transaction has ended. To begin
+            # with the bootstrap servers again takes 1.9 s and not 0.05 (measured with one broker), and a take-over
+            # does that anyway.
+            "metadata.recovery.strategy": "none",
+            "reconnect.backoff.max.ms": 1_000,
+            **config.kafka,
+            **({} if on_throttle is None else {"throttle_cb": on_throttle}),
+            "client.id": _client_id(config, "release"),
+            "transactional.id": transactional_id(config, topic, partition),
+            "transaction.timeout.ms": config.router.transaction_timeout_ms,
+            "message.timeout.ms": _message_timeout_ms(config.router.transaction_timeout_ms),
+            # A commit flushes at once, so a lone record never waits for this; with 0 a burst goes out in small
+            # requests, at two thirds of the rate.
+            "linger.ms": 5,
+            # As Java producers do; librdkafka's own default would send a key to another partition than they do.
+            "partitioner": "murmur2_random",
+            "message.max.bytes": MAX_MESSAGE_BYTES,
+            # A transaction is bounded by batch_records and by bytes; the queue must hold one without blocking it.
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 262_144,
+            # How long a transaction waits for a target that has vanished from the metadata (30 s by default).
+            "topic.metadata.propagation.max.ms": 5_000,
+            "socket.nagle.disable": True,
+        },
+        events.librdkafka_logger(),
+    )
+
+
+def healer(config: Config, topic: str, partition: int) -> RenewableProducer:
+    """A second producer of a delay partition, whose markers do not end what the first one has left open."""
+    return RenewableProducer(
+        {
+            "metadata.recovery.strategy": "none",
+            **config.kafka,
+            "client.id": _client_id(config, "healing"),
+            "transactional.id": f"{transactional_id(config, topic, partition)}.healing",
+            "transaction.timeout.ms": config.router.transaction_timeout_ms,
+            "message.timeout.ms": _message_timeout_ms(config.router.transaction_timeout_ms),
+            "linger.ms": 5,
+            "queue.buffering.max.kbytes": 262_144,
+            "socket.nagle.disable": True,
+        },
+        events.librdkafka_logger(),
+    )
+
+
+def _message_timeout_ms(transaction_timeout_ms: int) -> int:
+    """How long a transaction waits for the brokers to take a record.
+
+    A target that was deleted a moment ago holds up its whole partition for this long, because librdkafka goes on asking
+    for it (measured); but it must do for the largest transaction on brokers that are slow.
+    """
+    return max(transaction_timeout_ms // 3, min(transaction_timeout_ms, 5_000))
+
+
+def compresses(config: Config) -> bool:
+    """Whether producers compress, so that the size of a record tells nothing about the size of its batch."""
+    return any(config.kafka.get(key, "none") != "none" for key in ("compression.type", "compression.codec"))
+
+
+def tail(config: Config) -> Consumer:
+    """Assign-only consumer that indexes one delay partition from S to its end and on."""
+    return Consumer(
+        {
+            **_reading(config, "tail"),
+            "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
+            # Bounds what one partition prefetches; 100 partitions must fit into one process.
+            "queued.max.messages.kbytes": 16_384,
+            "fetch.message.max.bytes": 4_194_304,
+            # When the queue is full look again soon: the default of 1 s is a stall of 1 s while catching up.
+            "fetch.queue.backoff.ms": 10,
+        },
+        logger=events.librdkafka_logger(),
+    )
+
+
+def reader(config: Config) -> Consumer:
+    """Assign-only consumer for scattered reads by offset: small fetches, no prefetch (notes on Kafka, 3.9)."""
+    return Consumer(
+        {
+            **_reading(config, "reader"),
+            "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
+            "queued.min.messages": 1,
+            "fetch.message.max.bytes": 65_536,
+            "fetch.queue.backoff.ms": 0,
+        },
+        logger=events.librdkafka_logger(),
+    )
+
+
+def bulk_reader(config: Config) -> Consumer:
+    """Assign-only consumer for what is read in one go: segments, and records of a delay topic that lie together."""
+    return Consumer(
+        {
+            **_reading(config, "reader"),
+            "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
+            "queued.min.messages": 10_000,
+            "queued.max.messages.kbytes": 2_048,
+            "fetch.message.max.bytes": 1_048_576,
+            # With none at all a full queue would be looked at without a pause, by a whole core.
+            "fetch.queue.backoff.ms": 2,
+        },
+        logger=events.librdkafka_logger(),
+    )
+
+
+def prober(config: Config) -> Consumer:
+    """Assign-only consumer that looks at single batches which may be bad."""
+    return Consumer(
+        {
+            **_reading(config, "probe"),
+            "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
+            "queued.min.messages": 1,
+            "fetch.message.max.bytes": 65_536,
+            "fetch.queue.backoff.ms": 0,
+            # An error is what it is made for; the default of 500 ms would be waited for at each step.
+            "fetch.error.backoff.ms": 1,
+        },
+        logger=events.librdkafka_logger(),
+    )
+
+
+def state_reader(config: Config) -> Consumer:
+    """Assign-only consumer that reads a state partition once, from its beginning to its end."""
+    settings = {
+        # It lives shorter than it would take to begin with the bootstrap servers again after a loss.
+        "metadata.recovery.strategy": "none",
+        **_reading(config, "state"),
+        "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
+    }
+    return Consumer(settings, logger=events.librdkafka_logger())
+
+
+def hidden_reader(config: Config) -> Consumer:
+    """Assign-only consumer that reads what open transactions hide."""
+    settings = {**_reading(config, "hidden"), "isolation.level": "read_uncommitted"}
+    return Consumer({**settings, "fetch.wait.max.ms": STATE_FETCH_WAIT_MS}, logger=events.librdkafka_logger())
+
+
+def policy_reader(config: Config) -> Consumer:
+    """Assign-only consumer that follows the policies topic."""
+    settings = {**_reading(config, "policies"), "fetch.wait.max.ms": POLICY_FETCH_WAIT_MS}
+    return Consumer(settings, logger=events.librdkafka_logger())
+
+
+def policy_writer(config: Config, timeout_s: float) -> Producer:
+    """Producer of a single policy."""
+    return Producer(
+        {
+            **config.kafka,
+            "client.id": _client_id(config, "policies"),
+            "enable.idempotence": True,
+            "message.timeout.ms": int(timeout_s * 1_000),
+            "linger.ms": 0,
+        },
+        logger=events.librdkafka_logger(),
+    )
+
+
+def report_reader(config: Config) -> Consumer:
+    """Assign-only consumer that follows the status topic."""
+    settings = {**_reading(config, "status"), "fetch.wait.max.ms": POLICY_FETCH_WAIT_MS, "auto.offset.reset": "latest"}
+    return Consumer(settings, logger=events.librdkafka_logger())
+
+
+def report_writer(config: Config, timeout_s: float) -> Producer:
+    """Producer of reports: one that is lost is followed by another, so it waits for the leader only."""
+    return Producer(
+        {
+            **config.kafka,
+            "client.id": _client_id(config, "status"),
+            # What the user may have set for all producers would not go with it.
+            "enable.idempotence": False,
+            "acks": 1,
+            "retries": 0,
+            "message.timeout.ms": int(timeout_s * 1_000),
+            "linger.ms": 5,
+            "compression.type": "lz4",
+            "socket.nagle.disable": True,
+        },
+        logger=events.librdkafka_logger(),
+    )
+
+
+def staging_reader(config: Config) -> Consumer:
+    """Assign-only consumer that follows the backfill topics of all partitions of a process, where little happens."""
+    return Consumer(
+        {
+            **_reading(config, "staging"),
+            "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
+            "queued.min.messages": 100,
+            "queued.max.messages.kbytes": 4_096,
+            "topic.metadata.refresh.interval.ms": 30_000,
+        },
+        logger=events.librdkafka_logger(),
+    )
+
+
+def group_member(
+    config: Config, topics: Iterable[str], on_commit: OnCommit, on_error: OnError, instance_id: str
+) -> Consumer:
+    """The process's member of the consumer group; it is assigned partitions and reads none of them."""
+    session_ms = config.router.session_timeout_ms
+    static = {"group.instance.id": _static_id(instance_id, topics)} if instance_id else {}
+    return Consumer(
+        {
+            **_reading(config, "group"),
+            **static,
+            "on_commit": on_commit,
+            "error_cb": on_error,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": session_ms,
+            "heartbeat.interval.ms": max(session_ms // 5, 100),
+            "queued.min.messages": 1,
+            "fetch.message.max.bytes": 1_024,
+        },
+        logger=events.librdkafka_logger(),
+    )
+
+
+def _static_id(instance_id: str, topics: Iterable[str]) -> str:
+    """The static member's id; the same for the same topics only.
+
+    A coordinator hands a returning static member its old partitions without looking at what it subscribes to now: a
+    delay topic that was added to the configuration would belong to nobody until something else moved the group.
+    """
+    digest = sha256("\n".join(sorted(topics)).encode()).hexdigest()
+    return f"{instance_id}-{digest[:8]}"
+
+
+def _reading(config: Config, role: str) -> dict[str, str | int | float | bool]:
+    return {
+        **config.kafka,
+        "client.id": _client_id(config, role),
+        # Required by the client even where partitions are assigned by hand.
+        "group.id": config.router.group_id,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # An offset that is gone must show; `earliest` would skip what retention removed in silence.
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "check.crcs": True,
+        "allow.auto.create.topics": False,
+        "socket.nagle.disable": True,
+    }

@@ -1,0 +1,176 @@
+"""The few things of librdkafka that confluent-kafka keeps to itself: read through its C interface, and from memory.
+
+confluent-kafka hands headers over as Python text, and loses some on the way: see :mod:`index.unreadable`. What it loses
+is still to be had from the library that it brings along:
+
+* ``serialized_sizes``: how many bytes the headers of messages had in the log, which tells whether any was altered. A
+  call of C for each message would cost a tenth of all that is done with a record; so the two numbers on the way there
+  are read where they lie, by a view of the memory of the process.
+* ``Partition``: a partition read by the C interface, which gives headers as they were written.
+
+Both go by where things lie in memory, which holds for the versions in ``KNOWN`` alone: ``check_client`` is asked before
+anything else, and refuses others. It also has the library build headers and finds the number where it should be.
+"""
+
+import ctypes
+import platform
+import struct
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition, cimpl
+
+from index.errors import ConfigError
+
+KNOWN: Final = frozenset({("2.16.1", "2.16.0")})
+"""Versions of confluent-kafka and of librdkafka whose layout the tests have seen."""
+
+_WORD: Final = 8
+_MESSAGE_BYTES: Final = 120
+_MESSAGE_HEADERS: Final = 48 // _WORD
+"""Where a Message of confluent-kafka points to the headers of librdkafka, until it is asked for them."""
+_HEADERS_SIZE: Final = 40 // _WORD
+"""Where these have the sum of their serialized sizes; their number is the upper half of the first word."""
+_CONSUMER_HANDLE: Final = 16
+_RAW_HEADERS_SIZE: Final = 120
+_RAW_HEADERS: Final = 128
+"""Where librdkafka's own message has length and place of its headers as they came."""
+
+_NO_FORWARDING: Final = None
+
+
+class _CMessage(ctypes.Structure):
+    """``rd_kafka_message_t``, which is public."""
+
+    _fields_ = [
+        ("err", ctypes.c_int),
+        ("topic", ctypes.c_void_p),
+        ("partition", ctypes.c_int32),
+        ("payload", ctypes.c_void_p),
+        ("len", ctypes.c_size_t),
+        ("key", ctypes.c_void_p),
+        ("key_len", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    ]
+
+
+def _declared(name: str, returns: Any, *takes: Any) -> Any:
+    function = getattr(_LIBRARY, name)
+    function.restype, function.argtypes = returns, takes
+    return function
+
+
+# The library that the binding has loaded is found through it, whatever its file is called.
+_LIBRARY = ctypes.CDLL(cimpl.__file__)
+_queue_of = _declared("rd_kafka_queue_get_partition", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32)
+_queue_forward = _declared("rd_kafka_queue_forward", None, ctypes.c_void_p, ctypes.c_void_p)
+_queue_destroy = _declared("rd_kafka_queue_destroy", None, ctypes.c_void_p)
+_consume = _declared("rd_kafka_consume_queue", ctypes.POINTER(_CMessage), ctypes.c_void_p, ctypes.c_int)
+_message_destroy = _declared("rd_kafka_message_destroy", None, ctypes.c_void_p)
+_headers_new = _declared("rd_kafka_headers_new", ctypes.c_void_p, ctypes.c_size_t)
+_headers_destroy = _declared("rd_kafka_headers_destroy", None, ctypes.c_void_p)
+_header_add = _declared(
+    "rd_kafka_header_add",
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+    ctypes.c_ssize_t,
+    ctypes.c_char_p,
+    ctypes.c_ssize_t,
+)
+
+# All of the memory of the process as words; nothing is read but what a live object points to.
+_MEMORY: Final = memoryview((ctypes.c_uint64 * (1 << 44)).from_address(0)).cast("B").cast("Q")
+
+
+class RawRecord(NamedTuple):
+    """A record of a log with its headers as they came, encoded."""
+
+    offset: int
+    headers: bytes
+
+
+def check_client() -> None:
+    """ConfigError when this is not a client whose headers can be compared with the log."""
+    found = (str(confluent_kafka.version()), str(confluent_kafka.libversion()[0]))
+    if found in KNOWN and _is_laid_out():
+        return
+    wanted = " or ".join(f"{binding} (librdkafka {library})" for binding, library in sorted(KNOWN))
+    raise ConfigError(
+        f"confluent-kafka {found[0]} with librdkafka {found[1]} on {platform.python_implementation()}"
+        f" {platform.python_version()}, {platform.machine()}: it is not known how this one hands headers over, so they"
+        f" could be altered without a word. Install confluent-kafka {wanted} from its wheel"
+    )
+
+
+def _is_laid_out() -> bool:
+    if sys.implementation.name != "cpython" or struct.calcsize("P") != _WORD or sys.byteorder != "little":
+        return False
+    if Message.__basicsize__ != _MESSAGE_BYTES:
+        return False
+    headers = _headers_new(2)
+    _header_add(headers, b"a\0b", 3, b"xy", 2)
+    _header_add(headers, b"c", 1, None, -1)
+    first, size = _MEMORY[headers // _WORD], _MEMORY[headers // _WORD + _HEADERS_SIZE]
+    _headers_destroy(headers)
+    return (first >> 32, size) == (2, len(b"\6a\0b\4xy" + b"\2c\1"))
+
+
+def serialized_sizes(messages: Sequence[Message]) -> list[int]:
+    """Bytes that the headers of each took in the log, their number left out; 0 for one without headers.
+
+    Only before a message was asked for its headers, and for messages of confluent-kafka only.
+    """
+    memory, headers, size = _MEMORY, _MESSAGE_HEADERS, _HEADERS_SIZE
+    places = [memory[(address >> 3) + headers] for address in map(id, messages)]
+    return [memory[(place >> 3) + size] if place else 0 for place in places]
+
+
+def header_count(message: Message) -> int:
+    """How many headers a message has, not asked for them yet."""
+    place = _MEMORY[id(message) // _WORD + _MESSAGE_HEADERS]
+    return _MEMORY[place // _WORD] >> 32 if place else 0
+
+
+class Partition:
+    """One partition, read from an offset on with headers as they came; a context, used by one thread.
+
+    The consumer keeps its settings and its security, and is used for nothing else: what belongs to the partition comes
+    by its own queue, which confluent-kafka never sees.
+    """
+
+    def __init__(self, consumer: Consumer, at: TopicPartition) -> None:
+        self._consumer = consumer
+        handle = ctypes.c_void_p.from_address(id(consumer) + _CONSUMER_HANDLE)
+        self._queue = _queue_of(handle, at.topic.encode(), at.partition)
+        _queue_forward(self._queue, _NO_FORWARDING)
+        consumer.assign([at])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._consumer.unassign()
+        _queue_destroy(self._queue)
+
+    def next(self, timeout_s: float) -> RawRecord | None:
+        """The next record; None at the end of the partition. KafkaException on timeout or any other error."""
+        found = _consume(self._queue, int(timeout_s * 1_000))
+        if not found:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a record was not read in time"))
+        place = ctypes.addressof(found.contents)
+        try:
+            message = found.contents
+            if message.err == KafkaError._PARTITION_EOF:
+                return None
+            if message.err:
+                raise KafkaException(KafkaError(message.err))
+            size = ctypes.c_int32.from_address(place + _RAW_HEADERS_SIZE).value
+            content = ctypes.c_void_p.from_address(place + _RAW_HEADERS).value
+            return RawRecord(message.offset, ctypes.string_at(content, size) if content and size > 0 else b"\0")
+        finally:
+            _message_destroy(place)

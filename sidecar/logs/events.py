@@ -1,0 +1,177 @@
+"""One JSON object a line on stderr, from this program and from the libraries below it.
+
+Events are named in snake_case and carry key-values; whatever came from outside (topic names, headers, messages of
+brokers) is escaped by JSON and cut to a length, so a record can neither forge a line nor fill the disk.
+"""
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, TextIO, cast
+
+import structlog
+
+from sidecar.logs.lines import LineWriter
+from sidecar.logs.repeats import EVERY_S, Repeats
+
+MAX_TEXT_CHARACTERS: Final = 1_000
+"""Longest text in a log line; broker messages and topic names are far below it."""
+
+MAX_TRACEBACK_CHARACTERS: Final = 8_000
+MAX_TROUBLES: Final = 50
+
+DRAIN_S: Final = 2.0
+"""How long the end of the process waits for whoever reads its log."""
+MAX_ITEMS: Final = 50
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+class Trouble:
+    """A trouble that is warned of once, then once a minute with how often it was met, until it is over.
+
+    For one thread.
+    """
+
+    def __init__(self, log: Any, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._now_s = now_s
+        # When each was told last, and how often it was met since.
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def tell(self, event: str, why: str = "", *, level: str = "warning", exc_info: bool = False, **facts: Any) -> None:
+        """Write the line, unless the same was written within the last minute."""
+        facts = {"why": why, **facts} if why else facts
+        key = f"{event} {facts}"
+        now_s = self._now_s()
+        told_s, again = self._told.get(key, (-EVERY_S, 0))
+        if now_s - told_s < EVERY_S:
+            self._told[key] = (told_s, again + 1)
+            return
+        if len(self._told) >= MAX_TROUBLES:
+            self._told.clear()
+        self._told[key] = (now_s, 0)
+        repeated = {"times_since_last_told": again + 1} if again else {}
+        getattr(self._log, level)(event, **facts, **repeated, **({"exc_info": True} if exc_info else {}))
+
+    def is_over(self) -> None:
+        """Whatever comes next is news."""
+        self._told.clear()
+
+
+def configure(level: str = "info", stream: TextIO | None = None, repeats: Repeats | None = None) -> None:
+    """Send every log line of the process to `stream` (stderr); `level` as in ``router.log_level``.
+
+    With `repeats`, what libraries say again and again is told once and then counted.
+    """
+    number = _LEVELS[level]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _cap,
+            structlog.processors.JSONRenderer(default=repr),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=stream or sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    librdkafka_logger().setLevel(logging.NOTSET)
+    root.handlers[:] = [_Forward(repeats)]
+    # Libraries are verbose below warning; their chatter is wanted only when everything is.
+    root.setLevel(number if number == logging.DEBUG else max(number, logging.WARNING))
+
+
+@contextmanager
+def in_background(level: str) -> Iterator[LineWriter]:
+    """While this lasts, lines leave by a thread of their own, and errors that nobody catches are lines too.
+
+    At the end what waits is written, for ``DRAIN_S`` at most; when nobody reads it, nothing is written directly.
+    """
+    repeats = Repeats(lambda at, event, **facts: structlog.get_logger().log(_LEVELS[at], event, **facts))
+    lines = LineWriter(sys.stderr.fileno(), repeats.tick)
+    configure(level, cast("TextIO", lines), repeats)
+    before = sys.excepthook, threading.excepthook, sys.unraisablehook
+    sys.excepthook = _uncaught
+    threading.excepthook = lambda told: _uncaught(told.exc_type, told.exc_value, told.exc_traceback)
+    sys.unraisablehook = lambda told: _uncaught(told.exc_type, told.exc_value, told.exc_traceback)
+    try:
+        yield lines
+    finally:
+        if lines.drain(DRAIN_S):
+            sys.excepthook, threading.excepthook, sys.unraisablehook = before
+            configure(level)
+
+
+def _uncaught(kind: type[BaseException], error: object, trace: TracebackType | None) -> None:
+    log = structlog.get_logger()
+    if isinstance(error, BaseException):
+        log.critical("uncaught_error", exc_info=(kind, error, trace))
+    else:
+        # A library in C may raise what is no exception, and then nothing formats it.
+        log.critical("uncaught_error", exception="".join((*traceback.format_tb(trace), repr(error))))
+
+
+def librdkafka_logger() -> logging.Logger:
+    """For the ``logger`` argument of Kafka clients; their lines come out here instead of raw on stderr.
+
+    They are handed over while the client is polled.
+    """
+    return logging.getLogger("librdkafka")
+
+
+class _Forward(logging.Handler):
+    """Standard logging (uvicorn, librdkafka, warnings) as events of the same form."""
+
+    def __init__(self, repeats: Repeats | None) -> None:
+        super().__init__()
+        self._repeats = repeats
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass one record on; a message that cannot be formatted is passed unformatted."""
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError):
+            text = str(record.msg)
+        if self._repeats and record.levelno >= logging.WARNING and not self._repeats.is_news(record.name, text):
+            return
+        log = structlog.get_logger()
+        log.log(record.levelno, "library_log", library=record.name, message=text, exc_info=record.exc_info)
+
+
+def _cap(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    traceback = event.pop("exception", None)
+    capped = {key: _capped(value) for key, value in event.items()}
+    if traceback is not None:
+        # The end of a traceback says what happened, the beginning only who called.
+        capped["exception"] = str(traceback)[-MAX_TRACEBACK_CHARACTERS:]
+    return capped
+
+
+def _capped(value: object) -> object:
+    if isinstance(value, bytes | bytearray):
+        value = repr(bytes(value[:MAX_TEXT_CHARACTERS]))
+    if isinstance(value, str):
+        return (
+            value if len(value) <= MAX_TEXT_CHARACTERS else f"{value[:MAX_TEXT_CHARACTERS]}… ({len(value)} characters)"
+        )
+    if isinstance(value, dict):
+        return {str(_capped(key)): _capped(item) for key, item in list(value.items())[:MAX_ITEMS]}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_capped(item) for item in list(value)[:MAX_ITEMS]]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return _capped(repr(value))

@@ -1,0 +1,89 @@
+"""Libraries say the same again and again: here it comes out once, and then once a minute how often it was said.
+
+librdkafka tells of each attempt to connect, of each client, to each broker, several times a second. Each *kind* of
+line, that is one text of one client role with the numbers taken out that change from line to line, comes out when it is
+news: for the first time, or after it was not heard of for a minute.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+EVERY_S: Final = 60.0
+MAX_KINDS: Final = 200
+"""Beyond so many within a minute, what is new is counted together: a peer that makes up texts must not fill a log."""
+
+MAX_TOLD: Final = 10
+
+# "[delay-router-tail#consumer-12]" is one of the consumers of a role.
+_CLIENT: Final = re.compile(r"(\[[^\]#]*#(?:producer|consumer))-\d+\]")
+# How long it took, how often it happened, offsets: not the port of a broker, which tells brokers apart.
+_NUMBER: Final = re.compile(r"(?<![\w:./\[-])\d+(?:\.\d+)?(?=\s|ms\b|s\b|[),;]|$)")
+_SUPPRESSED: Final = re.compile(r", \d+ identical error\(s\) suppressed")
+
+Told = Callable[..., Any]
+
+
+class _Kind:
+    def __init__(self, now_s: float) -> None:
+        self.heard_s = now_s
+        self.again = 0
+        self.text = ""
+
+
+class Repeats:
+    """What has been heard of within the last minute; for any thread."""
+
+    def __init__(self, tell: Told, now_s: Callable[[], float] = time.monotonic) -> None:
+        """`tell` writes a line: level's name, event, and what there is to say, by keyword."""
+        self._tell = tell
+        self._now_s = now_s
+        self._lock = threading.RLock()
+        self._kinds: dict[str, _Kind] = {}
+        self._told_s = now_s()
+        self._unsaid = 0
+
+    def is_news(self, library: str, text: str) -> bool:
+        """Whether this line is to come out; it is counted otherwise."""
+        kind = kind_of(library, text)
+        now_s = self._now_s()
+        with self._lock:
+            if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
+                kind = f"{library}: other lines"
+            known = self._kinds.get(kind)
+            if known is None:
+                self._kinds[kind] = _Kind(now_s)
+                return True
+            known.heard_s = now_s
+            known.again += 1
+            known.text = text
+            return False
+
+    def tick(self) -> None:
+        """Once a minute tell what was said again, and forget what was not; to be called every second or so."""
+        now_s = self._now_s()
+        with self._lock:
+            if now_s - self._told_s < EVERY_S:
+                return
+            self._told_s = now_s
+            again = sorted((each for each in self._kinds.values() if each.again), key=lambda each: -each.again)
+            count = sum(each.again for each in again)
+            said = [{"times": each.again, "message": each.text} for each in again[:MAX_TOLD]]
+            for each in again:
+                each.again = 0
+            self._kinds = {kind: each for kind, each in self._kinds.items() if now_s - each.heard_s < EVERY_S}
+            self._unsaid += count
+            unsaid, self._unsaid = self._unsaid, self._unsaid if count else 0
+        if count:
+            self._tell("warning", "library_log_repeated", lines=count, kinds=len(again), most=said)
+        elif unsaid:
+            self._tell("info", "library_log_quiet", lines=unsaid, quiet_s=int(EVERY_S))
+
+
+def kind_of(library: str, text: str) -> str:
+    """What a line says, without the numbers that change from line to line."""
+    for pattern, instead in ((_SUPPRESSED, ""), (_CLIENT, r"\1]"), (_NUMBER, "#")):
+        text = pattern.sub(instead, text)
+    return f"{library}: {text}"

@@ -1,0 +1,6 @@
+"""One owned delay partition: taking it over, and the round of indexing and releasing.
+
+May import: every room that does something for a partition (``intake``, ``release``, ``buckets``, ``backfill``,
+``healing``, ``payload``, ``policies``, ``topics``, ``kafka``, ``config``). Begin with
+:mod:`sidecar.partition.worker`, then :mod:`sidecar.partition.rounds`.
+"""

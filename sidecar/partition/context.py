@@ -1,0 +1,39 @@
+"""What the workers of a process have in common."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from confluent_kafka.admin import AdminClient
+
+from sidecar.backfill.staging import Staging
+from sidecar.buckets.loading import LoaderPool
+from sidecar.config.model import Config
+from sidecar.metrics import Metrics
+from sidecar.payload.budget import PayloadBudget
+from sidecar.policies.table import WITHOUT_POLICIES, Policies
+from sidecar.release.rates import RateLimits
+from sidecar.release.target_directory import TargetDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Each part is safe to use from any thread.
+
+    ``still_ours`` asks the group whether this process is still assigned a partition, ``now_ns`` is the wall clock.
+    """
+
+    config: Config
+    admin: AdminClient
+    directory: TargetDirectory
+    budget: PayloadBudget
+    metrics: Metrics
+    pool: LoaderPool
+    staging: Staging
+    still_ours: Callable[[str, int], bool]
+    now_ns: Callable[[], int]
+    policies: Policies = WITHOUT_POLICIES
+    limits: RateLimits = field(default_factory=RateLimits)
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self.now_ns() // 1_000_000

@@ -1,0 +1,162 @@
+"""What a worker does beside releasing, a few times a second and never for long: trim, count, look at what may be lost.
+
+Nothing here decides what is released. Answers of the cluster are looked at when they are there.
+"""
+
+import time
+from collections.abc import Generator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+from confluent_kafka import KafkaException
+
+from index.needed import delay_topic_needed_from
+from index.survey import Survey, survey
+from sidecar.backfill.restoring import look_at_backfills
+from sidecar.buckets.loading import LoaderPool
+from sidecar.buckets.trimming import Trimming
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.intake.intake import PartitionLedger
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.kafka.admin import TopicFacts
+from sidecar.partition.context import Shared
+from sidecar.partition.hidden_end import HiddenEnd, hidden_end
+from sidecar.payload.records import routes_of
+from sidecar.release.gate import Gate
+from sidecar.topics.check import bootstrap
+from sidecar.topics.retention import Retention, retention_of
+
+SURVEY_EVERY_S = 5.0
+COUNT_FOR_S = 0.002
+"""How long a turn may count before the release goes on."""
+
+LOOK_EVERY_S = 60.0
+_END = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the delay topic must keep; ``since_ms`` is the timestamp of the first record needed.
+
+    It is None when that is not known yet, or when there is nothing in the topic that is still needed.
+    """
+
+    from_offset: int
+    since_ms: int | None
+
+
+def upkeep_of(
+    shared: Shared, topic: DelayTopicConfig, partition: int, ledger: PartitionLedger, gate: Gate, facts: TopicFacts
+) -> "Upkeep":
+    """What goes on beside releasing for an owned partition; ``facts`` are those of its delay topic."""
+    look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.now_ms)
+    brokers = bootstrap(shared.config)
+    trimming = Trimming(shared.admin, brokers, topic, partition, shared.metrics, lambda: shared.pool.look(look))
+    retention = retention_of(facts.settings)
+    hidden = hidden_end(shared.admin, shared.pool, brokers, topic.name, partition)
+    return Upkeep(ledger, trimming, shared.pool, (topic.name, partition), retention, gate, hidden)
+
+
+class Upkeep:
+    """Belongs to one owned partition; used by its worker only."""
+
+    def __init__(
+        self,
+        ledger: PartitionLedger,
+        trimming: Trimming,
+        pool: LoaderPool,
+        place: tuple[str, int],
+        retention: Retention,
+        gate: Gate,
+        hidden: HiddenEnd,
+    ) -> None:
+        self.retention = retention
+        self.hidden = hidden
+        self.survey = Survey()
+        self._ledger = ledger
+        self._gate = gate
+        self._trimming = trimming
+        self._pool = pool
+        self._place = place
+        self._counting: Generator[None, None, Survey] | None = None
+        self._count_next_s = 0.0
+        self._look_next_s = 0.0
+        self._looking: Future[int | None] | None = None
+        self._looked_from = 0
+        self._must_be_there = False
+        self._since: tuple[int, int | None] = (0, None)
+        self._told_gone = False
+        self._log = structlog.get_logger().bind(topic=place[0], partition=place[1])
+
+    def turn(self, now_ms: int, *, lag: int, being_merged: tuple[int, ...]) -> None:
+        """One step of everything; ``lag`` are the offsets of the delay topic that have not been indexed."""
+        now_s = time.monotonic()
+        ledger = self._ledger
+        self._trimming.turn(now_s, ledger.committed, list(ledger.parts.buckets.values()), being_merged)
+        self._count(now_s, now_ms)
+        self._look(now_s, at_end=not lag)
+        self.hidden.turn(now_s, ledger.indexed_to, lag)
+
+    def needs(self) -> Needs:
+        """What the delay topic must keep, by what is committed."""
+        from_offset = delay_topic_needed_from(self._ledger.committed, self._ledger.parts.buckets.values())
+        looked_from, since_ms = self._since
+        # Of an offset that was needed a while ago the time is still a fair, and a safe, answer; but not where all that
+        # has been indexed since is no longer needed.
+        is_fair = looked_from == from_offset or looked_from < from_offset < self._ledger.indexed_to
+        return Needs(from_offset, since_ms if is_fair else None)
+
+    def _count(self, now_s: float, now_ms: int) -> None:
+        if self._counting is None:
+            if now_s < self._count_next_s:
+                return
+            self._count_next_s = now_s + SURVEY_EVERY_S
+            parts, watermark = self._ledger.parts, self._ledger.committed.watermark
+            self._counting = survey(parts, watermark, now_ms, routes_of, self._gate.waiting())
+        try:
+            while time.monotonic() < now_s + COUNT_FOR_S:
+                next(self._counting)
+        except StopIteration as finished:
+            self.survey = finished.value
+            self._counting = None
+
+    def _look(self, now_s: float, *, at_end: bool) -> None:
+        if self._looking is not None and self._looking.done():
+            self._take_in(self._looking)
+            self._looking = None
+        if self._looking is not None or now_s < self._look_next_s:
+            return
+        self._look_next_s = now_s + LOOK_EVERY_S
+        needed_from = self.needs().from_offset
+        if at_end and needed_from >= self._ledger.indexed_to:
+            self._since = needed_from, None
+            return
+        self._looked_from = needed_from
+        # At C itself there may be nothing yet; what lies before it was there when it was indexed.
+        self._must_be_there = needed_from < self._ledger.committed.cursor
+        self._looking = self._pool.look(lambda reader: self._timestamp_at(reader, needed_from))
+
+    def _timestamp_at(self, reader: OffsetReader, offset: int) -> int | None:
+        """Timestamp of the first record at or behind an offset; None when the offset is gone, or nothing is there."""
+        first = next(reader.scan(*self._place, offset, _END), None)
+        return None if first is None else first[1].timestamp_ms
+
+    def _take_in(self, looking: "Future[int | None]") -> None:
+        try:
+            since_ms = looking.result()
+        except KafkaException:
+            # It is only told, and asked again in a while.
+            return
+        self._since = self._looked_from, since_ms
+        gone = since_ms is None and self._must_be_there
+        if gone and not self._told_gone:
+            topic, _ = self._place
+            self._log.error(
+                "needed_records_gone",
+                needed_from=self._looked_from,
+                remedy=f"retention or somebody removed records of {topic} that are still pending; they are counted as"
+                f" lost when they are due. Raise its retention above the longest delay, or use placement inline",
+            )
+        self._told_gone = gone

@@ -1,0 +1,99 @@
+"""Whether an open transaction of somebody else hides the end of a delay partition.
+
+Readers of what is committed come no further than the first record of the oldest open transaction, whoever wrote what
+lies behind it. A transaction that ends is nothing to tell of; one whose client hangs, or that the brokers have lost,
+holds up every delivery behind it, while everything that can be seen is released and looks well.
+
+No request is made while all is well: the tail tells the end of the log and where it stands. Only when it stands still
+in front of the end the cluster is asked, in a thread of the pool, what keeps it there.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, NamedTuple
+
+import structlog
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from sidecar.buckets.loading import LoaderPool
+from sidecar.kafka.admin import log_range, uncommitted_end
+
+AFTER_S: Final = 10.0
+"""How long the end must have been hidden to be told; transactions that end are shorter."""
+
+ASK_EVERY_S: Final = 5.0
+
+
+class Edges(NamedTuple):
+    """Where what can be read of a partition ends, and where its log does."""
+
+    settled: int
+    end: int
+
+
+class HiddenEnd:
+    """Of one owned delay partition; used by its worker only. ``bootstrap`` are the brokers a person would use."""
+
+    def __init__(self, ask: Callable[[], Future[Edges]], bootstrap: str, place: tuple[str, int]) -> None:
+        self._ask = ask
+        self._bootstrap = bootstrap
+        self._topic, self._partition = place
+        self._stands_at = -1
+        self._since_s = 0.0
+        self._ask_next_s = 0.0
+        self._asked: Future[Edges] | None = None
+        self._edges: Edges | None = None
+        self._log = structlog.get_logger().bind(topic=place[0], partition=place[1])
+
+    def turn(self, now_s: float, indexed_to: int, lag: int) -> None:
+        """One look; ``lag`` are the offsets from ``indexed_to`` to the end of the log, open transactions included."""
+        if indexed_to != self._stands_at or lag <= 0:
+            if self._edges is not None:
+                self._log.info("delay_topic_no_longer_hidden", after_s=round(now_s - self._since_s))
+            self._stands_at, self._since_s, self._edges, self._asked = indexed_to, now_s, None, None
+            return
+        if self._asked is not None and self._asked.done():
+            asked, self._asked = self._asked, None
+            self._take_in(asked, now_s)
+        if self._asked is None and now_s >= max(self._since_s + AFTER_S, self._ask_next_s):
+            self._ask_next_s = now_s + ASK_EVERY_S
+            self._asked = self._ask()
+
+    def seconds(self, now_s: float) -> float:
+        """For how long the end has been hidden; 0 when it is not."""
+        return 0.0 if self._edges is None else now_s - self._since_s
+
+    def why(self, now_s: float) -> str:
+        """Names the transaction by its first offset, and says how to end it; empty when there is none."""
+        if self._edges is None:
+            return ""
+        settled, end = self._edges
+        return (
+            f"an open transaction on {self._topic}/{self._partition} hides offsets {settled} to {end - 1} for"
+            f" {now_s - self._since_s:.0f} s. It ends with its producer, or that one's transaction.timeout.ms; where it"
+            f" does not: kafka-transactions.sh --bootstrap-server {self._bootstrap} abort --topic {self._topic}"
+            f" --partition {self._partition} --start-offset {settled}"
+        )
+
+    def _take_in(self, asked: "Future[Edges]", now_s: float) -> None:
+        try:
+            edges = asked.result()
+        except KafkaException:
+            # Asked again in a while; brokers that are away are told of elsewhere.
+            return
+        # What was settled meanwhile has yet to be read, or intake stands still for reasons of its own.
+        is_hidden = edges.settled <= self._stands_at and edges.settled < edges.end
+        told, self._edges = self._edges, edges if is_hidden else None
+        if is_hidden and told is None:
+            self._log.error("delay_topic_hidden", why=self.why(now_s))
+
+
+def hidden_end(admin: AdminClient, pool: LoaderPool, bootstrap: str, topic: str, partition: int) -> HiddenEnd:
+    """The watch over a delay partition that asks in a thread of the pool."""
+
+    def look(_: object) -> Edges:
+        # In this order: the end never lies before what was settled a moment ago.
+        return Edges(log_range(admin, topic, partition)[1], uncommitted_end(admin, topic, partition))
+
+    return HiddenEnd(lambda: pool.look(look), bootstrap, (topic, partition))

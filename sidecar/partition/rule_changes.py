@@ -1,0 +1,109 @@
+"""Carrying a change of policies into a partition that is being served, without taking it over again.
+
+What is decided when a record leaves (expiry, timestamp, tick, pause, placement) holds from the next round on. What is
+decided when a record is indexed must be decided the same on every replay, so it holds from an offset on, and that
+offset is committed before any record is decided by it::
+
+    offsets   ... decided by the old rules ... │ not read yet ...
+                                               ▲ everything indexed so far: here the new epoch begins
+    one transaction: what leaves anyway, progress, and the rule epochs with the new one
+
+Between planning that transaction and its commit nothing is indexed. If its outcome is unknown, the partition is taken
+over again, and the state says which rules hold from where. An epoch may begin beyond the committed C (late records of a
+paused partition hold C back): what lies between is decided again by the rules it was decided by.
+
+Rejected: taking the partition over again for each change. It costs a fencing, a read of the state and a replay of
+[S, C) for every partition of the topic at once, while records are due.
+"""
+
+import time
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from index.errors import FormatError, RefusedError
+from index.rules import Rules
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.intake.intake import PartitionLedger
+from sidecar.policies.table import Policies, TopicSettings, settings_of
+from sidecar.release.chores import Chores
+from snapshots.state import RuleEpoch, encode_epochs, next_epochs
+
+AGAIN_AFTER_S: Final = 30.0
+"""How soon a change is tried again for which the state has no room."""
+
+
+def epochs_from(ledger: PartitionLedger, epochs: tuple[RuleEpoch, ...], rules: Rules) -> tuple[RuleEpoch, ...]:
+    """The epochs to commit when ``rules`` are to decide from the next record on."""
+    parts, committed = ledger.parts, ledger.committed
+    # Its first records may have left, and S is beyond them; once it is sealed, its bucket begins there all the same.
+    unsealed_from = [part.from_offset for part in (parts.frozen, parts.mutable) if part is not None]
+    sealed_to = min(committed.sealed_to, *unsealed_from)
+    manifests = (bucket.manifest for bucket in parts.buckets.values())
+    return next_epochs(epochs, committed._replace(cursor=ledger.indexed_to, sealed_to=sealed_to), rules, manifests)
+
+
+class RuleChanges:
+    """What holds in one owned partition; used by its worker only."""
+
+    def __init__(self, policies: Policies, config: Config, configured: DelayTopicConfig) -> None:
+        """RefusedError when the policies of now cannot be reconciled with the configuration."""
+        self._policies = policies
+        self._config = config
+        self._configured = configured
+        self._table = policies.table
+        self._epochs: tuple[RuleEpoch, ...] = ()
+        self._waits = False
+        self._not_before_s = 0.0
+        self._log = structlog.get_logger().bind(topic=configured.name)
+        try:
+            self.settings = settings_of(self._table, config, configured)
+        except ValueError as error:
+            raise RefusedError(f"the policies of {configured.name} cannot be: {error}") from error
+
+    def begin(self, epochs: tuple[RuleEpoch, ...]) -> None:
+        """The partition was restored, and these are its epochs; the last has the rules in force."""
+        self._epochs = epochs
+        self.settings = replace(self.settings, rules=epochs[-1].rules)
+
+    def look(self) -> TopicSettings | None:
+        """What holds from now on, when that has changed; its rules only once an epoch of theirs is committed."""
+        table = self._policies.table
+        if table is self._table:
+            return None
+        self._table = table
+        try:
+            settings = settings_of(table, self._config, self._configured)
+        except ValueError as error:
+            self._log.error("policies_impossible", why=str(error), still_holds="what held before")
+            return None
+        if settings.is_doubtful:
+            settings = replace(settings, rules=self.settings.rules)
+        if settings == self.settings:
+            return None
+        self.settings = settings
+        self._waits = settings.rules != self._epochs[-1].rules
+        return settings
+
+    def joined(self, chores: Chores, ledger: PartitionLedger) -> Chores:
+        """The chores, with the epochs of a change that waits for a transaction."""
+        if not self._waits or time.monotonic() < self._not_before_s:
+            return chores
+        epochs = epochs_from(ledger, self._epochs, self.settings.rules)
+        try:
+            encode_epochs(epochs)
+        except FormatError as error:
+            # Records in old buckets still need all of them: nothing is lost by waiting but time.
+            self._log.error("rules_not_changed", why=str(error), epochs=len(epochs), again_in_s=AGAIN_AFTER_S)
+            self._not_before_s = time.monotonic() + AGAIN_AFTER_S
+            return chores
+        return replace(chores, epochs=epochs)
+
+    def committed(self, epochs: tuple[RuleEpoch, ...]) -> RuleEpoch:
+        """These epochs are in the state now; returns the one that begins."""
+        self._epochs = epochs
+        self._waits = False
+        self._log.info("rules_changed", from_offset=epochs[-1].from_offset, epochs=len(epochs))
+        return epochs[-1]

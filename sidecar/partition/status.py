@@ -1,0 +1,218 @@
+"""What each partition is doing, for probes, metrics and people.
+
+A worker publishes a snapshot of itself now and then; readers take the last one, so a scrape never waits for a release.
+
+::
+
+                 assigned                     broker answers            state read, owner fenced
+    (start) ───────────────► FENCING ──────────────────► RESTORING ──────────────────► REPLAYING
+                                ▲                            │                             │ [S, C) indexed
+                 after a pause  │                            │ must not start              ▼
+                             WAITING ◄──── any error ────────┼───────────────────────── ACTIVE
+                                ▲                            ▼                             │
+                                └──── after a while ───── REFUSED            revoked ──► STOPPED
+
+A policy turns ACTIVE into PAUSED and back, or into DRAINED, from which the partition is taken over again.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import accumulate
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from index.bucket import TargetCounts
+from index.progress import Position
+from index.survey import BOUNDS_MS
+from sidecar.metrics import PREFIX
+
+BOUND_NAMES = (*(str(bound_ms // 1_000) for bound_ms in BOUNDS_MS), "+Inf")
+"""Values of the label ``le``, in seconds."""
+
+SILENT_AFTER_S = 5.0
+"""An active worker reports several times a second, less often while it writes a large batch; a commit that the brokers
+do not answer holds it for as long as its transaction may take."""
+
+
+class PartitionState(StrEnum):
+    """Where a partition stands between assignment and release."""
+
+    FENCING = "fencing"
+    RESTORING = "restoring"
+    REPLAYING = "replaying"
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DRAINED = "drained"
+    WAITING = "waiting"
+    REFUSED = "refused"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition at one moment.
+
+    ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, ``by_target`` the same by target;
+    both are a few seconds old at most. ``watermark`` is None before the first release.
+    ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
+    how long the topic keeps a record, -1 for ever, None where that may not be asked. ``hidden_s`` is for how long
+    an open transaction has hidden what lies behind it in the delay topic, 0 where none does.
+    """
+
+    topic: str
+    partition: int
+    state: PartitionState
+    why: str = ""
+    pending: int = 0
+    next_due_ms: int | None = None
+    furthest_due_ms: int | None = None
+    lag: int = 0
+    cursor: int = 0
+    sealed_to: int = 0
+    buckets: int = 0
+    held: int = 0
+    snapshot_bytes: int = 0
+    by_due: tuple[int, ...] = ()
+    by_target: TargetCounts = ()
+    watermark: Position | None = None
+    needed_from: int | None = None
+    needed_since_ms: int | None = None
+    retention_ms: int | None = None
+    hidden_s: float = 0.0
+    reported_s: float = field(default_factory=time.monotonic)
+
+    def as_of(self, now_s: float) -> "PartitionStatus":
+        """The same, or WAITING when its worker is silent for so long that a call to the brokers must be holding it."""
+        silent_s = now_s - self.reported_s
+        if not self.ready or silent_s < SILENT_AFTER_S:
+            return self
+        why = f"the brokers have not answered for {silent_s:.0f} s"
+        return replace(self, state=PartitionState.WAITING, why=why)
+
+    def beside(self, trouble: str) -> "PartitionStatus":
+        """The same, with what is wrong with its topics."""
+        return replace(self, why="; ".join(filter(None, (self.why, trouble)))) if trouble else self
+
+    @property
+    def ready(self) -> bool:
+        """Whether the partition does what it is to do: it is recovered and released from, or stopped by a policy."""
+        return self.state in (PartitionState.ACTIVE, PartitionState.PAUSED, PartitionState.DRAINED)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a worker has it, so that its numbers are those of now."""
+        return self.state in (PartitionState.ACTIVE, PartitionState.PAUSED)
+
+    def as_json(self) -> dict[str, object]:
+        """For the body of `/readyz`."""
+        return {
+            "state": self.state.value,
+            "why": self.why,
+            "pending": self.pending,
+            "next_due_ms": self.next_due_ms,
+            "furthest_due_ms": self.furthest_due_ms,
+            "lag": self.lag,
+            "cursor": self.cursor,
+            "sealed_to": self.sealed_to,
+            "buckets": self.buckets,
+            "held": self.held,
+            "needed_from": self.needed_from,
+            "needed_since_ms": self.needed_since_ms,
+            "retention_ms": self.retention_ms,
+        }
+
+
+class PartitionCollector(Collector):
+    """Gauges over the partitions a process owns, computed when scraped."""
+
+    def __init__(self, statuses: Callable[[], list[PartitionStatus]], payload_bytes: Callable[[], int]) -> None:
+        self._statuses = statuses
+        self._payload_bytes = payload_bytes
+
+    def collect(self) -> Iterator[Metric]:
+        """Render for a scrape."""
+        statuses = self._statuses()
+        by_topic: dict[str, list[PartitionStatus]] = {}
+        for status in statuses:
+            by_topic.setdefault(status.topic, []).append(status)
+
+        pending = _gauge("pending_records", "Indexed records not yet released", "topic")
+        next_due = _gauge("next_due_timestamp_seconds", "Due time of the first pending record", "topic")
+        furthest = _gauge("furthest_due_timestamp_seconds", "Due time of the last pending record", "topic")
+        buckets = _gauge("buckets", "Immutable buckets", "topic")
+        held = _gauge("held_records", "Pending records beyond their due time that wait for their target", "topic")
+        snapshot_bytes = _gauge("snapshot_bytes", "Bytes of segments not yet released", "topic")
+        by_due = _gauge("pending_by_due", "Pending records due within le seconds from now; 0: overdue", "topic", "le")
+        retention = _gauge("delay_topic_retention_seconds", "How long the delay topic keeps a record", "topic")
+        for topic, own in by_topic.items():
+            pending.add_metric([topic], sum(status.pending for status in own))
+            _add_seconds(next_due, topic, min, (status.next_due_ms for status in own))
+            _add_seconds(furthest, topic, max, (status.furthest_due_ms for status in own))
+            buckets.add_metric([topic], sum(status.buckets for status in own))
+            held.add_metric([topic], sum(status.held for status in own))
+            snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
+            _add_retention(retention, topic, (status.retention_ms for status in own))
+            for le, count in _cumulated(status.by_due for status in own):
+                by_due.add_metric([topic, le], count)
+
+        lag = _gauge("index_lag_records", "Offsets of the delay topic not yet indexed", "topic", "partition")
+        state = _gauge("partition_state", "1 for the state that holds", "topic", "partition", "state")
+        needed = _gauge("needed_from_offset", "First offset the delay topic must keep", "topic", "partition")
+        needed_time = _gauge(
+            "needed_from_timestamp_seconds",
+            "When the first record was written that the delay topic must keep",
+            "topic",
+            "partition",
+        )
+        hidden = _gauge(
+            "hidden_by_open_transaction_seconds",
+            "How long an open transaction has hidden the end of the delay partition; 0: nothing is hidden",
+            "topic",
+            "partition",
+        )
+        for status in statuses:
+            labels = [status.topic, str(status.partition)]
+            if status.needed_from is not None:
+                needed.add_metric(labels, status.needed_from)
+            if status.needed_since_ms is not None:
+                needed_time.add_metric(labels, status.needed_since_ms / 1_000)
+            lag.add_metric(labels, status.lag)
+            hidden.add_metric(labels, status.hidden_s)
+            for each in PartitionState:
+                state.add_metric([*labels, each.value], float(each is status.state))
+
+        payload = _gauge("payload_bytes", "Payload of pending records held in memory")
+        payload.add_metric([], self._payload_bytes())
+        yield from (pending, by_due, next_due, furthest, buckets, held, snapshot_bytes)
+        yield from (lag, hidden, state, needed, needed_time, retention, payload)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _cumulated(counts: Iterable[tuple[int, ...]]) -> Iterator[tuple[str, int]]:
+    """(upper bound in seconds, records due by then) as in a histogram, summed over partitions that have counted."""
+    sums = [sum(column) for column in zip(*(each for each in counts if each), strict=True)]
+    return zip(BOUND_NAMES, accumulate(sums), strict=False)
+
+
+def _add_retention(family: GaugeMetricFamily, topic: str, retentions_ms: Iterable[int | None]) -> None:
+    known = [math.inf if each < 0 else each / 1_000 for each in retentions_ms if each is not None]
+    if known:
+        family.add_metric([topic], min(known))
+
+
+def _add_seconds(
+    family: GaugeMetricFamily,
+    topic: str,
+    choose: Callable[[Iterable[int]], int],
+    due_times_ms: Iterable[int | None],
+) -> None:
+    present = [due_ms for due_ms in due_times_ms if due_ms is not None]
+    if present:
+        family.add_metric([topic], choose(present) / 1_000)

@@ -1,0 +1,294 @@
+"""One delay partition, one worker: a thread that owns everything about it and shares nothing.
+
+The worker takes the partition over (:mod:`sidecar.partition.takeover`), indexes [S, C) again, and then goes round
+(:mod:`sidecar.partition.rounds`). Producer, index and open batch live and die together
+(:mod:`sidecar.partition.owned_partition`): after any error that is not the broker's clean verdict about a record they
+are thrown away and the partition is taken over again, so that what happens next is decided by the log and not by
+memory.
+"""
+
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import replace
+
+import structlog
+from confluent_kafka import KafkaException
+
+from index.errors import NotYetError, RefusedError
+from index.progress import BEFORE_ALL
+from index.transaction_size import TransactionSize
+from sidecar import failpoints
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.kafka.connections import ConnectionLostError
+from sidecar.kafka.errors import classify, error_of
+from sidecar.logs.events import Trouble
+from sidecar.partition.context import Shared
+from sidecar.partition.owned_partition import Owned
+from sidecar.partition.rounds import MAX_BATCH_BYTES, Rounds
+from sidecar.partition.status import PartitionState, PartitionStatus
+from sidecar.partition.takeover import Origin
+from sidecar.partition.throttling import Throttling
+from sidecar.policies.table import is_drained
+from sidecar.topics.retention import Retention
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 10.0
+LOOK_AGAIN_S = 15.0
+"""A refused partition looks again this often, so that a mended cause needs no restart."""
+
+DRAINED_LOOK_S = 0.5
+"""How soon a drained partition is taken over again once it may be."""
+
+DRAIN_WITHIN_S = 15.0
+"""What cannot be sealed by then, because the broker refuses it, say, is indexed again by the next owner."""
+
+REPORT_EVERY_S = 0.25
+
+
+class Worker(threading.Thread):
+    """Runs one delay partition until it is told to stop."""
+
+    def __init__(self, shared: Shared, topic: DelayTopicConfig, partition: int) -> None:
+        super().__init__(name=f"{topic.name}/{partition}", daemon=True)
+        self._shared = shared
+        self._topic = topic
+        self._partition = partition
+        self._stopping = threading.Event()
+        self._again = threading.Event()
+        self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
+        self._trouble = Trouble(self._log)
+        self._pause_s = FIRST_PAUSE_S
+        # Nobody else can have it when it was assigned a moment ago, or was ours until we let go of it ourselves.
+        self._ours = True
+        self._size = TransactionSize(MAX_BATCH_BYTES, shared.config.router.transaction_timeout_ms / 1_000)
+        self._throttling = Throttling(shared.metrics.throttled.labels(topic.name).inc, self._throttled)
+        self.status = PartitionStatus(topic.name, partition, PartitionState.FENCING)
+        self.topic_ids: dict[str, str] = {}
+        """Of the topics that are served from, by name; empty until the partition is restored."""
+        self.retention: Retention | None = None
+        """Of the delay topic, when it was looked at again since."""
+        self._after_what = ""
+
+    def stop(self) -> None:
+        """Ask the worker to finish its transaction and end; join it to know when it has."""
+        self._stopping.set()
+
+    def take_over_again(self) -> None:
+        """Ask the worker to begin anew: what it knows of its topics no longer holds."""
+        self._again.set()
+
+    def run(self) -> None:
+        """Take over and serve; after an error pause, ask the group whether to go on, and take over again."""
+        while not self._stopping.is_set():
+            try:
+                self._go_on()
+            except:  # noqa: E722 - confluent-kafka was seen to raise a KafkaError, which no class of exceptions catches
+                # Or dealing with an error met another one, as it does without memory. A thread that ends here would
+                # leave its partition to nobody, in silence.
+                with suppress(Exception):
+                    _, error, trace = sys.exc_info()
+                    at = "".join(traceback.format_tb(trace))
+                    self._trouble.tell("partition_failed", repr(error), level="error", at=at)
+                time.sleep(FIRST_PAUSE_S)
+        self._report(PartitionState.STOPPED, "given back to the group")
+
+    def _go_on(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                # Whoever was fenced must not fence the new owner in turn: only the group says whose it is.
+                if self._is_to_be_drained():
+                    self._pause(PartitionState.DRAINED, "drained by a policy", DRAINED_LOOK_S)
+                elif self._ours or self._shared.still_ours(self._topic.name, self._partition):
+                    self._ours = False
+                    self._ours = self._own()
+                else:
+                    self._pause(PartitionState.WAITING, "the group has given it to another member", self._pause_s)
+            except NotYetError as error:
+                self._trouble.tell("partition_waits", str(error))
+                self._pause_longer(str(error))
+            except RefusedError as error:
+                self._refuse(error)
+            except KafkaException as exception:
+                self._after(exception)
+            except Exception as exception:  # noqa: BLE001 - see below
+                # A defect of ours. It must not end the thread in silence: say so, and let the log decide again.
+                self._trouble.tell("partition_failed", repr(exception), level="error", exc_info=True)
+                self._pause(PartitionState.WAITING, f"internal error: {exception!r}", LOOK_AGAIN_S)
+
+    def _own(self) -> bool:
+        """Take over and serve; whether to take over again at once, without asking the group."""
+        began_s = time.monotonic()
+        self._report(PartitionState.FENCING, self._after_what)
+        owned = Owned(self._shared, self._topic, self._partition, self._throttling.note)
+        try:
+            owned.fence(self._stopping.is_set)
+            self._report(PartitionState.RESTORING, self._after_what)
+            self._again.clear()
+            self.retention = None
+            origin = owned.restore()
+            self.topic_ids = {name: facts.topic_id for name, facts in owned.topics.items()}
+            self._alarm_about_lost(origin)
+            self._tell_of_the_state(origin)
+            rounds = Rounds(owned, self._shared, self._topic.name, self._size)
+            self._replay(owned, rounds)
+            failpoints.passing("recovery.replayed")
+            if not self._stopping.is_set():
+                self._became_active(owned, time.monotonic() - began_s)
+            self._serve(owned, rounds)
+            if owned.settings.drained and not self._stopping.is_set():
+                self._drain(owned, rounds)
+        except ConnectionLostError as error:
+            self._renew(error)
+            # Whoever has committed a moment ago was not fenced, and its session had not ended.
+            return error.since_commit_s < self._shared.config.router.session_timeout_ms / 2_000
+        finally:
+            owned.close()
+        return False
+
+    def _drain(self, owned: Owned, rounds: Rounds) -> None:
+        """Seal what is in memory, so that the next owner finds it in buckets; give up after a while."""
+        owned.drain()
+        deadline_s = time.monotonic() + DRAIN_WITHIN_S
+        while not owned.is_drained and not self._stopping.is_set() and time.monotonic() < deadline_s:
+            rounds.once()
+            self._report(PartitionState.ACTIVE, "draining", owned)
+        self._log.info("partition_drained", sealed=owned.is_drained, cursor=owned.ledger.committed.cursor)
+
+    def _is_to_be_drained(self) -> bool:
+        return is_drained(self._shared.policies.table, self._topic.name)
+
+    def _replay(self, owned: Owned, rounds: Rounds) -> None:
+        while owned.ledger.replaying and not self._stopping.is_set():
+            rounds.replay()
+            left = owned.ledger.committed.cursor - owned.ledger.indexed_to
+            self._report(PartitionState.REPLAYING, f"{max(left, 0)} records to index again", owned)
+
+    def _serve(self, owned: Owned, rounds: Rounds) -> None:
+        report_s = 0.0
+        while not self._stopping.is_set() and not self._again.is_set() and not owned.settings.drained:
+            rounds.once()
+            owned.serve_client()
+            now_s = time.monotonic()
+            if now_s >= report_s:
+                if self.retention is not None:
+                    owned.use_retention(self.retention)
+                owned.maintain()
+                if owned.settings.paused:
+                    self._report(PartitionState.PAUSED, "paused by a policy", owned)
+                else:
+                    full = "" if owned.gate.room_records else "as many records wait for their targets as can be held"
+                    slow = full or self._throttling.why(now_s)
+                    self._report(PartitionState.ACTIVE, slow or owned.upkeep.hidden.why(now_s), owned)
+                report_s = now_s + REPORT_EVERY_S
+                self._pause_s, self._after_what = FIRST_PAUSE_S, ""
+
+    def _throttled(self, why: str) -> None:
+        """Tell at once, in the middle of a transaction: brokers that throttle have answered."""
+        if self.status.state is PartitionState.ACTIVE:
+            self.status = replace(self.status, why=why, reported_s=time.monotonic())
+
+    def _became_active(self, owned: Owned, seconds: float) -> None:
+        self._shared.metrics.recovery.labels(self._topic.name).observe(seconds)
+        committed = owned.ledger.committed
+        self._log.info(
+            "partition_active",
+            seconds=round(seconds, 3),
+            cursor=committed.cursor,
+            watermark=list(committed.watermark),
+            pending=owned.ledger.pending,
+        )
+        self._trouble.is_over()
+
+    def _alarm_about_lost(self, origin: Origin) -> None:
+        if origin.lost:
+            self._shared.metrics.lost.labels(self._topic.name).inc(origin.lost)
+            self._log.error(
+                "records_lost",
+                at_most=origin.lost,
+                needed_from=origin.progress.sealed_to - origin.lost,
+                log_starts_at=origin.progress.sealed_to,
+                remedy=f"raise the retention of {self._topic.name} above its longest delay",
+            )
+
+    def _tell_of_the_state(self, origin: Origin) -> None:
+        if origin.state_starts_at:
+            why = "buckets and held records may be gone with what was removed; python -m spark_backfill audit tells"
+            self._log.error("state_truncated", state=self._topic.state, starts_at=origin.state_starts_at, why=why)
+        if origin.changed:
+            self._log.warning(
+                "rules_differ",
+                by=list(origin.changed),
+                from_offset=origin.epochs[-1].from_offset,
+                note="once after a change of configuration, policies or version; where it is told again and again,"
+                f" routers of group {self._shared.config.router.group_id} are configured differently",
+            )
+
+    def _renew(self, error: ConnectionLostError) -> None:
+        # Without a pause: where connections are cut all the time, each take-over is worth a transaction.
+        self._log.info("partition_renewed", why=str(error))
+        self._shared.metrics.renewals.labels(self._topic.name).inc()
+        self._pause_s = FIRST_PAUSE_S
+
+    def _after(self, exception: KafkaException) -> None:
+        error = error_of(exception)
+        verdict = classify(error).name
+        self._trouble.tell("partition_interrupted", error=error.str(), code=error.name(), verdict=verdict)
+        self._shared.metrics.transactions.labels(self._topic.name, "abandoned").inc()
+        self._pause_longer(f"{error.name()}: {error.str()}")
+
+    def _pause_longer(self, why: str) -> None:
+        self._pause(PartitionState.WAITING, why, self._pause_s)
+        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+
+    def _refuse(self, error: RefusedError) -> None:
+        # Whoever was fenced without knowing it may miss what the new owner has removed: no reason for an alarm.
+        try:
+            ours = self._shared.still_ours(self._topic.name, self._partition)
+        except KafkaException:
+            ours = True
+        if ours:
+            self._trouble.tell("partition_refused", str(error), level="error")
+            self._pause(PartitionState.REFUSED, str(error), LOOK_AGAIN_S)
+        else:
+            self._pause(PartitionState.WAITING, "the group has given it to another member", self._pause_s)
+
+    def _pause(self, state: PartitionState, why: str, seconds: float) -> None:
+        # What comes next may last, too, and be ended by the same.
+        self._after_what = f"again, after: {why}"
+        self._report(state, why)
+        self._stopping.wait(seconds)
+
+    def _report(self, state: PartitionState, why: str = "", owned: Owned | None = None) -> None:
+        if owned is None and state is PartitionState.DRAINED:
+            # Nothing moves any more: what was last reported still holds.
+            self.status = replace(self.status, state=state, why=why, reported_s=time.monotonic())
+            return
+        if owned is None:
+            self.status = PartitionStatus(self._topic.name, self._partition, state, why)
+            return
+        ledger, needs = owned.ledger, owned.upkeep.needs()
+        self.status = PartitionStatus(
+            self._topic.name,
+            self._partition,
+            state,
+            why,
+            pending=ledger.pending + ledger.owed + owned.gate.records,
+            held=owned.gate.records,
+            next_due_ms=ledger.next_due_ms(),
+            furthest_due_ms=ledger.furthest_due_ms(),
+            lag=owned.lag(),
+            cursor=ledger.committed.cursor,
+            sealed_to=ledger.committed.sealed_to,
+            buckets=len(ledger.parts.buckets),
+            snapshot_bytes=owned.upkeep.survey.snapshot_bytes,
+            by_due=owned.upkeep.survey.by_due,
+            by_target=owned.upkeep.survey.by_target,
+            watermark=None if ledger.committed.watermark == BEFORE_ALL else ledger.committed.watermark,
+            needed_from=needs.from_offset,
+            needed_since_ms=needs.since_ms,
+            retention_ms=owned.upkeep.retention.keeps_ms,
+            hidden_s=owned.upkeep.hidden.seconds(time.monotonic()),
+        )

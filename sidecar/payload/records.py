@@ -1,0 +1,110 @@
+"""A record of a delay topic as the router keeps it between indexing and release."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from index.batch import Batch
+from index.pending import Entry
+from index.record import Record
+from index.schedule import Rejection, Schedule
+from index.target_counts import Route
+from snapshots.rows import RowPacker
+
+RESIDENT_OVERHEAD_BYTES = 500
+"""What a record costs in memory beside its key and value: tuples, header list and strings (measured with tracemalloc
+for three headers of 20 B; one more header is HEADER_OVERHEAD_BYTES more)."""
+
+HEADER_OVERHEAD_BYTES = 120
+
+PACKED_OVERHEAD_BYTES = 300
+"""What a packed record costs in memory beside its row: entry, Packed, numbers and its place in a chunk."""
+
+# A NamedTuple's own constructor is a Python function and costs three times as much.
+_new = tuple.__new__
+
+
+class Scheduled(NamedTuple):
+    """An accepted record: its schedule, its size in a transaction, and the record itself unless it must be re-read."""
+
+    schedule: Schedule
+    size_bytes: int
+    record: Record | None
+
+
+class Packed(NamedTuple):
+    """An accepted record that waits for long, as a row of a segment; what it asks for is decided again when it leaves.
+
+    Size and payload are where a Scheduled has them.
+    """
+
+    timestamp_ms: int
+    size_bytes: int
+    row: bytes
+    packer: RowPacker
+    targets: Route
+
+
+Payload: TypeAlias = Scheduled | Packed
+"""What is kept of an accepted record until it is released."""
+
+
+class Refused(NamedTuple):
+    """A record on its way to the rejected topic."""
+
+    rejection: Rejection
+    record: Record
+
+
+Leaving: TypeAlias = Batch[Scheduled, Refused]
+"""What a transaction is to release and to reject, with every record whole or to be read again."""
+
+Decide: TypeAlias = Callable[[int, Record], Schedule | Rejection]
+"""Decides the record at an offset again, by the rules that held when it was indexed."""
+
+
+def scheduled(schedule: Schedule, size_bytes: int, record: Record | None) -> Scheduled:
+    """Make a Scheduled, of which there is one for every record."""
+    return _new(Scheduled, (schedule, size_bytes, record))
+
+
+def packed(timestamp_ms: int, row: bytes, packer: RowPacker, targets: Route = ()) -> Packed:
+    """Make a Packed, of which there is one for every record that waits for long; ``targets`` only to be counted."""
+    return _new(Packed, (timestamp_ms, PACKED_OVERHEAD_BYTES + len(row), row, packer, targets))
+
+
+def routes_of(entries: Iterable[Entry[Payload]]) -> list[Route]:
+    """The targets of each."""
+    return [payload.targets if isinstance(payload, Packed) else payload.schedule.targets for _, _, payload in entries]
+
+
+def resident_bytes(entries: Iterable[Entry[Payload]]) -> int:
+    """Bytes of payload that these entries hold in memory."""
+    # A list, since a generator takes twice as long.
+    return sum([payload[1] for _, _, payload in entries if payload[2] is not None])
+
+
+def size_of(record: Record) -> int:
+    """Approximate bytes a record holds in memory, and a fair measure of what it costs in a transaction."""
+    key, value, headers, _ = record
+    size = RESIDENT_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * len(headers)
+    for _, content in headers:
+        if content is not None:
+            size += len(content)
+    if value is not None:
+        size += len(value)
+    if key is not None:
+        size += len(key)
+    return size
+
+
+def mean_size(records: int, headers: int, size_bytes: int) -> int:
+    """About the mean of ``size_of`` of some records that take so many bytes together."""
+    return RESIDENT_OVERHEAD_BYTES + (HEADER_OVERHEAD_BYTES * headers + size_bytes) // records
+
+
+def scheduled_size(payload: Payload) -> int:
+    """What an accepted record costs in a transaction, whether it is resident or not: its size, for each target."""
+    targets = payload.targets if isinstance(payload, Packed) else payload.schedule.targets
+    if isinstance(targets, str) or len(targets) <= 1:
+        return payload.size_bytes
+    return payload.size_bytes * len(targets)

@@ -1,0 +1,162 @@
+"""What an operator may do while routers run: set policies, pause and resume, drain.
+
+All of it is written to the policies topic, so that every router of every host sees it within a second, also one that
+starts later. Nothing here waits for a partition to follow: what has been reached is told by its status.
+
+* ``pause`` of a delay topic: nothing is released any more. What comes in is indexed and sealed, so memory is bounded.
+  Only a record that comes in late (its due time is at or before what has been released) holds up the cursor, and after
+  10,000 offsets behind it intake waits: the delay topic keeps what follows, by its retention.
+* ``pause_target`` holds back what goes to one target, within the bounds of :mod:`sidecar.release.gate`; records for
+  others pass. A pause of a delay topic holds for all its targets, whatever the policy of a target says.
+* ``drain`` of a delay topic, before maintenance: each of its partitions takes nothing in any more, commits and seals
+  what it has in memory, and is given up by its worker: no producer, no consumer and no open transaction is left.
+  Whoever serves it next finds everything in buckets.
+
+Two changes of one scope at the same time: the later one wins as a whole, for keys it did not name, too. A policy is
+changed by people, a few times a day.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from confluent_kafka.admin import AdminClient
+
+from index.errors import ConfigError
+from sidecar.config.model import Config
+from sidecar.kafka.admin import topic_facts
+from sidecar.policies.policy import (
+    MAX_POLICY_BYTES,
+    Policy,
+    Scope,
+    changed,
+    encode,
+    plain_of,
+    policy_of,
+    target_scope,
+    topic_scope,
+)
+from sidecar.policies.table import (
+    Origin,
+    Policies,
+    PolicyTable,
+    effective,
+    refuse_impossible,
+    settings_of,
+    with_policy,
+)
+from sidecar.policies.topic import write_policy
+
+
+class Switches(Protocol):
+    """What is on or off; the errors are those of :class:`Operations`."""
+
+    def pause(self, topic: str) -> None:
+        """Stop releasing from a delay topic."""
+
+    def resume(self, topic: str) -> None:
+        """Release from it again."""
+
+    def pause_target(self, target: str) -> None:
+        """Hold back what goes to a target."""
+
+    def resume_target(self, target: str) -> None:
+        """Give it what was held."""
+
+    def drain(self, topic: str) -> None:
+        """Have every partition of a delay topic sealed and given up."""
+
+    def undrain(self, topic: str) -> None:
+        """Serve its partitions again."""
+
+
+class Operations:
+    """For the admin API and the command line; may be called from any thread.
+
+    Every method raises ConfigError, naming key and remedy, for what cannot be, and KafkaException when the cluster does
+    not answer.
+    """
+
+    def __init__(self, config: Config, admin: AdminClient, policies: Policies) -> None:
+        self._config = config
+        self._admin = admin
+        self._policies = policies
+        self._lock = threading.Lock()
+
+    def table(self) -> PolicyTable:
+        """All policies there are now."""
+        self._policies.settle()
+        return self._policies.table
+
+    def effective(self, topic: str, target: str = "") -> dict[str, Origin]:
+        """Every key with the value that holds for a delay topic, or a target of it, and where it comes from."""
+        return effective(self.table(), self._config, topic, target)
+
+    def replace(self, scope: Scope, values: Mapping[str, object]) -> Policy:
+        """Make these values, as JSON spells them, the whole policy of a scope."""
+        with self._lock:
+            return self._write(self.table(), scope, policy_of(scope, values))
+
+    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> Policy:
+        """Set some values of a policy and unset others."""
+        with self._lock:
+            table = self.table()
+            if scope in table.doubtful:
+                why = table.unreadable.get(str(scope), "")
+                raise ConfigError(f"policy {scope} cannot be read ({why}); replace it as a whole, or remove it")
+            return self._write(table, scope, changed(scope, table.get(scope), values, unset))
+
+    def remove(self, scope: Scope) -> None:
+        """Remove the policy of a scope; what is less specific holds from then on."""
+        self.replace(scope, {})
+
+    def pause(self, topic: str) -> None:
+        """Stop releasing from a delay topic."""
+        self._switch(topic, "paused", on=True)
+
+    def resume(self, topic: str) -> None:
+        """Release from it again: what has become due meanwhile leaves at once, in order."""
+        self._switch(topic, "paused", on=False)
+
+    def pause_target(self, target: str) -> None:
+        """Hold back what goes to a target topic, whichever delay topic it comes from; others are not delayed."""
+        table, config = self.table(), self._config
+        if not any(settings_of(table, config, topic).rules.allowed(target) for topic in config.delay_topics):
+            raise ConfigError(f"no delay topic of this router may deliver to {target}; see allowed_targets")
+        self.change(target_scope(target), {"paused": True})
+
+    def resume_target(self, target: str) -> None:
+        """Give it what was held, in order and within its rate, and what becomes due from now on."""
+        self.change(target_scope(target), {}, unset=["paused"])
+
+    def drain(self, topic: str) -> None:
+        """Have every partition of a delay topic sealed and given up."""
+        self._switch(topic, "drained", on=True)
+
+    def undrain(self, topic: str) -> None:
+        """Serve its partitions again."""
+        self._switch(topic, "drained", on=False)
+
+    def _switch(self, topic: str, key: str, *, on: bool) -> None:
+        scope = topic_scope(topic)
+        if on:
+            self.change(scope, {key: True})
+            return
+        self.change(scope, {}, unset=[key])
+        if self.effective(topic)[key].value:
+            # For all delay topics it is still on: this one is an exception from now on.
+            self.change(scope, {key: False})
+
+    def _write(self, table: PolicyTable, scope: Scope, policy: Policy) -> Policy:
+        name = self._config.router.policies_topic
+        written = policy if plain_of(policy) else None
+        if written is not None:
+            if len(encode(written)) > MAX_POLICY_BYTES:
+                raise ConfigError(f"policy {scope}: it is longer than {MAX_POLICY_BYTES} bytes; use fewer patterns")
+            refuse_impossible(with_policy(table, scope, written), self._config, scope)
+        # Written to a topic that is missing, it might be created with the brokers' defaults.
+        if name and topic_facts(self._admin, [name])[name] is None:
+            raise ConfigError(f"policies topic {name} does not exist; create it: delay-router init")
+        write_policy(self._config, scope, written)
+        self._policies.settle()
+        return policy

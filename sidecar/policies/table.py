@@ -1,0 +1,260 @@
+"""Which policy holds where: the most specific scope that sets a key wins.
+
+::
+
+    target/NAME  >  topic/NAME  >  default  >  configuration file
+
+What becomes of records that are pending already when a policy changes:
+
+===================  ===================================================================================
+key                  on pending records
+===================  ===================================================================================
+``enabled``          none: they are released when due. What comes in from then on is rejected, or released
+                     at once (``when_disabled``)
+``max_delay``        none: a decision once taken stands, also after a restart
+``default_target``   none: they keep the target they were given; when that is no longer allowed, see below
+``allowed_targets``  those whose target is no longer allowed are rejected when due (TARGET_NOT_ALLOWED)
+``expire_after``     from now on the new limit, unless the record has one of its own
+``timestamp``        from now on the new mode
+``tick``             from now on the new pace
+``placement``        none until they are sealed, or merged, the next time
+``paused``           nothing leaves until it is taken back; then all that is due at once, in order
+                     (of a target: what is for it is held, see :mod:`sidecar.release.gate`)
+``drained``          the same, and no partition is served until it is taken back
+rates                from now on the new ones, also for what is held already
+===================  ===================================================================================
+
+Keys that decide a record when it is indexed (``enabled``, ``when_disabled``, ``max_delay``, ``default_target``,
+``allowed_targets``, ``require_time``, ``unknown_headers``) must decide the same when it is indexed again, so each
+change of them starts a rule epoch in every partition concerned (:mod:`sidecar.partition.rule_changes`); the others are
+looked at when something is released.
+
+Rejected: policies for a pair of delay topic and target. No system looked at has them, and what is ruled for a target
+(its consumers' needs) does not depend on where its records waited.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from index.errors import ConfigError
+from index.rules import Rules, TargetRule
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.config.units import format_duration
+from sidecar.policies.policy import DEFAULT, KEYS, Policy, Scope, ScopeKind, plain_of, target_scope, topic_scope
+from sidecar.release.expiry import Expiry
+from sidecar.release.rates import TargetLimit
+
+CONFIGURATION: Final = "configuration"
+
+_OF_TOPIC: Final = frozenset(DelayTopicConfig.model_fields)
+_TARGET_KEYS: Final = (
+    *("enabled", "when_disabled", "max_delay", "expire_after", "timestamp", "paused"),
+    *("records_per_second", "bytes_per_second"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTable:
+    """All policies at one moment; ``unreadable`` names records that cannot be understood, with the reason.
+
+    Where an older policy of such a scope is known, that one still holds; ``doubtful`` are scopes of which none is.
+    """
+
+    policies: Mapping[Scope, Policy] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    doubtful: frozenset[Scope] = frozenset()
+
+    def get(self, scope: Scope) -> Policy:
+        """The policy of one scope; one that sets nothing when there is none."""
+        return self.policies.get(scope, _NOTHING)
+
+    def targets(self) -> Iterator[tuple[str, Policy]]:
+        """Policies of targets."""
+        for scope, policy in self.policies.items():
+            if scope.kind is ScopeKind.TARGET:
+                yield scope.name, policy
+
+    def doubts(self, topic: str) -> bool:
+        """Whether a policy that may concern this delay topic is not known at all."""
+        return any(scope.kind is not ScopeKind.TOPIC or scope.name == topic for scope in self.doubtful)
+
+
+_NOTHING: Final = Policy()
+NO_POLICIES: Final = PolicyTable()
+
+
+class Policies(Protocol):
+    """Where workers learn of policies."""
+
+    @property
+    def table(self) -> PolicyTable:
+        """All policies now; another object whenever something has changed."""
+
+    def settle(self) -> None:
+        """Wait until everything written before this call is in the table; KafkaException or RefusedError if not."""
+
+
+class WithoutPolicies:
+    """For a router without a policies topic."""
+
+    table: PolicyTable = NO_POLICIES
+
+    def settle(self) -> None:
+        """Nothing to wait for."""
+
+
+WITHOUT_POLICIES: Final = WithoutPolicies()
+
+
+class Origin(NamedTuple):
+    """An effective value as JSON spells it, and the scope it comes from."""
+
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What holds for one delay topic: ``topic`` is its configuration with policies applied.
+
+    ``timestamps`` are those of targets with a mode of their own, ``gated`` has targets that are paused or have a rate.
+    While ``is_doubtful``, rules kept in the state outrank ``rules``: they are the last that are known to have held.
+    """
+
+    topic: DelayTopicConfig
+    rules: Rules
+    tick_ms: int
+    expiry: Expiry
+    timestamps: Mapping[str, str]
+    paused: bool
+    drained: bool
+    gated: Mapping[str, TargetLimit] = field(default_factory=dict)
+    is_doubtful: bool = False
+
+
+def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig) -> TopicSettings:
+    """What holds for a delay topic; ValueError naming the key when policies cannot be reconciled with it."""
+    merged = _merged(table, configured.name)
+    topic = configured.model_copy(update=_of_topic(table, configured.name))
+    rules = config.rules_for(topic)
+    targets = {name: policy for name, policy in table.targets() if rules.allowed(name)}
+    # A target's rule for a delay topic that may not deliver there would start an epoch for nothing.
+    ruled = [
+        TargetRule(name, policy.max_delay_ms, policy.enabled is not False)
+        for name, policy in targets.items()
+        if policy.max_delay_ms is not None or policy.enabled is False
+    ]
+    limits_ms = {name: p.expire_after_ms for name, p in targets.items() if p.expire_after_ms is not None}
+    return TopicSettings(
+        topic=topic,
+        rules=config.rules_for(topic, ruled) if ruled else rules,
+        tick_ms=_whole(merged.get("tick_ms", config.router.tick_ms)),
+        expiry=Expiry(topic.expire_after_ms, limits_ms),
+        timestamps={name: policy.timestamp for name, policy in targets.items() if policy.timestamp is not None},
+        paused=bool(merged.get("paused")),
+        drained=is_drained(table, configured.name),
+        gated={name: _limit(table, config, name, policy) for name, policy in targets.items() if _is_gated(policy)},
+        is_doubtful=table.doubts(configured.name),
+    )
+
+
+def is_drained(table: PolicyTable, topic: str) -> bool:
+    """Whether no partition of a delay topic is to be served."""
+    return bool(_merged(table, topic).get("drained"))
+
+
+def effective(table: PolicyTable, config: Config, topic: str, target: str = "") -> dict[str, Origin]:
+    """Every key with the value that holds for a delay topic, or a target of it, and where it comes from."""
+    configured = config.require_delay_topic(topic)
+    found = {key: Origin(value, CONFIGURATION) for key, value in _configured(config, configured).items()}
+    for scope in (DEFAULT, topic_scope(topic)):
+        found |= {key: Origin(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
+    if not target:
+        return found
+    scope = target_scope(target)
+    own = {key: Origin(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
+    return {key: own.get(key, found[key]) for key in _TARGET_KEYS}
+
+
+def refuse_impossible(table: PolicyTable, config: Config, scope: Scope) -> None:
+    """ConfigError when delay topics cannot work with these policies; ``scope`` is that of the one which is new."""
+    if scope.kind is ScopeKind.TOPIC:
+        config.require_delay_topic(scope.name, f"policy {scope}: ")
+    if scope.kind is ScopeKind.TARGET and scope.name in config.forbidden_targets():
+        raise ConfigError(f"policy {scope}: {scope.name} is the router's own and never a target")
+    for topic in config.delay_topics:
+        if scope.kind is not ScopeKind.TOPIC or scope.name == topic.name:
+            try:
+                settings_of(table, config, topic)
+            except ValueError as error:
+                raise ConfigError(f"policy {scope}: with it delay topic {topic.name} cannot work: {error}") from None
+
+
+def with_policy(table: PolicyTable, scope: Scope, policy: Policy | None) -> PolicyTable:
+    """The table with one policy set, or removed where it is None."""
+    policies = {known: each for known, each in table.policies.items() if known != scope}
+    if policy is not None:
+        policies[scope] = policy
+    unreadable = {name: why for name, why in table.unreadable.items() if name != str(scope)}
+    return PolicyTable(policies, unreadable, table.doubtful - {scope})
+
+
+def without_reading(table: PolicyTable, name: str, scopes: Iterable[Scope], why: str) -> PolicyTable:
+    """The table after a record that cannot be understood: what was known of its scope still holds."""
+    doubtful = {scope for scope in scopes if scope not in table.policies}
+    return PolicyTable(table.policies, {**table.unreadable, name: why}, table.doubtful | doubtful)
+
+
+def _is_gated(policy: Policy) -> bool:
+    return bool(policy.paused or policy.records_per_second or policy.bytes_per_second)
+
+
+def _limit(table: PolicyTable, config: Config, target: str, policy: Policy) -> TargetLimit:
+    sources = [
+        topic.name
+        for topic in config.delay_topics
+        if config.rules_for(topic.model_copy(update=_of_topic(table, topic.name))).allowed(target)
+    ]
+    rates = policy.records_per_second or 0, policy.bytes_per_second or 0
+    return TargetLimit(*rates, paused=bool(policy.paused), sources=tuple(sources))
+
+
+def _of_topic(table: PolicyTable, topic: str) -> dict[str, object]:
+    return {name: value for name, value in _merged(table, topic).items() if name in _OF_TOPIC}
+
+
+def _merged(table: PolicyTable, topic: str) -> dict[str, object]:
+    """Attributes set for a delay topic, the more specific one last."""
+    merged: dict[str, object] = {}
+    for scope in (DEFAULT, topic_scope(topic)):
+        policy = table.get(scope)
+        merged |= {name: value for name in KEYS.values() if (value := getattr(policy, name)) is not None}
+    return merged
+
+
+def _configured(config: Config, topic: DelayTopicConfig) -> dict[str, object]:
+    """Every key of a policy as the configuration has it."""
+    return {
+        "enabled": topic.enabled,
+        "when_disabled": topic.when_disabled,
+        "max_delay": format_duration(topic.max_delay_ms),
+        "tick": format_duration(config.router.tick_ms),
+        "default_target": topic.default_target,
+        "allowed_targets": list(topic.allowed_targets),
+        "require_time": topic.require_time,
+        "unknown_headers": topic.unknown_headers,
+        "placement": topic.placement,
+        "timestamp": topic.timestamp,
+        "expire_after": format_duration(topic.expire_after_ms),
+        "paused": False,
+        "drained": False,
+        "records_per_second": 0,
+        "bytes_per_second": "0",
+    }
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,168 @@
+"""Policies as they change: one thread and one group-less consumer a process, for all its workers.
+
+A new record ends the fetch that waits for it, so every process knows a policy a few milliseconds after it was written;
+workers look at the table in each of their rounds. A partition that is taken over waits until the topic has been read to
+its end (``settle``): its rules must not be older than those of the owner before.
+
+A topic that is missing is one without policies, and looked for again; one that has vanished since it was read changes
+nothing but is told. One that must not be read stops take-overs, because what it would say is not known: a delay topic
+might be paused, or a target no longer allowed.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry, Gauge
+
+from index.errors import RefusedError
+from sidecar.config.model import Config
+from sidecar.kafka.admin import Denied, topic_facts
+from sidecar.kafka.errors import error_of
+from sidecar.metrics import PREFIX
+from sidecar.policies.table import NO_POLICIES, WITHOUT_POLICIES, Policies, PolicyTable
+from sidecar.policies.topic import PolicyReader
+from sidecar.topics import topics
+from sidecar.topics.check import bootstrap
+
+POLL_S: Final = 0.05
+"""How soon a take-over is noticed that waits; what is written is noticed at once."""
+
+LOOK_AGAIN_S: Final = 5.0
+"""How soon a policies topic is found that was created while the router runs."""
+
+AFTER_ERROR_S: Final = 0.5
+SETTLE_TIMEOUT_S: Final = 10.0
+
+
+class PolicyWatch(threading.Thread):
+    """Keeps ``table`` up to date until it is stopped."""
+
+    def __init__(self, config: Config, admin: AdminClient, registry: CollectorRegistry) -> None:
+        super().__init__(name="policies", daemon=True)
+        self._config = config
+        self._admin = admin
+        self._topic = config.router.policies_topic
+        self._table = NO_POLICIES
+        self._stopping = threading.Event()
+        self._turned = threading.Condition()
+        self._asked = self._answered = 0
+        self._denied = ""
+        self._told = ""
+        self._log = structlog.get_logger().bind(policies_topic=self._topic)
+        gauge = Gauge(
+            PREFIX + "policies_unreadable",
+            "Policies that cannot be understood; the last good one of each still holds",
+            registry=registry,
+        )
+        gauge.set_function(lambda: len(self._table.unreadable))
+
+    @property
+    def table(self) -> PolicyTable:
+        """All policies now."""
+        return self._table
+
+    def settle(self) -> None:
+        """Wait until everything written before this call is in the table."""
+        with self._turned:
+            self._asked += 1
+            mine = self._asked
+            if not self._turned.wait_for(lambda: self._answered >= mine, SETTLE_TIMEOUT_S):
+                raise KafkaException(
+                    KafkaError(KafkaError._TIMED_OUT, f"policies topic {self._topic} was not read to its end in time")
+                )
+            if self._denied:
+                raise RefusedError(self._denied)
+
+    def stop(self) -> None:
+        """End the thread; join it to know when it has."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Follow the topic; whatever fails is tried again."""
+        while not self._stopping.is_set():
+            try:
+                self._find_and_follow()
+            except KafkaException as exception:
+                self._tell("policies_interrupted", error_of(exception).str() or error_of(exception).name())
+                self._stopping.wait(AFTER_ERROR_S)
+            except Exception:  # noqa: BLE001 - a defect of ours must not end what keeps the process informed
+                self._log.exception("policies_failed")
+                self._stopping.wait(LOOK_AGAIN_S)
+
+    def _find_and_follow(self) -> None:
+        asked = self._asked
+        found = topic_facts(self._admin, [self._topic])[self._topic]
+        self._denied = self._denial() if isinstance(found, Denied) else ""
+        if found is None or self._denied:
+            if self._table is not NO_POLICIES:
+                self._tell("policies_topic_gone", "what it said last still holds; create it again: delay-router init")
+            self._answer(asked)
+            self._wait_for_question(LOOK_AGAIN_S)
+            return
+        reader = PolicyReader(self._config, self._table)
+        try:
+            self._follow(reader)
+        finally:
+            reader.close()
+
+    def _denial(self) -> str:
+        grant = topics.acl_command(bootstrap(self._config), ("Read", "Describe"), f"--topic {self._topic}")
+        return (
+            f'policies topic {self._topic} may not be read: {grant}; or go without policies: router.policies_topic = ""'
+        )
+
+    def _follow(self, reader: PolicyReader) -> None:
+        looked = self._asked
+        is_read = False
+        while not self._stopping.is_set():
+            at_end = reader.poll(POLL_S)
+            if at_end:
+                self._told = ""
+            # Until the first end it is only known in part.
+            is_read = is_read or at_end
+            if is_read:
+                self._publish(reader.table)
+            if at_end:
+                self._answer(looked)
+            # One look at a time: looking again whenever somebody asks would never come to an end while many do.
+            if is_read and self._answered >= looked < self._asked:
+                looked = self._asked
+                reader.look_again()
+
+    def _publish(self, table: PolicyTable) -> None:
+        if table is self._table:
+            return
+        before, self._table = self._table, table
+        for scope in before.policies.keys() | table.policies.keys():
+            if before.policies.get(scope) != table.policies.get(scope):
+                self._log.info("policy_changed", policy=str(scope), is_set=scope in table.policies)
+
+    def _answer(self, asked: int) -> None:
+        with self._turned:
+            self._answered = max(self._answered, asked)
+            self._turned.notify_all()
+
+    def _wait_for_question(self, seconds: float) -> None:
+        """Wait, but look at once when a take-over asks: the topic may have been created a moment ago."""
+        until_s = time.monotonic() + seconds
+        while not self._stopping.is_set() and time.monotonic() < until_s and self._answered >= self._asked:
+            self._stopping.wait(POLL_S)
+
+    def _tell(self, event: str, why: str) -> None:
+        if self._told != event + why:
+            self._told = event + why
+            self._log.error(event, why=why)
+
+
+def watch(config: Config, admin: AdminClient, registry: CollectorRegistry) -> tuple[Policies, Callable[[], None]]:
+    """Where workers learn of policies, and what ends that."""
+    if not config.router.policies_topic:
+        return WITHOUT_POLICIES, lambda: None
+    watching = PolicyWatch(config, admin, registry)
+    watching.start()
+    return watching, watching.stop

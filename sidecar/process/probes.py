@@ -1,0 +1,203 @@
+"""Probes and metrics over HTTP, in a thread of their own so that a slow reader never delays a release.
+
+Three paths, GET and HEAD, nothing that changes anything. Dispatch is explicit: the server that comes with
+prometheus_client answers metrics on any path, so a probe of a path that does not exist would always be green.
+
+Anybody who can reach the port may ask, so nobody may cost much. A probe is never refused and never waits for other
+clients: there is always room for its connection (:mod:`sidecar.process.listening`), and what it is told is made anew
+only so often that making it takes a tenth of a core. Everything else is refused (429) beyond a rate for each client.
+"""
+
+import asyncio
+import json
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import uvicorn
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from index.errors import DelayRouterError
+from sidecar.config.model import HttpConfig
+from sidecar.process.listening import ACCEPTED_AT_ONCE, ListeningSocket, Places, bind, client_of
+from sidecar.process.pace import Pace, Rate
+
+MAX_REQUEST_BYTES: Final = 16_384
+"""Request line and headers together."""
+
+PLACES: Final = Places(connections=512, of_one_client=256)
+RATE: Final = Rate(per_s=50.0, burst=200.0)
+"""Of requests of one client that are no probes; scrapers ask once in seconds."""
+
+REST_FACTOR: Final = 9
+MAX_REST_S: Final = 1.0
+
+KEEP_ALIVE_S: Final = 5
+CONNECTION_LIFETIME_S: Final = 30
+"""Longest life of a connection, whatever it does: one that sends a byte a second must not hold a place."""
+
+START_TIMEOUT_S: Final = 10.0
+STOP_TIMEOUT_S: Final = 5.0
+
+
+PROBES: Final = frozenset({"/livez", "/readyz"})
+
+
+class Health(Protocol):
+    """What the router tells about itself; called from the HTTP thread, so it must not block."""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Metrics to render."""
+
+    def live(self) -> tuple[bool, dict[str, object]]:
+        """Whether the process works at all, and the body of ``/livez``."""
+
+    def ready(self) -> tuple[bool, dict[str, object]]:
+        """Whether every assigned partition is recovered and active, and the body of ``/readyz``."""
+
+
+class HttpServer:
+    """A running server; `port` is the real one even where the configuration says 0."""
+
+    def __init__(self, server: uvicorn.Server, bound: ListeningSocket, name: str = "http") -> None:
+        self.port: Final[int] = bound.getsockname()[1]
+        self._server = server
+        bound.busy = self._busy
+        self._thread = threading.Thread(target=server.run, args=([bound],), name=name, daemon=True)
+
+    def start(self) -> None:
+        """Return once requests are answered; DelayRouterError when that does not come about."""
+        self._thread.start()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise DelayRouterError("the HTTP server did not start; see the log lines above")
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Answer what is under way, then close; returns within ``STOP_TIMEOUT_S``."""
+        self._server.should_exit = True
+        self._thread.join(STOP_TIMEOUT_S)
+
+    def _busy(self) -> set[int]:
+        """File descriptors of connections with a request that has not been answered."""
+        return {
+            each.transport.get_extra_info("socket").fileno()
+            for each in self._server.server_state.connections
+            if isinstance(each, H11Protocol) and each.cycle is not None and not each.cycle.response_complete
+        }
+
+
+def serve(listen: str, health: Health) -> HttpServer:
+    """Start serving `health` at `listen` (``host:port``); ConfigError when the address cannot be had."""
+    bound = bind(HttpConfig(listen=listen), "http", PLACES)
+    settings = uvicorn.Config(
+        application(health),
+        http=_BoundedConnection,
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=ACCEPTED_AT_ONCE,
+        h11_max_incomplete_event_size=MAX_REQUEST_BYTES,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=2,
+    )
+    server = HttpServer(uvicorn.Server(settings), bound)
+    server.start()
+    return server
+
+
+def application(health: Health) -> ASGIApp:
+    """The three paths as an ASGI application."""
+    ready = Frugal(lambda: _json(*health.ready()))
+    texts: dict[str, Frugal] = {}
+
+    async def livez(_: Request) -> Response:
+        return _json(*health.live())
+
+    async def readyz(_: Request) -> Response:
+        return ready.get()
+
+    async def metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+
+        def text() -> Response:
+            return Response(encode(health.registry), headers={"content-type": content_type})
+
+        # As many as prometheus_client knows formats; in another thread, or probes would wait for it.
+        return await run_in_threadpool(texts.setdefault(content_type, Frugal(text)).get)
+
+    app = Starlette(routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)])
+    # A path that does not exist is 404, not a redirect to one that does.
+    app.router.redirect_slashes = False
+    return Paced(app)
+
+
+class Frugal:
+    """An answer that may be given again, until nine times as long has passed as the processor took to make it."""
+
+    def __init__(self, make: Callable[[], Response]) -> None:
+        self._make = make
+        self._making = threading.Lock()
+        self._made: Response | None = None
+        self._good_until_s = 0.0
+
+    def get(self) -> Response:
+        """The answer, made anew where that is due; who asks meanwhile waits for the same."""
+        with self._making:
+            if self._made is not None and time.monotonic() < self._good_until_s:
+                return self._made
+            # Time of this thread alone: what else the process does must not make the answer old.
+            began_s = time.thread_time()
+            self._made = made = self._make()
+            took_s = time.thread_time() - began_s
+            self._good_until_s = time.monotonic() + min(REST_FACTOR * took_s, MAX_REST_S)
+            return made
+
+
+class Paced:
+    """Refuses what a client asks beyond the rate, but for probes: an answer costs no more than a refusal."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._pace = Pace()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 429, or let the application answer."""
+        if scope["type"] == "http" and scope["path"] not in PROBES:
+            wait_s = self._pace.wait_s(client_of(scope["client"]), RATE)
+            if wait_s:
+                refusal = Response(status_code=429, headers={"retry-after": str(math.ceil(wait_s))})
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class _BoundedConnection(H11Protocol):
+    """A connection with an end; uvicorn has no timeout for a request that never comes to its own."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._end = self.loop.call_later(CONNECTION_LIFETIME_S, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.cancel()
+        super().connection_lost(exc)
+
+
+def _json(good: bool, body: dict[str, object]) -> Response:
+    return Response(json.dumps(body), status_code=200 if good else 503, media_type="application/json")

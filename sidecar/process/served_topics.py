@@ -1,0 +1,77 @@
+"""Which delay topics can be served: those without an error in the check, looked at again while the router runs.
+
+One that is served stays so whatever is found: its partitions say what they lack, and go on once they have it.
+"""
+
+import threading
+
+import structlog
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from sidecar.config.model import Config
+from sidecar.kafka.admin import Answer
+from sidecar.kafka.errors import error_of
+from sidecar.logs.events import Trouble
+from sidecar.process.health import ProcessHealth
+from sidecar.topics import check
+from sidecar.topics.findings import Finding, Level
+
+FIRST_RETRY_S = 0.5
+LONGEST_RETRY_S = 10.0
+
+
+class UsableTopics:
+    """The subscription of this process; logs every finding that is not ok, and tells the probes."""
+
+    def __init__(self, config: Config, admin: AdminClient, health: ProcessHealth) -> None:
+        self._config = config
+        self._admin = admin
+        self._health = health
+        self._said: set[Finding] = set()
+        self.topics: list[str] = []
+        """Those that are served."""
+        self.troubles: dict[str, str] = {}
+        """What is wrong with one of them now, which may keep it from working."""
+        self._log = structlog.get_logger()
+        self._trouble = Trouble(self._log)
+
+    def wait(self, stopping: threading.Event) -> list[str]:
+        """Look, waiting for the cluster as long as it takes; empty when stopped, or when nothing can be served."""
+        pause_s = FIRST_RETRY_S
+        while not stopping.is_set():
+            try:
+                return self._usable(check.router_findings(self._config, self._admin))
+            except KafkaException as exception:
+                why = error_of(exception).str()
+                # The client's own lines say why connections fail.
+                self._admin.poll(0)
+                self._health.waits_for(f"Kafka does not answer: {why}")
+                self._trouble.tell("kafka_unavailable", why)
+            stopping.wait(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_RETRY_S)
+        return []
+
+    def look(self) -> dict[str, Answer]:
+        """Look once more, and return what the cluster says of the topics; KafkaException when it says nothing."""
+        answers = check.topic_answers(self._config, self._admin)
+        self._usable(list(check.topic_findings(self._config, answers)))
+        return answers
+
+    def _usable(self, findings: list[Finding]) -> list[str]:
+        for finding in findings:
+            if finding.level is not Level.OK and finding not in self._said:
+                write = self._log.error if finding.is_error else self._log.warning
+                write("check", thing=finding.thing, message=finding.message, remedy=finding.remedy)
+        self._said = set(findings)
+        names = [topic.name for topic in self._config.delay_topics]
+        wrong: dict[str, str] = {}
+        for finding in findings:
+            for name in [finding.topic] if finding.topic else names:
+                if finding.is_error:
+                    told = f"{finding.thing}: {finding.message}; {finding.remedy}"
+                    wrong[name] = f"{wrong[name]}; {told}" if name in wrong else told
+        self.topics = [name for name in names if name in self.topics or name not in wrong]
+        self._health.leave_out({name: why for name, why in wrong.items() if name not in self.topics})
+        self.troubles = {name: why for name, why in wrong.items() if name in self.topics}
+        return list(self.topics)

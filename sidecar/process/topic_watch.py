@@ -1,0 +1,53 @@
+"""Looking at the topics again and again while the router runs: what operators change there must show.
+
+Retention that was lowered, a topic that was deleted or created again, rights taken away: the check of the start is
+made anew, what is wrong is logged once and told by the status, and the workers learn what concerns them. In a thread of
+its own, since a cluster that does not answer holds up whoever asks.
+"""
+
+import threading
+
+import structlog
+from confluent_kafka import KafkaException
+
+from sidecar.kafka.errors import error_of
+from sidecar.process.served_topics import UsableTopics
+from sidecar.process.workers import Workers
+
+EVERY_S = 15.0
+END_WITHIN_S = 0.5
+
+
+class TopicWatch:
+    """Looks from ``start`` to ``stop``."""
+
+    def __init__(self, usable: UsableTopics, workers: Workers) -> None:
+        self._usable = usable
+        self._workers = workers
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="topic watch", daemon=True)
+        self._log = structlog.get_logger()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> bool:
+        """End; False when the cluster still owes an answer, which would keep the interpreter from exiting."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(END_WITHIN_S)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(EVERY_S):
+            try:
+                answers = self._usable.look()
+            except KafkaException as exception:
+                # Workers say that the cluster is away.
+                self._log.debug("topics_not_seen", why=error_of(exception).str())
+                continue
+            except Exception:  # noqa: BLE001 - a defect of ours must not end it in silence
+                self._log.exception("topic_watch_failed")
+                continue
+            self._workers.learn(answers, self._usable.troubles)

@@ -1,0 +1,215 @@
+"""Holding back what a target may not be given yet, without holding up other targets.
+
+W passes records in the order of (due, offset), so a record that has to wait cannot stay in front of it without holding
+up all that follow. It is moved aside instead: the transaction that moves W past it writes it, whole, into the state
+topic (:mod:`snapshots.held`), and the one that releases it at last removes it from there. So at every commit a record
+is either after W, or held, or done, whatever crashes; a take-over reads held records with the rest of the state.
+
+::
+
+    index ──► batch ──┬──► targets that may be given it
+                 ▲    └──► held (state topic and memory), in one lane for each set of targets that hold back
+                 └───────── first of a lane, as soon as its targets may be given it
+
+Bounds: ``MAX_HELD_RECORDS`` and ``MAX_HELD_BYTES`` a partition, since they are in memory and are read by a take-over.
+At the bound the partition waits: what is due stays where it is, for all targets, and nothing is taken in; a gauge and
+``why`` in the status tell. A target that is to be stopped for long under load belongs into a delay topic of its own.
+
+Order: records of one lane leave in the order they were held in, and none passes them. Others are not delayed.
+
+Records of which it is not known whether a target takes them are set aside in the same way: a few at a time are tried,
+beside what leaves otherwise, and more at once as long as none is refused.
+
+Rejected
+--------
+* *W waits*, or a share of each batch for each target: both hold up others.
+* *A bitmap of held offsets in the progress record*, records read again from where they lie. Smallest to write, but a
+  record below W may be in a segment only (inline, delay topic trimmed), so buckets could neither be removed nor merged
+  while one of their records is held: five modules would have to know of it.
+* *A watermark for each target* that lags behind W. A record that comes in late for a lagging target needs a cursor of
+  its own, too; with several targets a record would be in several lanes, and ending one could double what another did.
+* *A new due time*: the record as a new one in the delay topic. Its provenance could be forged by any producer.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from index.pending import Entry
+from sidecar.payload.records import Scheduled, resident_bytes, scheduled, scheduled_size, size_of
+from sidecar.release.rates import RateLimits, TargetLimit
+from snapshots.held import HeldEntry, encode_held, held_key
+
+MAX_HELD_RECORDS: Final = 50_000
+MAX_HELD_BYTES: Final = 64 * 1_048_576
+HELD_AT_ONCE: Final = 1_000
+"""Holding one costs 20 us: more in one transaction would stall the release of others."""
+
+TRIED_AT_ONCE: Final = 4
+"""Of those that may be refused: finding out which of so many are takes a few trials, and others wait meanwhile."""
+
+RESUME_EVERY_S: Final = 0.02
+"""Shortest wait for tokens: a transaction a token would be as many as records."""
+
+_EVERYTHING: Final = 1 << 62
+_Lane = tuple[str, ...]
+
+
+class Gate:
+    """Of one owned partition; used by its worker only."""
+
+    def __init__(self, limits: RateLimits, held: Iterable[HeldEntry] = ()) -> None:
+        self._limits = limits
+        self._gated: Mapping[str, TargetLimit] = {}
+        self._doubted: set[str] = set()
+        self._tried_at_once = TRIED_AT_ONCE
+        self._was_refused = False
+        self._lanes: dict[_Lane, deque[Entry[Scheduled]]] = {}
+        self._parts: dict[int, list[bytes]] = {}
+        self._state: list[tuple[bytes, bytes | None]] = []
+        self.records = 0
+        self.resident_bytes = 0
+        for entry in held:
+            parts = [held_key(entry.offset, part) for part in range(entry.parts)]
+            self._put(
+                (entry.due_ms, entry.offset, scheduled(entry.schedule, size_of(entry.record), entry.record)), parts
+            )
+
+    def use(self, gated: Mapping[str, TargetLimit]) -> None:
+        """From now on hold back what goes to these targets; others are given what was held for them."""
+        self._gated = gated
+        self._sort()
+
+    def has_room_for(self, entries: Sequence[Entry[Scheduled]]) -> bool:
+        """Whether so many more may be held."""
+        more_bytes = resident_bytes(entries)
+        return self.records + len(entries) <= MAX_HELD_RECORDS and self.resident_bytes + more_bytes <= MAX_HELD_BYTES
+
+    def set_aside(self, entries: Sequence[Entry[Scheduled]], doubted: Iterable[str]) -> None:
+        """Hold these of the transaction being made, since these topics may refuse them.
+
+        ``resumed`` gives them out again, a few at a time.
+        """
+        self._doubted |= set(doubted)
+        self.refused()
+        for entry in entries:
+            self._hold(entry)
+        self._sort()
+
+    def refused(self) -> None:
+        """A target has refused something in the transaction being made: try no more than a few at once for now."""
+        self._was_refused = True
+
+    def _sort(self) -> None:
+        waiting = [entry for lane in self._lanes.values() for entry in lane]
+        self._lanes = {}
+        for entry in sorted(waiting, key=lambda entry: entry[:2]):
+            self._lanes.setdefault(self._lane_of(entry), deque()).append(entry)
+
+    @property
+    def room_records(self) -> int:
+        """How many records the next batch may have; everything while no target is held back."""
+        if not self._holds_back:
+            return _EVERYTHING
+        if self.resident_bytes >= MAX_HELD_BYTES:
+            return 0
+        return max(0, min(HELD_AT_ONCE, MAX_HELD_RECORDS - self.records))
+
+    @property
+    def room_bytes(self) -> int:
+        """How much more payload may be held."""
+        return max(1, MAX_HELD_BYTES - self.resident_bytes) if self._holds_back else _EVERYTHING
+
+    @property
+    def _holds_back(self) -> bool:
+        return bool(self._gated or self._doubted)
+
+    def wait_s(self, now_ms: int) -> float | None:
+        """How long until something held may leave; None when nothing is, or only the end of a pause helps."""
+        lanes = [(self._limits_of(lane), waiting[0][0]) for lane, waiting in self._lanes.items()]
+        waits = [
+            max(self._limits.wait_s(limits), (due_ms - now_ms) / 1_000)
+            for limits, due_ms in lanes
+            if not any(limit.paused for _, limit in limits)
+        ]
+        first_s = min(waits, default=None)
+        return max(first_s, RESUME_EVERY_S) if first_s else first_s
+
+    def resumed(self, most: int, now_ms: int, most_bytes: int = _EVERYTHING) -> list[Entry[Scheduled]]:
+        """Take out what may leave now, at most so many, and no more once they fill so many bytes; it must be in the
+        next transaction.
+
+        All of it was due when it was held; but by a clock that was set back since, or a new owner's, it may not be.
+        """
+        taken: list[Entry[Scheduled]] = []
+        for lane in list(self._lanes):
+            waiting, limits = self._lanes[lane], self._limits_of(lane)
+            upto = most if self._doubted.isdisjoint(lane) else min(most, len(taken) + self._tried_at_once)
+            while waiting and len(taken) < upto and most_bytes > 0 and waiting[0][0] <= now_ms:
+                if not self._may_leave(limits, waiting[0]):
+                    break
+                most_bytes -= scheduled_size(waiting[0][2])
+                taken.append(self._take_out(waiting.popleft()))
+            if not waiting:
+                del self._lanes[lane]
+        return taken
+
+    def hold(self, entries: Sequence[Entry[Scheduled]], resumed: frozenset[int]) -> list[Entry[Scheduled]]:
+        """Those of these records that may not leave now; they are held from here on. ``resumed`` may leave."""
+        if not self._holds_back:
+            return []
+        held: list[Entry[Scheduled]] = []
+        for entry in entries:
+            lane = self._lane_of(entry)
+            if not lane or entry[1] in resumed:
+                continue
+            if lane in self._lanes or not self._may_leave(self._limits_of(lane), entry):
+                self._hold(entry)
+                held.append(entry)
+        return held
+
+    def _hold(self, entry: Entry[Scheduled]) -> None:
+        due_ms, offset, (schedule, _, record) = entry
+        assert record is not None, f"offset {offset} was not re-read"
+        parts = encode_held(HeldEntry(offset, schedule, record))
+        # Behind the tombstone, where it was given out for this very transaction: the last record of a key counts.
+        self._state += parts
+        self._put((due_ms, offset, scheduled(schedule, size_of(record), record)), [key for key, _ in parts])
+
+    def waiting(self) -> list[list[Entry[Scheduled]]]:
+        """What is held, by lane; to look at only."""
+        return [list(lane) for lane in self._lanes.values()]
+
+    def state(self) -> list[tuple[bytes, bytes | None]]:
+        """Records of the state topic for the transaction that is being made."""
+        return self._state
+
+    def committed(self) -> None:
+        """The transaction was committed."""
+        self._state = []
+        if self._doubted:
+            self._doubted &= {target for lane in self._lanes for target in lane}
+            self._tried_at_once = TRIED_AT_ONCE if self._was_refused else min(2 * self._tried_at_once, HELD_AT_ONCE)
+        self._was_refused = False
+
+    def _put(self, entry: Entry[Scheduled], parts: list[bytes]) -> None:
+        self._lanes.setdefault(self._lane_of(entry), deque()).append(entry)
+        self._parts[entry[1]] = parts
+        self.records += 1
+        self.resident_bytes += resident_bytes([entry])
+
+    def _take_out(self, entry: Entry[Scheduled]) -> Entry[Scheduled]:
+        self._state += [(key, None) for key in self._parts.pop(entry[1], [])]
+        self.records -= 1
+        self.resident_bytes -= resident_bytes([entry])
+        return entry
+
+    def _lane_of(self, entry: Entry[Scheduled]) -> _Lane:
+        targets = entry[2].schedule.targets
+        return tuple(target for target in targets if target in self._gated or target in self._doubted)
+
+    def _limits_of(self, lane: _Lane) -> list[tuple[str, TargetLimit]]:
+        return [(target, self._gated[target]) for target in lane if target in self._gated]
+
+    def _may_leave(self, limits: Sequence[tuple[str, TargetLimit]], entry: Entry[Scheduled]) -> bool:
+        return not any(limit.paused for _, limit in limits) and self._limits.take(limits, entry[2].size_bytes)

@@ -1,0 +1,174 @@
+"""Which target topics exist and may be written to, as the cluster says, remembered for a short while.
+
+A missing target inside a transaction stalls it for seconds and then aborts it (notes on Kafka, 2.10), so targets are
+looked up before one begins. Topics are described, never asked for by a producer's metadata request: that could create
+them on a broker with auto-creation.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+    TopicDescription,
+)
+
+from index.schedule import Reason, Rejection
+
+KNOWN_FOR_S = 10.0
+"""How long a good target is trusted. One deleted meanwhile holds up its partition until librdkafka gives up
+(``message.timeout.ms``); asking costs one release 2 ms."""
+
+REFUSED_FOR_S = 2.0
+"""How long a bad one is; short, so that a topic created a moment too late is found by the next record."""
+
+CONFIRM_AFTER_S = 1.0
+"""A broker that lags behind does not know a topic that there is, and what goes there would be rejected for good: so it
+is asked again after so long. Other partitions go on meanwhile."""
+
+CONFIRM_NEW_EVERY_S = 30.0
+"""A topic that was never seen is asked for again this often at most: else each such record would hold up others."""
+
+DESCRIBE_TIMEOUT_S = 10.0
+MAX_REMEMBERED = 10_000
+
+
+class Demands(NamedTuple):
+    """What a topic asks of each record; where it may not be known (DescribeConfigs), nothing is demanded here."""
+
+    key: bool = False
+    max_batch_bytes: int = 1 << 62
+
+
+NO_DEMANDS: Final = Demands()
+
+
+class Target(NamedTuple):
+    """What is known of one target topic."""
+
+    partitions: int
+    refusal: Rejection | None
+    expires_s: float
+    demands: Demands = NO_DEMANDS
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there is no such topic, as far as was told."""
+        return self.refusal is not None and self.refusal.reason is Reason.TARGET_UNKNOWN
+
+
+class TargetDirectory:
+    """Answers for all partitions of a process; ``now_s`` is a monotonic clock."""
+
+    def __init__(
+        self, admin: AdminClient, now_s: Callable[[], float], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._admin = admin
+        self._now_s = now_s
+        self._sleep = sleep
+        self._seen: set[str] = set()
+        self._confirm_new_s = float("-inf")
+        self._known: dict[str, Target] = {}
+        self._lock = threading.Lock()
+
+    def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
+        """Look up several targets with at most one request; KafkaException when the cluster does not answer.
+
+        What a good target was like is believed for ``known_for_s``.
+        """
+        now_s = self._now_s() + KNOWN_FOR_S - known_for_s
+        with self._lock:
+            found = {name: target for name in names if (target := self._fresh(name, now_s)) is not None}
+        missing = [name for name in names if name not in found]
+        if missing:
+            described = self._describe(missing, self._now_s())
+            doubtful = self._doubtful(described)
+            if doubtful:
+                self._sleep(CONFIRM_AFTER_S)
+                described |= self._describe(doubtful, self._now_s())
+            with self._lock:
+                if len(self._known) + len(described) > MAX_REMEMBERED:
+                    self._known.clear()
+                self._known.update(described)
+                self._remember(described)
+            found.update(described)
+        return found
+
+    def forget(self) -> None:
+        """Ask again next time: the broker has contradicted what is remembered."""
+        with self._lock:
+            self._known.clear()
+
+    def _doubtful(self, described: Mapping[str, Target]) -> list[str]:
+        """Topics of which one answer that they do not exist is not enough: those that did, and now and then others."""
+        unknown = [name for name, target in described.items() if target.is_unknown]
+        with self._lock:
+            doubtful = [name for name in unknown if name in self._seen]
+            now_s = self._now_s()
+            if len(doubtful) < len(unknown) and now_s >= self._confirm_new_s:
+                self._confirm_new_s = now_s + CONFIRM_NEW_EVERY_S
+                return unknown
+        return doubtful
+
+    def _remember(self, described: Mapping[str, Target]) -> None:
+        """Which topics there are; one that is confirmed to be gone is a new one when it is back."""
+        gone = {name for name, target in described.items() if target.is_unknown}
+        self._seen = (self._seen | described.keys()) - gone
+        if len(self._seen) > MAX_REMEMBERED:
+            self._seen = set(described) - gone
+
+    def _fresh(self, name: str, now_s: float) -> Target | None:
+        target = self._known.get(name)
+        return target if target is not None and target.expires_s > now_s else None
+
+    def _describe(self, names: list[str], now_s: float) -> dict[str, Target]:
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        futures: dict[str, Future[TopicDescription]] = self._admin.describe_topics(
+            TopicCollection(names), include_authorized_operations=True, request_timeout=DESCRIBE_TIMEOUT_S
+        )
+        settings: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = self._admin.describe_configs(
+            resources, request_timeout=DESCRIBE_TIMEOUT_S
+        )
+        demands = {resource.name: future for resource, future in settings.items()}
+        return {name: _target(name, future, now_s, demands[name]) for name, future in futures.items()}
+
+
+def _target(
+    name: str, future: "Future[TopicDescription]", now_s: float, settings: "Future[dict[str, ConfigEntry]]"
+) -> Target:
+    try:
+        description = future.result(DESCRIBE_TIMEOUT_S + 1)
+    except KafkaException as exception:
+        code = exception.args[0].code()
+        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION):
+            refusal = Rejection(Reason.TARGET_UNKNOWN, f"Target topic {name} does not exist; create it first")
+        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            refusal = Rejection(Reason.TARGET_DENIED, f"The router may not describe target topic {name}")
+        else:
+            raise
+        return Target(0, refusal, now_s + REFUSED_FOR_S)
+    operations = description.authorized_operations
+    if operations and not {AclOperation.WRITE, AclOperation.ALL} & set(operations):
+        refusal = Rejection(Reason.TARGET_DENIED, f"The router may not write to target topic {name}")
+        return Target(len(description.partitions), refusal, now_s + REFUSED_FOR_S)
+    return Target(len(description.partitions), None, now_s + KNOWN_FOR_S, _demands(settings))
+
+
+def _demands(future: "Future[dict[str, ConfigEntry]]") -> Demands:
+    try:
+        settings: Mapping[str, ConfigEntry] = future.result(DESCRIBE_TIMEOUT_S + 1)
+    except (KafkaException, TimeoutError):
+        # Most often it is not authorised. Then the broker refuses, and it is found out by trying.
+        return NO_DEMANDS
+    values = {name: entry.value for name, entry in settings.items()}
+    policies, most = values.get("cleanup.policy") or "", values.get("max.message.bytes") or ""
+    most_bytes = int(most) if most.isascii() and most.isdigit() else NO_DEMANDS.max_batch_bytes
+    return Demands("compact" in policies.split(","), most_bytes)

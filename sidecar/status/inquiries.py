@@ -1,0 +1,217 @@
+"""Answers for the whole group, from any instance.
+
+Decision: shared state in Kafka. Every router reports what it holds to the status topic (:mod:`sidecar.status.reports`),
+once a second when something has changed, and every router, and the command line, reads that. So one is asked, any of
+them, and nothing more has to be reachable, configured or trusted than the brokers.
+
+Rejected: forwarding a question to the router that has the partition. It needs addresses, tokens and certificates
+between routers and a way through network policies, each answer would wait for the slowest, and of a partition whose
+router is down it could say nothing, which is when somebody asks.
+
+The price: numbers are a second or two old, and counts by due time and target a few more. A look-up is exact: it reads
+C, W and the rules from the state topic (:mod:`sidecar.status.lookup`).
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+
+from index.errors import ConfigError
+from index.survey import BOUNDS_MS
+from index.target_counts import MOST_TARGETS
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.kafka.admin import TopicFacts, topic_facts
+from sidecar.partition.status import PartitionStatus
+from sidecar.policies.table import Policies, effective
+from sidecar.status.answers import (
+    UNSERVED,
+    DueRange,
+    LookupAnswer,
+    PartitionAnswer,
+    PendingAnswer,
+    StatusAnswer,
+    TopicAnswer,
+)
+from sidecar.status.lookup import Lookup
+from sidecar.status.report_reader import ReportReader
+from sidecar.status.reports import STALE_MS, Reported, best, targets_of
+
+PARTITIONS_FOR_S: Final = 10.0
+"""How long a partition count is believed: it seldom changes, and asking the brokers takes longer than all else."""
+
+FIRST_READ_S: Final = 10.0
+_NEWEST: Final = 1 << 62
+_NOT_PUBLISHED: Final = "router.status_topic is empty: only its own router knows"
+
+Statuses = Callable[[], Sequence[PartitionStatus]]
+
+
+def now_ms() -> int:
+    """The wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+class GroupInquiries:
+    """Implements :class:`sidecar.status.answers.Inquiries`; safe from any thread.
+
+    In a router, ``own`` are the statuses of its partitions, which are newer than any report, and ``instance`` its name.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        admin: AdminClient,
+        policies: Policies,
+        *,
+        own: Statuses = tuple,
+        instance: str = "",
+    ) -> None:
+        self._config = config
+        self._admin = admin
+        self._policies = policies
+        self._own = own
+        self._instance = instance
+        self._lookup = Lookup(config, admin, now_ms)
+        self._lock = threading.Lock()
+        self._counts: dict[str, tuple[float, int]] = {}
+        self._reader: ReportReader | None = None
+        if config.router.status_topic:
+            self._reader = ReportReader(config, admin, now_ms)
+            self._reader.start()
+
+    def close(self) -> None:
+        """Stop following the status topic."""
+        if self._reader is not None:
+            self._reader.stop()
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        """All delay topics, or one."""
+        configured = [self._config.require_delay_topic(topic)] if topic else self._config.delay_topics
+        counts = self._partition_counts([each.name for each in configured])
+        reported, instances = self._reported()
+        return StatusAnswer(
+            topics=tuple(self._topic(each, counts[each.name], reported) for each in configured),
+            instances=tuple(sorted(instances)),
+        )
+
+    def pending(self, topic: str) -> PendingAnswer:
+        """What is pending in one delay topic."""
+        configured = self._config.require_delay_topic(topic)
+        count = self._partition_counts([configured.name])[configured.name]
+        reported, _ = self._reported()
+        found = {each.status.partition: each.status for each in best(_of_topic(reported, topic)).values()}
+        counted = {number: status for number, status in found.items() if status.by_due and status.ready}
+        unserved = sorted({*range(count), *found} - counted.keys())
+        return pending_answer(topic, counted.values(), unserved)
+
+    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        """What became of one record."""
+        configured = self._config.require_delay_topic(topic)
+        count = self._partition_counts([topic])[topic]
+        if not 0 <= partition < count:
+            raise ConfigError(f"{topic}/{partition}: the delay topic has {count} partitions, from 0 on")
+        if offset < 0:
+            raise ConfigError(f"{topic}/{partition}/{offset}: offsets begin at 0")
+        return self._lookup.of(configured, partition, offset)
+
+    def _reported(self) -> tuple[list[Reported], set[str]]:
+        reported: list[Reported] = []
+        instances: set[str] = set()
+        if self._reader is not None:
+            self._reader.wait(FIRST_READ_S)
+            reported, instances = self._reader.reported()
+        own = self._own()
+        if self._instance:
+            # What it has published about itself is older.
+            reported = [each for each in reported if each.instance != self._instance]
+            reported += [Reported(status, self._instance, now_ms(), _NEWEST) for status in own]
+            instances = {*instances, self._instance}
+        return reported, instances
+
+    def _partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
+        now_s = time.monotonic()
+        with self._lock:
+            asked = [name for name in topics if name not in self._counts or self._counts[name][0] < now_s]
+        for name, facts in topic_facts(self._admin, asked).items():
+            with self._lock:
+                self._counts[name] = now_s + PARTITIONS_FOR_S, facts.partitions if isinstance(facts, TopicFacts) else 0
+        with self._lock:
+            return {name: self._counts[name][1] for name in topics}
+
+    def _topic(self, topic: DelayTopicConfig, count: int, reported: Iterable[Reported]) -> TopicAnswer:
+        now = now_ms()
+        found = {each.status.partition: each for each in best(_of_topic(reported, topic.name)).values()}
+        partitions = tuple(
+            partition_answer(found[number], now) if number in found else self._unserved(number)
+            for number in sorted({*range(count), *found})
+        )
+        settings = effective(self._policies.table, self._config, topic.name)
+        return TopicAnswer(
+            topic=topic.name,
+            pending=sum(each.pending for each in partitions),
+            paused=bool(settings["paused"].value),
+            drained=bool(settings["drained"].value),
+            partitions=partitions,
+        )
+
+    def _unserved(self, partition: int) -> PartitionAnswer:
+        why = f"no router has reported it for {STALE_MS // 1_000} s" if self._reader is not None else _NOT_PUBLISHED
+        return PartitionAnswer(partition=partition, state=UNSERVED, why=why)
+
+
+def _of_topic(reported: Iterable[Reported], topic: str) -> list[Reported]:
+    return [each for each in reported if each.status.topic == topic]
+
+
+def partition_answer(reported: Reported, now: int) -> PartitionAnswer:
+    """A report as an answer; ``now`` is epoch ms."""
+    status, watermark = reported.status, reported.status.watermark
+    return PartitionAnswer(
+        partition=status.partition,
+        state=status.state.value,
+        why=status.why,
+        instance=reported.instance,
+        age_ms=max(0, now - reported.at_ms),
+        pending=status.pending,
+        lag=status.lag,
+        cursor=status.cursor,
+        watermark_due_ms=None if watermark is None else watermark.due_ms,
+        watermark_offset=None if watermark is None else watermark.offset,
+        next_due_ms=status.next_due_ms,
+        furthest_due_ms=status.furthest_due_ms,
+        buckets=status.buckets,
+        held=status.held,
+        snapshot_bytes=status.snapshot_bytes,
+        needed_from=status.needed_from,
+        needed_since_ms=status.needed_since_ms,
+        retention_ms=status.retention_ms,
+    )
+
+
+def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Iterable[int]) -> PendingAnswer:
+    """The sums over partitions."""
+    statuses = list(counted)
+    sums = [sum(column) for column in zip_longest(*(status.by_due for status in statuses), fillvalue=0)]
+    sums += [0] * (len(BOUNDS_MS) + 1 - len(sums))
+    targets: Counter[str] = Counter()
+    others = 0
+    for status in statuses:
+        named, rest = targets_of(status)
+        targets.update(named)
+        others += rest
+    largest = sorted(targets.items(), key=lambda each: (-each[1], each[0]))
+    bounds_s = [*(bound_ms / 1_000 for bound_ms in BOUNDS_MS), None]
+    return PendingAnswer(
+        topic=topic,
+        records=sum(sums),
+        by_due=tuple(DueRange(within_s=bound, records=count) for bound, count in zip(bounds_s, sums, strict=False)),
+        by_target=dict(largest[:MOST_TARGETS]),
+        other_targets=others + sum(count for _, count in largest[MOST_TARGETS:]),
+        unserved=tuple(unserved),
+    )

@@ -1,0 +1,209 @@
+"""What became of one record, from the record itself, the state topic and, where needed, the rejected topic.
+
+The state topic is what a router would go by if it took the partition over now, so this is as true as anything can be::
+
+    offset >= C                      not indexed yet: pending, or to be rejected
+    held                             due, and waits for its target
+    rejected by the rules it met     rejected, with their code
+    (due, offset) after W            pending
+    at or before W                   released, unless the rejected topic has it: what was refused at release
+
+Nothing of the record but its due time, its targets and a code is told: payload, keys and header values may be secrets,
+so not even the message of a rejection is, which quotes them.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from index.bucket import Manifest
+from index.errors import FormatError
+from index.progress import Position
+from index.record import Record
+from index.schedule import AT_ONCE, Reason, Rejection, Schedule
+from index.unreadable import decide
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.kafka import clients
+from sidecar.kafka.admin import MISSING, log_range
+from sidecar.kafka.compacted import read_settled
+from sidecar.kafka.errors import error_of
+from sidecar.partition.takeover import topic_id
+from sidecar.status.answers import Fate, LookupAnswer
+from sidecar.status.rejected_search import Found, NotFinished, rejected_code
+from snapshots.state import PartitionState, fold_state
+
+AT_ONCE_LOOKUPS: Final = 2
+"""Each has clients of its own and reads a state partition: more at a time would be felt by what is released."""
+
+CLOCKS_MS: Final = 60_000
+"""By how much the clocks of a router and a broker may differ for a search by time to begin early enough."""
+
+PRODUCER_CLOCK_MS: Final = 3_600_000
+"""How far a producer's clock may be ahead (KIP-1030)."""
+
+WHY: Final[Mapping[Reason, str]] = {
+    Reason.MAX_DELAY_EXCEEDED: "the delay is longer than allowed",
+    Reason.INVALID_SCHEDULE: "a control header cannot be read",
+    Reason.UNIT_SUSPECTED: "the due time only makes sense in another unit",
+    Reason.AMBIGUOUS_HEADER: "a control header is given more than once",
+    Reason.TARGET_MISSING: "no target is named, and the delay topic has no default target",
+    Reason.TARGET_NOT_ALLOWED: "the target is not allowed",
+    Reason.TARGET_UNKNOWN: "the target, or the partition of it, does not exist",
+    Reason.TARGET_DENIED: "the router may not write to the target",
+    Reason.RECORD_TOO_LARGE: "the record is larger than the target takes",
+    Reason.DELAY_DISABLED: "delivery is switched off",
+    Reason.EXPIRED: "it would have been released too late",
+    Reason.UNREADABLE: "its headers cannot be handed over as they are",
+}
+
+
+class Lookup:
+    """Safe from any thread; KafkaException when the cluster does not answer."""
+
+    def __init__(self, config: Config, admin: AdminClient, now_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._admin = admin
+        self._now_ms = now_ms
+        self._room = threading.BoundedSemaphore(AT_ONCE_LOOKUPS)
+
+    def of(self, topic: DelayTopicConfig, partition: int, offset: int) -> LookupAnswer:
+        """Look up one record of a partition that exists."""
+        with self._room:
+            return _One(self._config, self._admin, topic, partition, offset, self._now_ms()).answer()
+
+
+class _One:
+    def __init__(
+        self,
+        config: Config,
+        admin: AdminClient,
+        topic: DelayTopicConfig,
+        partition: int,
+        offset: int,
+        now_ms: int,
+    ) -> None:
+        self._config = config
+        self._admin = admin
+        self._topic = topic
+        self._partition = partition
+        self._offset = offset
+        self._now_ms = now_ms
+
+    def answer(self) -> LookupAnswer:
+        log_start, log_end = log_range(self._admin, self._topic.name, self._partition)
+        if self._offset >= log_end:
+            return self._unknown(f"there is no such record yet: the partition ends at offset {log_end}")
+        record = self._read() if self._offset >= log_start else None
+        try:
+            stored = read_settled(self._config, self._topic.state, self._partition)
+            state = fold_state((each.key, each.value) for each in stored)
+        except FormatError as error:
+            return self._unknown(f"the state topic cannot be read: {error}")
+        except KafkaException as exception:
+            if error_of(exception).code() not in MISSING:
+                raise
+            return self._unknown(f"state topic {self._topic.state} does not exist")
+        held = next((each for each in state.held if each.offset == self._offset), None) if state else None
+        if held is not None:
+            return self._told(Fate.PENDING, held.schedule, held.record, "due, and waits for its target")
+        if record is None:
+            return self._unknown(self._why_gone(log_start))
+        if state is None:
+            return self._unjudged("no router has served the partition yet")
+        if state.delay_topic_id != topic_id(self._admin, self._topic.name):
+            return self._unknown("the delay topic was created again, and the state is about the old one")
+        return self._by_state(record, state)
+
+    def _why_gone(self, log_start: int) -> str:
+        if self._offset < log_start:
+            return f"it is gone from the delay topic, which begins at offset {log_start}"
+        return "there is no record at this offset, but a mark of a transaction"
+
+    def _read(self) -> Record | None:
+        reader = OffsetReader(lambda: clients.reader(self._config))
+        try:
+            return reader.read(self._topic.name, self._partition, [self._offset])[self._offset]
+        finally:
+            reader.close()
+
+    def _by_state(self, record: Record, state: PartitionState) -> LookupAnswer:
+        offset, progress, epochs = self._offset, state.progress, state.epochs
+        number = bisect_right([epoch.from_offset for epoch in epochs], offset) - 1
+        if number < 0:
+            # Nothing below the first epoch is needed any more: it has left, by rules that are not kept.
+            return self._left(record, None)
+        decision, record = decide(epochs[number].rules, record)
+        if offset >= progress.cursor:
+            if isinstance(decision, Rejection):
+                return self._rejected(Fate.PENDING, decision.reason, "not indexed yet; to be rejected: ")
+            return self._told(Fate.PENDING, decision, record, "not indexed yet")
+        bucket = _bucket_of(state, offset)
+        behind = None if bucket is None else dict(progress.catching_up).get(bucket.bucket_id)
+        watermark = progress.watermark if behind is None else behind
+        if isinstance(decision, Rejection):
+            if bucket is not None and bucket.built_from is not None and watermark < Position(AT_ONCE, offset):
+                return self._rejected(Fate.PENDING, decision.reason, "built by a backfill; to be rejected: ")
+            return self._rejected(Fate.REJECTED, decision.reason)
+        if (decision.due_ms, offset) > watermark:
+            return self._told(Fate.PENDING, decision, record)
+        return self._left(record, decision)
+
+    def _left(self, record: Record, schedule: Schedule | None) -> LookupAnswer:
+        """Released, or rejected at release; ``schedule`` is None where it is not known what it was."""
+        due_ms = AT_ONCE if schedule is None else schedule.due_ms
+        from_ms = due_ms - CLOCKS_MS if due_ms else record.timestamp_ms - PRODUCER_CLOCK_MS
+        source = f"{self._topic.name}/{self._partition}/{self._offset}"
+        try:
+            found = rejected_code(self._config, self._admin, self._topic.rejected, source, max(0, from_ms))
+        except NotFinished as error:
+            return self._told(Fate.UNKNOWN, schedule, record, f"released, or rejected at release: {error}")
+        except KafkaException as exception:
+            if error_of(exception).code() not in {*MISSING, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
+                raise
+            why = f"released, or rejected at release: {self._topic.rejected} may not be read"
+            return self._told(Fate.UNKNOWN, schedule, record, why)
+        if isinstance(found, Found):
+            return self._told(Fate.REJECTED, schedule, record, WHY.get(found.reason, ""), found.reason.value)
+        return self._told(Fate.RELEASED, schedule, record)
+
+    def _rejected(self, fate: Fate, reason: Reason, before: str = "") -> LookupAnswer:
+        return self._answer(fate, why=f"{before}{WHY[reason]}", code=reason.value)
+
+    def _told(
+        self, fate: Fate, schedule: Schedule | None, record: Record, why: str = "", code: str = ""
+    ) -> LookupAnswer:
+        if schedule is None:
+            return self._answer(fate, why=why, code=code)
+        # As its released record says: the time nobody named is that of the record.
+        due_ms = schedule.due_ms if schedule.due_ms != AT_ONCE else max(record.timestamp_ms, 0)
+        return self._answer(fate, why=why, code=code, due_ms=due_ms, targets=schedule.targets)
+
+    def _unknown(self, why: str) -> LookupAnswer:
+        return self._answer(Fate.UNKNOWN, why=why)
+
+    def _unjudged(self, why: str) -> LookupAnswer:
+        return self._answer(Fate.PENDING, why=why)
+
+    def _answer(
+        self, fate: Fate, *, why: str = "", code: str = "", due_ms: int | None = None, targets: tuple[str, ...] = ()
+    ) -> LookupAnswer:
+        return LookupAnswer(
+            topic=self._topic.name,
+            partition=self._partition,
+            offset=self._offset,
+            fate=fate,
+            why=why,
+            due_ms=due_ms,
+            targets=targets,
+            code=code,
+        )
+
+
+def _bucket_of(state: PartitionState, offset: int) -> Manifest | None:
+    return next((each for each in state.buckets if each.from_offset <= offset < each.to_offset), None)

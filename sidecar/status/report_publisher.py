@@ -1,0 +1,131 @@
+"""Publishing what this router holds, in a thread and with a producer of its own: releases never wait for it.
+
+A report that does not get through is followed by the next one; that is told once, and again only after it worked.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient
+
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.kafka.admin import Denied, topic_facts
+from sidecar.kafka.errors import error_of
+from sidecar.logs import events
+from sidecar.partition.status import PartitionStatus
+from sidecar.status.reports import encode_report, report_key
+
+CHANGED_EVERY_S: Final = 1.0
+AT_LEAST_EVERY_S: Final = 10.0
+LOOK_AGAIN_S: Final = 30.0
+"""How soon a status topic is found that was missing, or may be written to."""
+
+WRITE_TIMEOUT_S: Final = 5.0
+LAST_REPORT_S: Final = 2.0
+
+
+def instance_name(config: Config) -> str:
+    """What this router is called in answers: its configured name, or where it runs."""
+    return (config.router.instance_id or f"{socket.gethostname()}-{os.getpid()}").replace("/", "_")
+
+
+class ReportPublisher(threading.Thread):
+    """Publishes until it is stopped, and then says that it holds nothing any more."""
+
+    def __init__(
+        self, config: Config, admin: AdminClient, statuses: Callable[[], Sequence[PartitionStatus]], instance: str
+    ) -> None:
+        super().__init__(name="reports", daemon=True)
+        self._config = config
+        self._admin = admin
+        self._topic = config.router.status_topic
+        self._statuses = statuses
+        self._instance = instance
+        self._stopping = threading.Event()
+        self._last: list[bytes] = []
+        self._log = structlog.get_logger().bind(status_topic=self._topic)
+        self._trouble = events.Trouble(self._log)
+
+    def stop(self) -> None:
+        """End the thread, after a last report if that does not take long."""
+        self._stopping.set()
+        self.join(LAST_REPORT_S)
+
+    def run(self) -> None:
+        """Report; whatever fails is tried again."""
+        while not self._stopping.is_set():
+            try:
+                if self._is_there():
+                    self._publish_until_stopped()
+                else:
+                    self._stopping.wait(LOOK_AGAIN_S)
+            except KafkaException as exception:
+                error = error_of(exception)
+                self._trouble.tell("status_not_reported", error.str() or error.name())
+                self._stopping.wait(LOOK_AGAIN_S if error.code() in _NOT_SOON else AT_LEAST_EVERY_S)
+            except Exception:  # noqa: BLE001 - a defect of ours must not end it, nor be repeated without a pause
+                self._log.exception("status_failed")
+                self._stopping.wait(LOOK_AGAIN_S)
+
+    def _is_there(self) -> bool:
+        # Written to a topic that is missing, it might be created with the brokers' defaults.
+        found = topic_facts(self._admin, [self._topic])[self._topic]
+        if found is None:
+            self._trouble.tell(
+                "status_topic_missing", "others cannot answer for this router; create it: delay-router init"
+            )
+        elif isinstance(found, Denied):
+            self._trouble.tell("status_topic_denied", "others cannot answer for this router; see delay-router check")
+        return found is not None and not isinstance(found, Denied)
+
+    def _publish_until_stopped(self) -> None:
+        producer = clients.report_writer(self._config, WRITE_TIMEOUT_S)
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
+        def publish(values: Sequence[bytes]) -> None:
+            for part in range(max(len(values), len(self._last))):
+                # A part that is no more says that it is about nothing.
+                value = values[part] if part < len(values) else encode_report(group, self._instance, ())[0]
+                key = report_key(group, self._instance, part)
+                producer.produce(self._topic, value, key, 0, on_delivery=delivered)
+            left = producer.flush(WRITE_TIMEOUT_S + 1)
+            producer.purge()
+            if failed or left:
+                self._last = []
+                raise KafkaException(failed[0] if failed else KafkaError(KafkaError._TIMED_OUT, "not written in time"))
+            self._last = list(values)
+            self._trouble.is_over()
+
+        group = self._config.router.group_id
+        published_s = 0.0
+        while not self._stopping.wait(CHANGED_EVERY_S):
+            values = encode_report(group, self._instance, self._statuses())
+            if values != self._last or time.monotonic() - published_s >= AT_LEAST_EVERY_S:
+                publish(values)
+                published_s = time.monotonic()
+        publish(encode_report(group, self._instance, ()))
+
+
+_NOT_SOON: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART})
+
+
+def publish(
+    config: Config, admin: AdminClient, statuses: Callable[[], Sequence[PartitionStatus]]
+) -> Callable[[], None]:
+    """Publish what this router holds from now on; returns what ends that."""
+    if not config.router.status_topic:
+        return lambda: None
+    publisher = ReportPublisher(config, admin, statuses, instance_name(config))
+    publisher.start()
+    return publisher.stop

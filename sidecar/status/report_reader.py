@@ -1,0 +1,122 @@
+"""Following the status topic: one thread, from the reports of the last minute on."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from index.errors import FormatError
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.kafka.admin import Denied, topic_facts
+from sidecar.kafka.errors import error_of
+from sidecar.logs import events
+from sidecar.status.reports import GroupReports, Reported
+
+FROM_MS: Final = 60_000
+POLL_S: Final = 0.1
+AFTER_ERROR_S: Final = 1.0
+LOOK_AGAIN_S: Final = 5.0
+REQUEST_TIMEOUT_S: Final = 10.0
+FORGET_EVERY_S: Final = 10.0
+CLOSE_WITHIN_S: Final = 2.0
+
+
+class ReportReader(threading.Thread):
+    """Keeps what routers report until it is stopped."""
+
+    def __init__(self, config: Config, admin: AdminClient, now_ms: Callable[[], int]) -> None:
+        super().__init__(name="reports-read", daemon=True)
+        self._config = config
+        self._admin = admin
+        self._topic = config.router.status_topic
+        self._now_ms = now_ms
+        self._reports = GroupReports(config.router.group_id)
+        self._lock = threading.Lock()
+        self._read = threading.Event()
+        self._stopping = threading.Event()
+        self._log = structlog.get_logger().bind(status_topic=self._topic)
+        self._trouble = events.Trouble(self._log)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until everything that was there has been read once, or nothing can be; not longer than this."""
+        self._read.wait(timeout_s)
+
+    def reported(self) -> tuple[list[Reported], set[str]]:
+        """All that routers have reported lately, and their names."""
+        with self._lock:
+            now_ms = self._now_ms()
+            return list(self._reports.reported(now_ms)), self._reports.instances(now_ms)
+
+    def stop(self) -> None:
+        """End the thread; a command that exits under it would leave a client half closed."""
+        self._stopping.set()
+        self.join(CLOSE_WITHIN_S)
+
+    def run(self) -> None:
+        """Follow the topic; whatever fails is tried again."""
+        while not self._stopping.is_set():
+            try:
+                if self._is_there():
+                    self._follow()
+                else:
+                    self._read.set()
+                    self._stopping.wait(LOOK_AGAIN_S)
+            except KafkaException as exception:
+                self._trouble.tell("status_not_read", error_of(exception).str() or error_of(exception).name())
+                self._read.set()
+                self._stopping.wait(AFTER_ERROR_S)
+            except Exception:  # noqa: BLE001 - a defect of ours must not end what answers are made of
+                self._log.exception("status_failed")
+                self._stopping.wait(LOOK_AGAIN_S)
+
+    def _is_there(self) -> bool:
+        found = topic_facts(self._admin, [self._topic])[self._topic]
+        if isinstance(found, Denied):
+            self._trouble.tell(
+                "status_topic_denied", "this router answers for its own partitions only; see delay-router check"
+            )
+        return found is not None and not isinstance(found, Denied)
+
+    def _follow(self) -> None:
+        consumer = clients.report_reader(self._config)
+        try:
+            (start,) = consumer.offsets_for_times(
+                [TopicPartition(self._topic, 0, self._now_ms() - FROM_MS)], timeout=REQUEST_TIMEOUT_S
+            )
+            if start.error is not None:
+                raise KafkaException(start.error)
+            if start.offset < 0:
+                start.offset = OFFSET_END
+            consumer.assign([start])
+            self._read_on(consumer)
+        finally:
+            consumer.close()
+
+    def _read_on(self, consumer: Consumer) -> None:
+        forget_s = time.monotonic() + FORGET_EVERY_S
+        while not self._stopping.is_set():
+            first = consumer.poll(POLL_S)
+            with self._lock:
+                for message in [first, *consumer.consume(500, 0)] if first is not None else ():
+                    self._take_in(message)
+                if time.monotonic() > forget_s:
+                    self._reports.forget(self._now_ms())
+                    forget_s = time.monotonic() + FORGET_EVERY_S
+
+    def _take_in(self, message: Message) -> None:
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            self._read.set()
+            self._trouble.is_over()
+            return
+        try:
+            self._reports.add(message.key(), message.value(), message.timestamp()[1], message.offset() or 0)
+        except FormatError as failure:
+            self._trouble.tell("report_unreadable", str(failure))

@@ -1,0 +1,167 @@
+"""What a router tells of its partitions in the status topic, and what is known of a group from all reports.
+
+A record of the status topic has the key ``group/instance/part`` and a JSON value::
+
+    {"version": 1, "group": "delay-router", "instance": "router-0", "partitions": [{"topic": "orders.delay",
+     "partition": 0, "state": "active", "pending": 17, ..., "by_due": [0, 2, ...], "by_target": {"orders": 17}}]}
+
+A report of many partitions has several parts, since a record has a limit; each can be understood without the others.
+How old a report is, is told by the time the broker gave it, and which is newer, by its offset: the topic has one
+partition.
+
+Two routers may report one partition: the one that had it and does not know yet, or has gone and left its last report.
+The newer report of a partition that is served wins, then the newer of one that is about to be.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+
+from index.errors import FormatError
+from index.progress import Position
+from index.target_counts import OTHERS
+from sidecar.partition.status import PartitionState, PartitionStatus
+
+VERSION: Final = 1
+PARTITIONS_A_PART: Final = 200
+"""Some 2 kB each at most, so that a part is below what brokers take by default."""
+
+STALE_MS: Final = 30_000
+"""A router reports every ten seconds, whatever happens; one that has been silent for three times as long is gone."""
+
+MAX_REPORT_BYTES: Final = 4 << 20
+_MAX_WHY: Final = 500
+_UNTOLD: Final = frozenset({"watermark", "by_target", "hidden_s", "reported_s"})
+_PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _UNTOLD)
+_NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state", "why", "by_due"})
+_KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
+
+Place = tuple[str, int]
+
+
+class Reported(NamedTuple):
+    """A partition as a router told it; of the router's own ones ``offset`` is beyond all that is stored."""
+
+    status: PartitionStatus
+    instance: str
+    at_ms: int
+    offset: int
+
+
+def report_key(group: str, instance: str, part: int) -> bytes:
+    """Key of a part of a router's report."""
+    return f"{group}/{instance}/{part}".encode()
+
+
+def encode_report(group: str, instance: str, statuses: Iterable[PartitionStatus]) -> list[bytes]:
+    """Values of a report, one for each part; at least one, since no partition is news, too."""
+    told = [_plain(status) for status in sorted(statuses, key=lambda each: (each.topic, each.partition))]
+    starts = range(0, max(len(told), 1), PARTITIONS_A_PART)
+    head = {"version": VERSION, "group": group, "instance": instance}
+    parts = [{**head, "partitions": told[start : start + PARTITIONS_A_PART]} for start in starts]
+    return [json.dumps(part, separators=(",", ":")).encode() for part in parts]
+
+
+def decode_report(key: bytes | None, value: bytes, group: str) -> tuple[str, list[PartitionStatus]] | None:
+    """Instance and partitions of a report, None for one of another group; FormatError when it cannot be understood."""
+    match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
+    if match is None or len(value) > MAX_REPORT_BYTES:
+        raise FormatError(f"key {key!r} is none of a report, or {len(value)} bytes are too many")
+    if match["group"] != group:
+        return None
+    try:
+        plain = json.loads(value)
+        if plain["version"] != VERSION:
+            raise FormatError(f"version {plain['version']!r} is not known here (known: {VERSION})")
+        return match["instance"], [_status(each) for each in plain["partitions"]]
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise FormatError(f"not readable as a report: {error!r}") from None
+
+
+def _plain(status: PartitionStatus) -> dict[str, Any]:
+    plain = {name: getattr(status, name) for name in _PLAIN}
+    plain["why"] = status.why[:_MAX_WHY]
+    return plain | {"watermark": status.watermark, "by_target": dict(status.by_target)}
+
+
+def _status(plain: Mapping[str, Any]) -> PartitionStatus:
+    watermark = plain["watermark"]
+    known: dict[str, Any] = {
+        name: None if plain[name] is None else int(plain[name]) for name in _NUMBERS if name in plain
+    }
+    # A newer router may know more states.
+    state = PartitionState(plain["state"]) if plain["state"] in set(PartitionState) else PartitionState.WAITING
+    return PartitionStatus(
+        topic=str(plain["topic"]),
+        state=state,
+        why=str(plain["why"]),
+        by_due=tuple(int(count) for count in plain["by_due"]),
+        **known,
+        watermark=None if watermark is None else Position(int(watermark[0]), int(watermark[1])),
+        by_target=tuple((str(target), int(count)) for target, count in plain["by_target"].items()),
+    )
+
+
+@dataclass(slots=True)
+class _Part:
+    instance: str
+    at_ms: int
+    offset: int
+    statuses: list[PartitionStatus]
+
+
+class GroupReports:
+    """The last report of every router of a group; not safe to use from several threads."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._parts: dict[bytes, _Part] = {}
+
+    def add(self, key: bytes | None, value: bytes | None, at_ms: int, offset: int) -> None:
+        """Take in a record of the status topic; FormatError when it cannot be understood, and then nothing changes."""
+        if value is None:
+            self._parts.pop(key or b"", None)
+            return
+        found = decode_report(key, value, self._group)
+        if found is not None:
+            self._parts[key or b""] = _Part(found[0], at_ms, offset, found[1])
+
+    def forget(self, now_ms: int) -> None:
+        """Let go of what is too old to be told."""
+        self._parts = {key: part for key, part in self._parts.items() if now_ms - part.at_ms <= STALE_MS}
+
+    def reported(self, now_ms: int) -> Iterator[Reported]:
+        """Every partition of every report that is not too old."""
+        for part in self._parts.values():
+            if now_ms - part.at_ms <= STALE_MS:
+                for status in part.statuses:
+                    yield Reported(status, part.instance, part.at_ms, part.offset)
+
+    def instances(self, now_ms: int) -> set[str]:
+        """Routers that have reported lately."""
+        return {part.instance for part in self._parts.values() if now_ms - part.at_ms <= STALE_MS}
+
+
+def best(reported: Iterable[Reported]) -> dict[Place, Reported]:
+    """The report that holds for each partition; none for one that is only told to be given back."""
+    chosen: dict[Place, Reported] = {}
+    for each in reported:
+        if each.status.state is PartitionState.STOPPED:
+            continue
+        place = each.status.topic, each.status.partition
+        if place not in chosen or _rank(each) > _rank(chosen[place]):
+            chosen[place] = each
+    return chosen
+
+
+def _rank(reported: Reported) -> tuple[bool, int]:
+    return reported.status.ready, reported.offset
+
+
+def targets_of(status: PartitionStatus) -> tuple[dict[str, int], int]:
+    """Pending records by target, and those of targets that are not named."""
+    named = dict(status.by_target)
+    others = named.pop(OTHERS, 0)
+    return named, others

@@ -1,0 +1,287 @@
+"""Whether a router could work with this configuration and this cluster; asked by ``check`` and at the start of ``run``.
+
+Nothing is changed and nothing is written. What cannot be known from outside is said too: rights on a transactional.id
+cannot be described, they show when the producer starts.
+"""
+
+import shlex
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation, AdminClient, ConsumerGroupDescription
+
+from sidecar.config import librdkafka_keys
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Answer, Denied, TopicFacts, operations_of, topic_facts
+from sidecar.kafka.errors import error_of
+from sidecar.topics import check_targets, status_topic, topics
+from sidecar.topics.check_brokers import transaction_findings
+from sidecar.topics.findings import Finding, Level, error, ok, warn
+from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES
+
+PROVENANCE_BYTES: Final = 1_024
+"""What release adds to a record: five headers, two of them with a topic name at most."""
+
+COORDINATOR_TIMEOUT_S: Final = 5.0
+COORDINATOR_PAUSE_S: Final = 0.25
+_COORDINATOR_STARTS: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+
+def findings(config: Config, admin: AdminClient) -> list[Finding]:
+    """Everything there is to say, in reading order; KafkaException when the cluster does not answer."""
+    found = router_findings(config, admin)
+    existing = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    return [*found, *check_targets.findings(config, existing), *_group(config, admin)]
+
+
+def router_findings(config: Config, admin: AdminClient) -> list[Finding]:
+    """The same without the consumer group.
+
+    For the start of a router: it learns more by joining, and a coordinator that is only just being elected would hold
+    it up.
+    """
+    found = [*configuration_findings(config)]
+    cluster = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result(REQUEST_TIMEOUT_S + 1)
+    found.append(ok("brokers", f"{bootstrap(config)} answers"))
+    found += transaction_findings(config, admin, [node.id for node in cluster.nodes])
+    return [*found, *topic_findings(config, topic_answers(config, admin))]
+
+
+def topic_answers(config: Config, admin: AdminClient) -> dict[str, Answer]:
+    """What the cluster says of every topic that there is something to say of."""
+    return topic_facts(admin, _names(config))
+
+
+def topic_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+    """What there is to say of topics alone."""
+    for topic in config.delay_topics:
+        yield from (replace(finding, topic=topic.name) for finding in _topic(config, topic, answers))
+    yield from policies_findings(config, answers)
+    yield from status_findings(config, answers)
+
+
+def bootstrap(config: Config) -> str:
+    """The servers as configured."""
+    return config.kafka.get("bootstrap.servers") or config.kafka.get("metadata.broker.list", "")
+
+
+def literal_targets(topic: DelayTopicConfig) -> Iterator[str]:
+    """Targets named without a wildcard, the default one first, none twice."""
+    named = [topic.default_target, *(target for target in topic.allowed_targets if "*" not in target)]
+    yield from dict.fromkeys(target for target in named if target)
+
+
+def policies_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+    """What there is to say of the policies topic; a router works without it, but must be able to know that."""
+    name = config.router.policies_topic
+    if not name or name not in answers:
+        return
+    thing, answer = f"{topics.POLICIES} {name}", answers[name]
+    if answer is None:
+        yield ok(thing, "does not exist: no policy is set; to be able to set one: delay-router init")
+    elif isinstance(answer, Denied):
+        yield _denied(config, thing, name, ("Read", "Describe", "DescribeConfigs"))
+    else:
+        yield from topics.examine_beside(
+            topics.wanted_policies(name, answer.replication_factor), answer, bootstrap(config)
+        )
+        yield from _rights(config, thing, answer, {AclOperation.READ: "Read"})
+
+
+def status_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+    """What there is to say of the status topic; a router works without it, and then answers for itself only."""
+    name = config.router.status_topic
+    if not name or name not in answers:
+        return
+    thing, answer = f"{status_topic.ROLE} {name}", answers[name]
+    if answer is None:
+        yield ok(thing, "does not exist: a router answers for its own partitions only; to mend that: delay-router init")
+    elif isinstance(answer, Denied):
+        yield _only_told(_denied(config, thing, name, ("Read", "Write", "DescribeConfigs")))
+    else:
+        yield from status_topic.examine(answer, bootstrap(config))
+        rights = {AclOperation.READ: "Read", AclOperation.WRITE: "Write"}
+        yield from map(_only_told, _rights(config, thing, answer, rights))
+
+
+def _names(config: Config) -> Iterator[str]:
+    yield from filter(None, (config.router.policies_topic, config.router.status_topic))
+    for topic in config.delay_topics:
+        yield from (topic.name, topic.state, topic.snapshots, topic.rejected, topic.backfill, *literal_targets(topic))
+
+
+def configuration_findings(config: Config) -> Iterator[Finding]:
+    """What there is to say without asking anybody."""
+    count = len(config.delay_topics)
+    if not count:
+        yield error("configuration", "no delay topic is configured", "add a [[delay_topics]] table with a name")
+    else:
+        yield ok("configuration", f"valid; {count} delay topic{'s' if count > 1 else ''}")
+    for key, problem in librdkafka_keys.in_the_clear(config.kafka):
+        yield warn("configuration", f"{key}: {problem}", "router.allow_sasl_plaintext = true lets it pass")
+    for message, remedy in librdkafka_keys.doubts(config.kafka):
+        yield warn("configuration", message, remedy)
+    for topic in config.delay_topics:
+        if not topic.default_target and not topic.allowed_targets:
+            yield warn(
+                f"delay topic {topic.name}",
+                "has neither default_target nor allowed_targets: every record will be rejected",
+                f"set default_target for {topic.name}",
+            )
+
+
+def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+    delay = answers[topic.name]
+    thing = f"delay topic {topic.name}"
+    if delay is None:
+        yield error(thing, "does not exist", "delay-router init")
+        return
+    if isinstance(delay, Denied):
+        yield _denied(config, thing, topic.name, ("Read", "DescribeConfigs"))
+        return
+    yield from topics.examine_delay_topic(topic, delay, bootstrap(config))
+    yield from _rights(config, thing, delay, {AclOperation.READ: "Read"})
+    if topic.trim:
+        yield from _right_to_trim(config, thing, delay)
+    for wanted in topics.wanted_beside(topic, delay):
+        problems = _beside(config, wanted, answers[wanted.name])
+        yield from map(_only_told, problems) if wanted.role == topics.BACKFILL else problems
+    for target in literal_targets(topic):
+        yield from _target(config, topic, delay, target, answers[target])
+
+
+def _beside(config: Config, wanted: topics.WantedTopic, answer: Answer) -> Iterator[Finding]:
+    thing = f"{wanted.role} {wanted.name}"
+    needed = {AclOperation.WRITE: "Write"}
+    if wanted.exact_partitions:
+        needed[AclOperation.READ] = "Read"
+    if answer is None:
+        yield error(thing, "does not exist", "delay-router init")
+    elif isinstance(answer, Denied):
+        yield _denied(config, thing, wanted.name, (*needed.values(), "DescribeConfigs"))
+    else:
+        yield from topics.examine_beside(wanted, answer, bootstrap(config))
+        yield from _rights(config, thing, answer, needed)
+        if wanted.role == topics.SNAPSHOTS:
+            yield from _right_to_trim(config, thing, answer)
+        if wanted.role == topics.REJECTED:
+            yield from map(_only_told, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
+
+
+def _only_told(problem: Finding) -> Finding:
+    """What the router works without: nothing is adopted then, or answered, or healed after a broker's crash."""
+    return replace(problem, level=Level.WARN) if problem.is_error else problem
+
+
+def _right_to_trim(config: Config, thing: str, facts: TopicFacts) -> Iterator[Finding]:
+    """The router works without it, but what has been released stays on the brokers' disks longer."""
+    for problem in _rights(config, thing, facts, {AclOperation.DELETE: "Delete"}):
+        message = f"{problem.message}: it cannot be trimmed (DeleteRecords)"
+        yield replace(problem, level=Level.WARN, message=message)
+
+
+def _target(config: Config, topic: DelayTopicConfig, delay: TopicFacts, name: str, answer: Answer) -> Iterator[Finding]:
+    thing = f"target topic {name}"
+    if answer is None:
+        remedy = f"kafka-topics.sh --bootstrap-server {bootstrap(config)} --create --topic {name}"
+        if name == topic.default_target:
+            yield error(thing, f"does not exist; it is the default_target of {topic.name}", remedy)
+        else:
+            yield warn(thing, f"does not exist; records for it will be rejected by {topic.name}", remedy)
+    else:
+        if isinstance(answer, Denied):
+            problems = [_denied(config, thing, name, ("Write", "Read"))]
+        else:
+            needed = {AclOperation.WRITE: "Write"}
+            to_heal = map(_only_told, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
+            problems = [*_size_problem(config, delay, answer), *_rights(config, thing, answer, needed), *to_heal]
+        if name != topic.default_target:
+            # Only records that name this target are rejected; the others have their way.
+            problems = [replace(problem, level=Level.WARN) for problem in problems]
+        yield from problems or [ok(thing, "exists and may be written to")]
+
+
+def _size_problem(config: Config, delay: TopicFacts, target: TopicFacts) -> Iterator[Finding]:
+    key = "max.message.bytes"
+    if target.settings is None:
+        return  # the router needs no right to describe them; without it they cannot be compared
+    takes = target.number(key, DEFAULT_MAX_MESSAGE_BYTES)
+    sends = delay.number(key, DEFAULT_MAX_MESSAGE_BYTES)
+    if takes < sends:
+        yield warn(
+            f"target topic {target.name}",
+            f"takes {takes} bytes and {delay.name} {sends}: records in between are rejected (RECORD_TOO_LARGE)",
+            topics.alter_command(bootstrap(config), target.name, {key: str(sends + PROVENANCE_BYTES)}),
+        )
+
+
+def _rights(config: Config, thing: str, facts: TopicFacts, needed: dict[AclOperation, str]) -> Iterator[Finding]:
+    # Without an authorizer brokers answer with every operation; very old ones with none, which says nothing.
+    if not facts.operations or AclOperation.ALL in facts.operations:
+        return
+    missing = [name for operation, name in needed.items() if operation not in facts.operations]
+    if missing:
+        yield _denied(config, thing, facts.name, missing)
+
+
+def _denied(config: Config, thing: str, name: str, operations: Iterable[str]) -> Finding:
+    names = [*operations]
+    return error(
+        thing,
+        f"the router may not {', '.join(names)}",
+        _acl_command(config, names, f"--topic {name}"),
+    )
+
+
+def _acl_command(config: Config, operations: Iterable[str], resource: str) -> str:
+    return topics.acl_command(bootstrap(config), operations, resource)
+
+
+def _describe_group(admin: AdminClient, group_id: str) -> ConsumerGroupDescription:
+    deadline = time.monotonic() + COORDINATOR_TIMEOUT_S
+    while True:
+        (future,) = admin.describe_consumer_groups(
+            [group_id], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
+        ).values()
+        try:
+            description: ConsumerGroupDescription = future.result(REQUEST_TIMEOUT_S + 1)
+            return description  # noqa: TRY300 - the loop goes on only after an error
+        except KafkaException as exception:
+            # A cluster that has just started, or never had a group, makes its offsets topic now.
+            if error_of(exception).code() not in _COORDINATOR_STARTS or time.monotonic() > deadline:
+                raise
+        time.sleep(COORDINATOR_PAUSE_S)
+
+
+def _group(config: Config, admin: AdminClient) -> Iterator[Finding]:
+    group_id = config.router.group_id
+    thing = f"group {group_id}"
+    command = _acl_command(config, ["Read"], f"--group {shlex.quote(group_id)}")
+    try:
+        description = _describe_group(admin, group_id)
+    except KafkaException as exception:
+        failure = error_of(exception)
+        if failure.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            yield error(thing, "the router may not Read", command)
+        else:
+            yield warn(thing, f"cannot be described: {failure.str() or failure.name()}", "try again")
+        return
+    operations = operations_of(description.authorized_operations)
+    if operations and not operations & {AclOperation.READ, AclOperation.ALL}:
+        yield error(thing, "the router may not Read", command)
+    else:
+        yield ok(thing, f"{len(description.members)} members")
+    yield ok(
+        "transactional ids",
+        f"{group_id}.*: Kafka cannot be asked for rights on them; where ACLs are on, see delay-router check --acls",
+    )

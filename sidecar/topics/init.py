@@ -1,0 +1,205 @@
+"""``delay-router init``: create the topics that are missing, tell what is wrong with those that exist.
+
+Idempotent: a second run creates nothing and alters nothing. Order: delay topics (and targets, when asked for) first,
+because the topics beside a delay topic take its partition count and replication; existing ones are given the partitions
+that they lack. Then it is written where partitions begin that nobody has served (:mod:`sidecar.topics.first_start`).
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.kafka.admin import Answer, TopicFacts, add_partitions, create_topic, topic_facts
+from sidecar.kafka.errors import error_of
+from sidecar.topics import first_start, topics
+from sidecar.topics.check import bootstrap, literal_targets, policies_findings, status_findings
+from sidecar.topics.findings import Finding, error
+from sidecar.topics.status_topic import wanted_status
+from sidecar.topics.topics import WantedTopic
+
+BROKER_DEFAULT: Final = -1
+VISIBLE_TIMEOUT_S: Final = 15.0
+"""How long a created topic may take until every broker tells of it."""
+
+VISIBLE_PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class InitOptions:
+    """For topics that are created: delay and target topics; the others follow the delay topic.
+
+    ``deliver_existing``: no router has delivered what delay topics hold of which there is no state.
+    """
+
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    create_targets: bool = False
+    deliver_existing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InitRow:
+    """One topic and what was done about it."""
+
+    role: str
+    name: str
+    action: str
+    partitions: int
+    replication_factor: int
+
+    def as_json(self) -> dict[str, object]:
+        """For scripts."""
+        return {
+            "role": self.role,
+            "name": self.name,
+            "action": self.action,
+            "partitions": self.partitions,
+            "replication_factor": self.replication_factor,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class InitReport:
+    """What became of every topic, and what is still wrong."""
+
+    rows: list[InitRow]
+    findings: list[Finding]
+
+
+def initialise(config: Config, admin: AdminClient, options: InitOptions) -> InitReport:
+    """Create what is missing; KafkaException when the cluster does not answer."""
+    made = _Made(admin)
+    made.ensure(_first(config, options))
+    beside: list[tuple[DelayTopicConfig, TopicFacts, tuple[WantedTopic, ...]]] = []
+    for topic in config.delay_topics:
+        delay = made.facts.get(topic.name)
+        if isinstance(delay, TopicFacts):
+            beside.append((topic, delay, topics.wanted_beside(topic, delay)))
+    made.ensure([wanted for _, _, several in beside for wanted in several])
+    if beside:
+        # As safe as the safest of what they are about.
+        made.ensure(_of_all_routers(config, max(delay.replication_factor for _, delay, _ in beside)))
+    found = [*made.failures]
+    for topic, delay, several in beside:
+        found += topics.examine_delay_topic(topic, delay, bootstrap(config))
+        for wanted in several:
+            facts = made.facts.get(wanted.name)
+            if isinstance(facts, TopicFacts):
+                found += topics.examine_beside(wanted, facts, bootstrap(config))
+        found += _beginnings(config, admin, topic, made, options)
+    found += [*policies_findings(config, made.facts), *status_findings(config, made.facts)]
+    return InitReport(made.rows, found)
+
+
+def _beginnings(
+    config: Config, admin: AdminClient, topic: DelayTopicConfig, made: "_Made", options: InitOptions
+) -> Iterator[Finding]:
+    """Where the partitions of a delay topic begin, as far as that is new."""
+    facts = {name: each for name in (topic.name, topic.state) if isinstance(each := made.facts.get(name), TopicFacts)}
+    if len(facts) < 2:  # noqa: PLR2004 - both of them
+        return
+    before = made.partitions_before.get(topic.state)
+    try:
+        yield from first_start.begin(
+            config, admin, topic, facts, deliver_existing=options.deliver_existing, partitions_before=before
+        )
+    except KafkaException as exception:
+        why = error_of(exception).str()
+        yield error(f"state topic {topic.state}", f"it cannot be told what it holds: {why}", "run init again")
+
+
+def _of_all_routers(config: Config, replicas: int) -> Iterator[WantedTopic]:
+    if policies := config.router.policies_topic:
+        yield topics.wanted_policies(policies, replicas)
+    if status := config.router.status_topic:
+        yield wanted_status(status, replicas)
+
+
+def _first(config: Config, options: InitOptions) -> list[WantedTopic]:
+    partitions, replicas = options.partitions, options.replication_factor
+    wanted = [topics.wanted_delay_topic(topic, partitions, replicas) for topic in config.delay_topics]
+    if options.create_targets:
+        targets = dict.fromkeys(name for topic in config.delay_topics for name in literal_targets(topic))
+        wanted += [WantedTopic("target topic", name, partitions, replicas, {}) for name in targets]
+    return wanted
+
+
+class _Made:
+    """Topics as they are after creating the missing ones."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+        self.facts: dict[str, Answer] = {}
+        self.rows: list[InitRow] = []
+        self.failures: list[Finding] = []
+        self.partitions_before: dict[str, int] = {}
+        """Of topics to which some were added."""
+
+    def ensure(self, wanted: Iterable[WantedTopic]) -> None:
+        """Create each that is missing, and learn how all of them are."""
+        by_name = {topic.name: topic for topic in wanted}  # delay topics may share a rejected topic
+        before = topic_facts(self._admin, by_name)
+        created = {name for name, answer in before.items() if answer is None and self._create(by_name[name])}
+        grown = {name for name, answer in before.items() if self._grow(by_name[name], answer)}
+        self.facts |= before | self._visible({name: by_name[name].partitions for name in created | grown})
+        for name, topic in by_name.items():
+            facts = self.facts[name]
+            action = "created" if name in created else "grown" if name in grown else "exists"
+            if isinstance(facts, TopicFacts):
+                row = InitRow(topic.role, name, action, facts.partitions, facts.replication_factor)
+            else:
+                row = InitRow(topic.role, name, "failed", 0, 0)
+                if name not in created and facts is not None:
+                    self._fail(topic, "may not be described", topics.describe_hint(name))
+            self.rows.append(row)
+
+    def _create(self, topic: WantedTopic) -> bool:
+        new = NewTopic(
+            topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            config=topic.settings,
+        )
+        failure = create_topic(self._admin, new)
+        if failure is None:
+            return True
+        self._fail(
+            topic, f"cannot be created: {failure.str()}", "create it by hand, or grant Create; then run init again"
+        )
+        return False
+
+    def _fail(self, topic: WantedTopic, message: str, remedy: str) -> None:
+        self.failures.append(error(f"{topic.role} {topic.name}", message, remedy))
+
+    def _grow(self, topic: WantedTopic, answer: Answer) -> bool:
+        """Add the partitions that an existing topic of the router lacks, since the delay topic has got more."""
+        if not topic.exact_partitions or not isinstance(answer, TopicFacts) or answer.partitions >= topic.partitions:
+            return False
+        failure = add_partitions(self._admin, topic.name, topic.partitions)
+        if failure is not None:
+            self._fail(
+                topic, f"cannot be given more partitions: {failure.str()}", "grant Alter on it, or do it by hand"
+            )
+            return False
+        self.partitions_before[topic.name] = answer.partitions
+        return True
+
+    def _visible(self, partitions: Mapping[str, int]) -> dict[str, Answer]:
+        """Facts of topics, once the broker asked knows them as they were made: the controller tells of them first."""
+        deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+        while True:
+            answers = topic_facts(self._admin, partitions)
+            complete = all(_complete(answer, partitions[name]) for name, answer in answers.items())
+            if complete or time.monotonic() > deadline:
+                return answers
+            time.sleep(VISIBLE_PAUSE_S)
+
+
+def _complete(answer: Answer, partitions: int) -> bool:
+    return isinstance(answer, TopicFacts) and bool(answer.settings) and answer.partitions >= partitions

@@ -1,0 +1,66 @@
+"""Whether any broker answers, asked before a command does its work: a request by itself only times out, and late."""
+
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from index.errors import DelayRouterError
+from sidecar.config.model import Config
+from sidecar.kafka import admin
+from sidecar.kafka.errors import error_of
+from sidecar.topics import check
+from sidecar.topics.findings import Finding, error
+
+SURE_AFTER_S = 3.0
+"""Connections that have failed for so long will not come about; where none has failed yet, a broker is only slow."""
+
+POLL_S = 0.05
+
+
+class UnreachableError(DelayRouterError):
+    """No broker answers, and why."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"{finding.message}; {finding.remedy}")
+        self.finding = finding
+
+
+def report(config: Config) -> list[Finding]:
+    """The findings of ``check``, with a cluster that does not answer as one of them."""
+    try:
+        client = connect(config)
+    except UnreachableError as unreachable:
+        return [*check.configuration_findings(config), unreachable.finding]
+    try:
+        return check.findings(config, client)
+    except KafkaException as exception:
+        return [*check.configuration_findings(config), _unreachable(config, [error_of(exception).str()])]
+
+
+def connect(config: Config) -> AdminClient:
+    """An admin client of a cluster that answers; UnreachableError with the reason why it does not, or ConfigError."""
+    told: list[str] = []
+    client = admin.connect(config, lambda failure: told.append(failure.str()))
+    began_s = time.monotonic()
+    answer = client.describe_cluster(request_timeout=admin.REQUEST_TIMEOUT_S)
+    while not answer.done():
+        client.poll(POLL_S)
+        if told and time.monotonic() - began_s > SURE_AFTER_S:
+            raise UnreachableError(_unreachable(config, told))
+    try:
+        answer.result()
+    except KafkaException as exception:
+        client.poll(0)
+        raise UnreachableError(_unreachable(config, told or [error_of(exception).str()])) from None
+    return client
+
+
+def _unreachable(config: Config, why: Iterable[str]) -> Finding:
+    """`why` are errors of connections, repeated ones too."""
+    return error(
+        "brokers",
+        f"{check.bootstrap(config)} does not answer: {'; '.join(dict.fromkeys(why))}",
+        'check that Kafka runs, and "bootstrap.servers" and the security keys under [kafka]',
+    )

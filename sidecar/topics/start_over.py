@@ -1,0 +1,168 @@
+"""``delay-router init --start-over TOPIC/PARTITION``: forget the state of one delay partition, on purpose.
+
+The way out where a partition refuses to start: its state was lost or damaged, or its delay topic was created again.
+What is in the delay topic is then indexed again from its start, and **released again** where it was already.
+
+One transaction under the partition's own transactional.id: it fences whoever owns the partition, writes a tombstone for
+every key found in the state partition and a fresh progress with the rules of today. Rejected: leaving the state empty.
+It needs the group's offset to be removed too, for which librdkafka has no request, and a crash in between the two
+would leave the partition refusing to start as before.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from index.errors import ConfigError, DelayRouterError
+from index.progress import start_of
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.kafka.admin import TopicFacts, log_range, topic_facts, uncommitted_end
+from sidecar.kafka.errors import Verdict, classify, error_of
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_epochs, encode_progress, next_epochs
+
+ATTEMPTS: Final = 3
+"""A router that runs takes its partition back; it and we may fence each other once or twice."""
+
+INIT_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.5
+VISIBLE_TIMEOUT_S: Final = 10.0
+VISIBLE_PAUSE_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class StartOver:
+    """What starting over would do, or has done."""
+
+    topic: DelayTopicConfig
+    partition: int
+    log_start: int
+    log_end: int
+    state_keys: int
+
+    def as_json(self) -> dict[str, object]:
+        """For scripts."""
+        return {
+            "topic": self.topic.name,
+            "partition": self.partition,
+            "log_start": self.log_start,
+            "log_end": self.log_end,
+            "state_keys": self.state_keys,
+        }
+
+
+def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
+    """Look at ``TOPIC/PARTITION`` and change nothing; ConfigError when it is not one of ours."""
+    topic, partition = _parse(config, place)
+    answers = topic_facts(admin, [topic.name, topic.state])
+    for role, name in (("delay topic", topic.name), ("state topic", topic.state)):
+        facts = answers[name]
+        if not isinstance(facts, TopicFacts):
+            raise DelayRouterError(f"{role} {name} does not exist, or may not be described; run: delay-router init")
+        if partition >= facts.partitions:
+            raise ConfigError(f"{place}: {role} {name} has partitions 0 to {facts.partitions - 1}")
+    start, end = log_range(admin, topic.name, partition)
+    return StartOver(topic, partition, start, end, len(state_keys(config, topic, partition, admin)))
+
+
+def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
+    """Do it; DelayRouterError when a running router keeps taking the partition back."""
+    for _ in range(ATTEMPTS):
+        try:
+            _replace_state(config, admin, planned)
+        except KafkaException as exception:
+            if classify(error_of(exception)) is not Verdict.FENCED:
+                raise
+        else:
+            return
+    raise DelayRouterError(
+        f"{planned.topic.name}/{planned.partition}: a running router takes the partition back; stop it and try again"
+    )
+
+
+def _parse(config: Config, place: str) -> tuple[DelayTopicConfig, int]:
+    name, slash, number = place.rpartition("/")
+    if not slash or not (number.isascii() and number.isdecimal()):
+        raise ConfigError(f"--start-over {place}: write TOPIC/PARTITION, as in orders.delay/0")
+    return config.require_delay_topic(name, f"--start-over {place}: "), int(number)
+
+
+def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> None:
+    topic, partition = planned.topic, planned.partition
+    producer = fenced_producer(config, topic, partition)
+    write_fresh(config, admin, topic, partition, producer, state_keys(config, topic, partition, admin))
+
+
+def fenced_producer(config: Config, topic: DelayTopicConfig, partition: int) -> Producer:
+    """A producer that has fenced whoever owns the partition: what is read of its state now is all there is."""
+    producer = clients.producer(config, topic.name, partition)
+    producer.init_transactions(INIT_TIMEOUT_S)
+    return producer
+
+
+def write_fresh(
+    config: Config,
+    admin: AdminClient,
+    topic: DelayTopicConfig,
+    partition: int,
+    producer: Producer,
+    stale: Iterable[bytes],
+) -> None:
+    """Make the state one of a partition that begins at the start of its log; ``stale`` are the keys in the way."""
+    delay = topic_facts(admin, [topic.name])[topic.name]
+    if not isinstance(delay, TopicFacts):
+        raise DelayRouterError(f"delay topic {topic.name} does not exist any more")
+    start, _ = log_range(admin, topic.name, partition)
+    progress = start_of(start)
+    epochs = next_epochs((), progress, config.rules_for(topic))
+    records: dict[bytes, bytes | None] = dict.fromkeys(stale)
+    records[PROGRESS_KEY] = encode_progress(progress, delay.topic_id)
+    records[RULES_KEY] = encode_epochs(epochs)
+    producer.begin_transaction()
+    for key, value in records.items():
+        _produce(producer, topic.state, partition, key, value)
+    producer.commit_transaction()
+    _wait_until_visible(admin, topic.state, partition)
+
+
+def _wait_until_visible(admin: AdminClient, topic: str, partition: int) -> None:
+    """A commit is answered before its marker is written; whoever reads the state next should find the new one."""
+    deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        _, committed_end = log_range(admin, topic, partition)
+        if committed_end == uncommitted_end(admin, topic, partition):
+            return
+        time.sleep(VISIBLE_PAUSE_S)
+
+
+def _produce(producer: Producer, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+    producer.produce(topic, value, key, partition)
+    producer.poll(0)
+
+
+def state_keys(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> set[bytes]:
+    """Keys with a value in the state partition, known or not."""
+    _, end = log_range(admin, topic.state, partition)
+    keys: set[bytes] = set()
+    if end == 0:
+        return keys
+    consumer = clients.state_reader(config)
+    try:
+        consumer.assign([TopicPartition(topic.state, partition, OFFSET_BEGINNING)])
+        while True:
+            for message in consumer.consume(1_000, POLL_S):
+                failure = message.error()
+                if failure is None:
+                    key = message.key()
+                    (keys.discard if message.value() is None else keys.add)(key or b"")
+                elif failure.code() == KafkaError._PARTITION_EOF:
+                    return keys
+                else:
+                    raise KafkaException(failure)
+    finally:
+        consumer.close()

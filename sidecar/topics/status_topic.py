@@ -1,0 +1,62 @@
+"""The status topic as it should be, and what is wrong with one that exists.
+
+Reports are worth nothing after a minute. ``compact`` leaves the last one of each router, so that it stays small however
+often they report, and ``delete`` lets those of routers go that are no more. Segments roll soon, since the active one is
+never cleaned.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from sidecar.kafka.admin import TopicFacts
+from sidecar.topics.findings import Finding, ok, warn
+from sidecar.topics.topics import WantedTopic, alter_command, describe_hint
+
+ROLE: Final = "status topic"
+KEPT_MS: Final = 3_600_000
+LEAST_KEPT_MS: Final = 120_000
+"""A reader begins with the reports of the last minute."""
+
+_EITHER: Final = frozenset({"compact", "delete"})
+_SETTINGS: Final = {
+    "cleanup.policy": "compact,delete",
+    "retention.ms": str(KEPT_MS),
+    "retention.bytes": "-1",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": "600000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.compaction.lag.ms": "600000",
+    # How old a report is, is told by one clock.
+    "message.timestamp.type": "LogAppendTime",
+    "compression.type": "producer",
+}
+
+
+def wanted_status(name: str, replicas: int) -> WantedTopic:
+    """The status topic: of one partition, so that all reports have one order."""
+    return WantedTopic(ROLE, name, 1, replicas, _SETTINGS)
+
+
+def examine(facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
+    """What is wrong with an existing one; one ``ok`` when nothing is. Nothing of it stops a router."""
+    thing, settings = f"{ROLE} {facts.name}", facts.settings
+    if settings is None:
+        yield warn(thing, "its settings may not be described", describe_hint(facts.name))
+        return
+    policy = settings.get("cleanup.policy", "delete")
+    retention_ms = facts.number("retention.ms", -1)
+    problems = []
+    if {each.strip() for each in policy.split(",")} != _EITHER:
+        problems.append(("cleanup.policy", f"cleanup.policy={policy}: old reports pile up"))
+    if not 0 <= retention_ms <= 24 * KEPT_MS:
+        problems.append(("retention.ms", f"retention.ms={retention_ms}: reports of routers that are no more stay"))
+    elif retention_ms < LEAST_KEPT_MS:
+        problems.append(("retention.ms", f"retention.ms={retention_ms}: reports go before they are read"))
+    if facts.number("segment.ms", KEPT_MS) > KEPT_MS:
+        problems.append(("segment.ms", "segment.ms is over an hour: what is in an open segment is never removed"))
+    if problems:
+        mend = {key: _SETTINGS[key] for key, _ in problems}
+        told = "; ".join(message for _, message in problems)
+        yield warn(thing, told, alter_command(bootstrap, facts.name, mend))
+    else:
+        yield ok(thing, f"{facts.partitions} partitions, {policy}")

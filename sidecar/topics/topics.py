@@ -1,0 +1,283 @@
+"""The topics of a router as they should be, all settings spelled out, and what is wrong with those that exist.
+
+======================  ==========================  ==================================================================
+topic                   policy                      why these settings
+======================  ==========================  ==================================================================
+delay topic             delete, ``max_delay`` and   what producers wrote is needed until it is released; append time,
+                        a margin                    so that ``deliver-after`` counts by the brokers' clock
+state                   compact, small segments     a restore reads the whole partition, and the active segment is
+                                                    never cleaned: it has to roll soon (notes on Kafka, 6.6)
+snapshots               compact and delete, but     the same; and a topic that is only compacted refuses DeleteRecords,
+                        never by age or size        with which the router removes what has been released
+rejected                delete, 7 days              records a little larger than the delay topic's: error headers
+backfill                compact, small segments     as the state topic; empty but while a job's buckets wait
+policies                compact, one partition      a policy holds until it is written again; all routers may share it
+======================  ==========================  ==================================================================
+
+An existing topic is never altered: it may have been set up so on purpose. What differs is told, with the command.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.config.delay_topic import DAY_MS, DelayTopicConfig
+from sidecar.config.units import format_duration
+from sidecar.kafka.admin import TopicFacts
+from sidecar.topics.findings import Finding, error, ok, warn
+from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, Remedies, retention_findings, wanted_retention_ms
+
+REJECTED_RETENTION_MS: Final = 7 * DAY_MS
+ERROR_HEADER_BYTES: Final = 65_536
+"""What the rejected topic must take beyond the delay topic: delay-error, -message and -source, and batch overhead."""
+
+ANY_ROUTER: Final = "User:<router>"
+"""Stands for the principal where it was not named."""
+
+DELAY: Final = "delay topic"
+STATE: Final = "state topic"
+SNAPSHOTS: Final = "snapshots topic"
+BACKFILL: Final = "backfill topic"
+REJECTED: Final = "rejected topic"
+POLICIES: Final = "policies topic"
+_HOUR_MS: Final = 3_600_000
+_FOREVER: Final = -1
+
+_COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(_HOUR_MS),
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.compaction.lag.ms": str(_HOUR_MS),
+    # Also how long the marker of every transaction stays, one each 10 ms at worst; a restore takes seconds.
+    "delete.retention.ms": str(600_000),
+    "max.message.bytes": str(DEFAULT_MAX_MESSAGE_BYTES),
+    "message.timestamp.type": "CreateTime",
+    "compression.type": "producer",
+    "unclean.leader.election.enable": "false",
+}
+
+SNAPSHOTS_POLICY: Final = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""``delete`` only lets DeleteRecords in: nothing goes by age or size, since a live segment may be as old as the longest
+delay. ``compact`` stays for tombstones, where the right to DeleteRecords is missing."""
+
+_AT_MOST: Final = frozenset(
+    {
+        "segment.bytes",
+        "segment.ms",
+        "min.cleanable.dirty.ratio",
+        "max.compaction.lag.ms",
+        "delete.retention.ms",
+    }
+)
+_AT_LEAST: Final = frozenset({"max.message.bytes", "min.insync.replicas"})
+_EQUAL: Final = frozenset({"unclean.leader.election.enable"})
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTopic:
+    """A topic as it is created; -1 leaves partitions or replication to the brokers' defaults."""
+
+    role: str
+    name: str
+    partitions: int
+    replication_factor: int
+    settings: dict[str, str]
+    exact_partitions: bool = False
+
+
+def wanted_delay_topic(topic: DelayTopicConfig, partitions: int, replication_factor: int) -> WantedTopic:
+    """The delay topic itself."""
+    settings = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(wanted_retention_ms(topic)),
+        "retention.bytes": str(_FOREVER),
+        "message.timestamp.type": "LogAppendTime",
+        "compression.type": "producer",
+        "unclean.leader.election.enable": "false",
+    }
+    return WantedTopic(DELAY, topic.name, partitions, replication_factor, settings)
+
+
+def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTopic, ...]:
+    """State, snapshots, rejected and backfill topic for a delay topic that exists; replicated as it is."""
+    replicas = delay.replication_factor
+    # One replica may be away without stopping the router, as far as there are enough of them.
+    insync = {"min.insync.replicas": str(2 if replicas > 2 else 1)}  # noqa: PLR2004 - majority of three
+    rejected = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(REJECTED_RETENTION_MS),
+        "retention.bytes": str(_FOREVER),
+        "max.message.bytes": str(_max_message_bytes(delay) + ERROR_HEADER_BYTES),
+        "message.timestamp.type": "CreateTime",
+        "compression.type": "producer",
+        "unclean.leader.election.enable": "false",
+    }
+    count = delay.partitions
+    snapshots = {**_COMPACTED, **SNAPSHOTS_POLICY, **insync}
+    return (
+        WantedTopic(STATE, topic.state, count, replicas, {**_COMPACTED, **insync}, True),
+        WantedTopic(SNAPSHOTS, topic.snapshots, count, replicas, snapshots, True),
+        WantedTopic(REJECTED, topic.rejected, count, replicas, {**rejected, **insync}),
+        WantedTopic(BACKFILL, topic.backfill, count, replicas, {**_COMPACTED, **insync}, True),
+    )
+
+
+def wanted_policies(name: str, replicas: int) -> WantedTopic:
+    """The policies topic: of one partition, so that all policies have one order."""
+    insync = {"min.insync.replicas": str(2 if replicas > 2 else 1)}  # noqa: PLR2004 - majority of three
+    # By append time it is known when a policy was set, whoever wrote it.
+    settings = {**_COMPACTED, "message.timestamp.type": "LogAppendTime", **insync}
+    return WantedTopic(POLICIES, name, 1, replicas, settings)
+
+
+def examine_delay_topic(topic: DelayTopicConfig, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
+    """What is wrong with an existing delay topic; one ``ok`` when nothing is."""
+    thing = f"delay topic {topic.name}"
+    settings = facts.settings
+    if settings is None:
+        yield warn(thing, "its settings may not be described, so retention is not checked", describe_hint(topic.name))
+        return
+    problems = [*_policy_problems(thing, topic.name, settings, bootstrap)]
+    problems += retention_findings(thing, topic, settings, _remedies(topic, bootstrap))
+    yield from problems
+    if not problems:
+        clock = settings.get("message.timestamp.type", "")
+        yield ok(thing, f"{facts.partitions} partitions, {_kept(facts)}, {clock}")
+    if settings.get("message.timestamp.type") == "CreateTime":
+        yield ok(thing, "message.timestamp.type=CreateTime: deliver-after counts from the producer's own clock")
+    if facts.replication_factor == 1:
+        # KAFKA-20734; the topics beside it are replicated as it is.
+        yield ok(thing, "one replica: enough to try it out, but a broker killed with -9 may lose half of a transaction")
+
+
+def examine_beside(wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
+    """What is wrong with an existing state, snapshots or rejected topic; one ``ok`` when nothing is."""
+    thing = f"{wanted.role} {wanted.name}"
+    problems = [*_partition_problems(thing, wanted, facts, bootstrap)]
+    if facts.settings is None:
+        problems.append(warn(thing, "its settings may not be described", describe_hint(wanted.name)))
+    else:
+        problems += _setting_problems(thing, wanted, facts.settings, bootstrap)
+    yield from problems or [ok(thing, f"{facts.partitions} partitions, {wanted.settings['cleanup.policy']}")]
+
+
+def alter_command(bootstrap: str, name: str, settings: dict[str, str]) -> str:
+    """The shell command that gives a topic these settings."""
+    # kafka-configs.sh takes a value with commas in brackets only.
+    pairs = ",".join(f"{key}=[{value}]" if "," in value else f"{key}={value}" for key, value in settings.items())
+    return (
+        f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {name}"
+        f" --add-config {pairs}"
+    )
+
+
+def acl_command(bootstrap: str, operations: Iterable[str], resource: str, principal: str = ANY_ROUTER) -> str:
+    """The shell command that grants these operations on a resource, given as ``kafka-acls.sh`` takes it."""
+    rights = " ".join(f"--operation {operation}" for operation in operations)
+    return (
+        f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal {shlex.quote(principal)}"
+        f" {rights} {resource}"
+    )
+
+
+def describe_hint(name: str) -> str:
+    """What to grant so that settings can be seen."""
+    return f"allow DescribeConfigs on topic {name}"
+
+
+def _max_message_bytes(facts: TopicFacts) -> int:
+    return facts.number("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
+
+
+def _kept(facts: TopicFacts) -> str:
+    retention_ms = facts.number("retention.ms", _FOREVER)
+    return "kept for ever" if retention_ms < 0 else f"kept {format_duration(retention_ms)}"
+
+
+def _policy_problems(thing: str, name: str, settings: dict[str, str], bootstrap: str) -> Iterator[Finding]:
+    policy = settings.get("cleanup.policy", "delete")
+    if "compact" in policy:
+        yield error(
+            thing,
+            f"cleanup.policy={policy} removes pending records that share a key with a later one",
+            alter_command(bootstrap, name, {"cleanup.policy": "delete"}),
+        )
+
+
+def _remedies(topic: DelayTopicConfig, bootstrap: str) -> Remedies:
+    return Remedies(
+        longer=alter_command(bootstrap, topic.name, {"retention.ms": str(wanted_retention_ms(topic))}),
+        any_size=alter_command(bootstrap, topic.name, {"retention.bytes": str(_FOREVER)}),
+        smaller_records=alter_command(bootstrap, topic.name, {"max.message.bytes": str(topic.segment_bytes)}),
+    )
+
+
+def _partition_problems(thing: str, wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
+    if not wanted.exact_partitions or facts.partitions == wanted.partitions:
+        return
+    message = f"{facts.partitions} partitions, but the delay topic has {wanted.partitions}; they must be equal"
+    if facts.partitions < wanted.partitions:
+        remedy = "delay-router init"
+    else:
+        remedy = (
+            f"name another {wanted.role} in the configuration, or delete this one if it holds nothing:"
+            f" kafka-topics.sh --bootstrap-server {bootstrap} --delete --topic {wanted.name}; then delay-router init"
+        )
+    yield error(thing, message, remedy)
+
+
+def _setting_problems(thing: str, wanted: WantedTopic, settings: dict[str, str], bootstrap: str) -> Iterator[Finding]:
+    if wanted.settings["cleanup.policy"] == SNAPSHOTS_POLICY["cleanup.policy"]:
+        yield from _snapshot_policy_problems(thing, wanted.name, settings, bootstrap)
+    else:
+        yield from _one_policy_problems(thing, wanted, settings, bootstrap)
+    differing = {
+        key: value for key, value in wanted.settings.items() if key in settings and _is_worse(key, settings[key], value)
+    }
+    if differing:
+        told = ", ".join(f"{key}={settings[key]} instead of {value}" for key, value in differing.items())
+        yield warn(thing, told, alter_command(bootstrap, wanted.name, differing))
+
+
+def _one_policy_problems(
+    thing: str, wanted: WantedTopic, settings: dict[str, str], bootstrap: str
+) -> Iterator[Finding]:
+    policy = settings.get("cleanup.policy", "delete")
+    if policy != wanted.settings["cleanup.policy"]:
+        loss = "its records would be removed by age" if "delete" in policy else "records with the same key are removed"
+        mend = {"cleanup.policy": wanted.settings["cleanup.policy"]}
+        yield error(thing, f"cleanup.policy={policy}: {loss}", alter_command(bootstrap, wanted.name, mend))
+
+
+def _snapshot_policy_problems(thing: str, name: str, settings: dict[str, str], bootstrap: str) -> Iterator[Finding]:
+    policy = settings.get("cleanup.policy", "delete")
+    policies = {each.strip() for each in policy.split(",") if each.strip()}
+    remedy = alter_command(bootstrap, name, SNAPSHOTS_POLICY)
+    removing = [
+        f"{key}={settings[key]}" for key in ("retention.ms", "retention.bytes") if int(settings.get(key, -1)) >= 0
+    ]
+    if "delete" in policies and removing:
+        yield error(
+            thing,
+            f"cleanup.policy={policy} with {', '.join(removing)}: segments of what is still pending would be removed",
+            remedy,
+        )
+    elif policies == {"compact"}:
+        yield warn(
+            thing,
+            "cleanup.policy=compact: such a topic refuses DeleteRecords, so what was released is only removed by the"
+            " log cleaner; with delete added, and retention.ms=-1 and retention.bytes=-1, it can be trimmed",
+            remedy,
+        )
+    elif policies != {"compact", "delete"}:
+        yield warn(thing, f"cleanup.policy={policy}: tombstones of released segments are never cleaned", remedy)
+
+
+def _is_worse(key: str, actual: str, wanted: str) -> bool:
+    if key in _AT_MOST:
+        return float(actual) > float(wanted)
+    if key in _AT_LEAST:
+        return float(actual) < float(wanted)
+    return key in _EQUAL and actual != wanted

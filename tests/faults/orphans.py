@@ -1,0 +1,129 @@
+"""Transactions that the brokers have forgotten, written by hand: by a router's own producer id, open for ever.
+
+A broker that is killed loses markers once in a while; here each kind is made on purpose. The writer has the producer id
+and epoch of the router that last owned the partition, and writes without telling the coordinator, which a broker with
+``transaction.partition.verification.enable=false`` takes.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from index.progress import Position
+from sidecar.audit import Record
+from snapshots.state import PROGRESS_KEY, PartitionState, encode_progress, fold_state
+from tests.integration.scenario import Header, Stage, now_ms, wait_until
+from tests.wire import Broker, WireBatch, WireRecord
+from tests.wire.batch import TRANSACTIONAL
+
+UNVERIFIED: Final = {"transaction.partition.verification.enable": "false"}
+
+DUE_IN_MS: Final = 3_000
+
+
+def source_headers(record: Record) -> list[tuple[bytes, bytes | None]]:
+    """What a released record says of where it comes from, without one of its own."""
+    due_ms = record.timestamp_ms + DUE_IN_MS
+    return [
+        (b"delay-due", b"%d" % due_ms),
+        (b"delay-source", record.place.encode()),
+        (b"delay-source-timestamp", b"%d" % record.timestamp_ms),
+    ]
+
+
+class ForgottenProducer:
+    """The producer of a delay partition whose router is gone."""
+
+    def __init__(self, broker: Broker, transactional_id: str) -> None:
+        self.broker = broker
+        self.transactional_id = transactional_id
+        self.producer = broker.init_producer_id(transactional_id)
+        self._sequences: Counter[tuple[str, int]] = Counter()
+
+    def write(self, topic: str, records: Sequence[WireRecord], partition: int = 0) -> int:
+        """Write a batch of an open transaction, and return its first offset."""
+        producer_id, epoch = self.producer
+        batch = WireBatch(
+            records,
+            flags=TRANSACTIONAL,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=self._sequences[topic, partition],
+        )
+        self._sequences[topic, partition] += len(records)
+        return self.broker.produce(topic, partition, batch.encode(), transactional_id=self.transactional_id)
+
+    def decide(self, topics: Sequence[str], *, commit: bool) -> None:
+        """Have the coordinator end a transaction on these, with its markers there and its decision in its log."""
+        self.broker.add_partitions_to_txn(self.transactional_id, self.producer, [(topic, 0) for topic in topics])
+        self.broker.end_txn(self.transactional_id, self.producer, commit=commit)
+        # Answered once its markers are written: a late one would end what is written after it, too.
+        self.producer = self.broker.init_producer_id(self.transactional_id)
+        self._sequences.clear()
+
+
+@dataclass
+class Scene:
+    """A delay topic with targets ``outs``: one record waits, and the router is gone before it is due."""
+
+    stage: Stage
+    delay: str
+    outs: list[str]
+    headers: tuple[Header, ...] = (("deliver-after", b"%d" % DUE_IN_MS),)
+
+    @classmethod
+    def make(cls, stage: Stage, name: str, outs: int = 1, **options: Any) -> "Scene":
+        """Topics of its own; a record goes to each target."""
+        targets = [stage.target(f"{name}.out{number}") for number in range(outs)]
+        delay = stage.delay(name, default_target=targets[0], allowed_targets=targets, **options)
+        to_each: tuple[Header, ...] = tuple(("deliver-to", target.encode()) for target in targets)
+        return cls(stage, delay, targets, (*cls.headers, *(to_each if outs > 1 else ())))
+
+    @property
+    def state_topic(self) -> str:
+        """Of its delay topic."""
+        return f"{self.delay}.delay-state"
+
+    def prepare(self) -> None:
+        """Send the record that waits, and one that is released at once, which moves C past both."""
+        self.stage.send(self.delay, *self.headers, value=b"waits")
+        self.stage.send(self.delay, value=b"at once")
+
+    def is_prepared(self) -> bool:
+        """Whether the state says so."""
+        state = self.state()
+        return state is not None and state.progress.cursor >= 2
+
+    def state(self) -> PartitionState | None:
+        """The committed state."""
+        return fold_state((record.key, record.value) for record in self.stage.records(self.state_topic))
+
+    @property
+    def waiting(self) -> Record:
+        """The record that waits."""
+        return self.stage.records(self.delay)[0]
+
+    def wait_due(self) -> None:
+        """Wait until it is due."""
+        due_ms = self.waiting.timestamp_ms + DUE_IN_MS
+        wait_until(lambda: now_ms() > due_ms, "the due time")
+
+    def released(self) -> WireRecord:
+        """The record as the router releases it."""
+        record = self.waiting
+        return WireRecord(record.key, record.value, source_headers(record))
+
+    def moved(self) -> WireRecord:
+        """The progress of a transaction that has released it."""
+        state = self.state()
+        assert state is not None
+        due_ms = self.waiting.timestamp_ms + DUE_IN_MS
+        progress = state.progress._replace(
+            watermark=max(state.progress.watermark, Position(due_ms, 0)), number=state.progress.number + 1
+        )
+        return WireRecord(PROGRESS_KEY, encode_progress(progress, state.delay_topic_id))
+
+    def forgotten(self, broker: Broker) -> ForgottenProducer:
+        """The producer of its partition; the router of before is fenced by this."""
+        return ForgottenProducer(broker, f"{self.stage.group_id}.{self.delay}.0")

@@ -1,0 +1,58 @@
+"""A producer quota far below what is due: transactions shrink to what the brokers take, so that there is progress."""
+
+import time
+
+import pytest
+
+from tests import kafka_tools
+from tests.faults.stage import FaultStage, settled
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import now_ms
+
+BYTES_A_SECOND = 300_000
+RECORDS = 12_000
+VALUE = b"x" * 1_000
+LONGEST_STILL_S = 30.0
+"""Without a new record in the target: an abandoned transaction, the take-over after it, and the next one."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def test_a_burst_under_a_quota_leaves_without_being_written_again_and_again(lone: FaultStage) -> None:
+    out = lone.target("out")
+    delay = lone.delay(default_target=out)
+    with lone.router(transaction_timeout="60s") as router:
+        router.start_and_wait()
+        _limit(lone, f"{lone.group_id}-release")
+        due_ms = now_ms() + 4_000
+        for number in range(RECORDS):
+            lone.post(delay, ("deliver-at", b"%d" % due_ms), value=VALUE, key=b"%d" % number)
+        lone.flush()
+        whys = _watched(lone, router, out)
+        assert any("quota" in why for why in whys), whys
+        assert router.metric(f'throttled_seconds_total{{topic="{delay}"}}') > 1
+        assert settled(lone, at_least=RECORDS).released_once == RECORDS
+        # Besides the records themselves, those of transactions that were abandoned, and a marker for each.
+        assert lone.offsets(out) < 1.5 * RECORDS
+        assert router.stop() == 0
+
+
+def _limit(stage: FaultStage, client_id: str) -> None:
+    limit = ["--add-config", f"producer_byte_rate={BYTES_A_SECOND}"]
+    whose = ["--entity-type", "clients", "--entity-name", client_id]
+    kafka_tools.run("kafka.admin.ConfigCommand", ["--bootstrap-server", stage.bootstrap, "--alter", *limit, *whose])
+
+
+def _watched(stage: FaultStage, router: RouterProcess, out: str) -> set[str]:
+    """Wait until all is there, and collect what the router says meanwhile; AssertionError when nothing moves."""
+    whys: set[str] = set()
+    there, moved_s = 0, time.monotonic()
+    while there < RECORDS:
+        now_there, now_s = len(stage.records(out)), time.monotonic()
+        if now_there > there:
+            print(f"{now_there} records after {now_s - moved_s:.1f} s more, log of {stage.offsets(out)}")
+            there, moved_s = now_there, now_s
+        assert now_s - moved_s < LONGEST_STILL_S, f"{there} of {RECORDS} records, log of {stage.offsets(out)}"
+        whys.add(router.http("/readyz")[1])
+        time.sleep(0.3)
+    return whys

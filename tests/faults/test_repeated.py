@@ -1,0 +1,244 @@
+"""Requests that the client library repeats by itself, while the first copy is still on its way.
+
+The proxy keeps a request, cuts its connection, lets librdkafka send it again, and gives the kept one to the broker in
+the middle of the next transaction. A router that began that with the same epoch would see half of it committed, or
+aborted: records doubled and lost, at or below W and so for ever.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from random import Random
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from sidecar.kafka.connections import ConnectionLostError, RenewableProducer
+from tests.faults.proxy import ApiKey, Moment, Proxy
+from tests.faults.stage import FaultStage, Proxied, settled
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import Load, now_ms, wait_until
+
+REPEATS = 100
+QUICK_REPEATS = 4
+KILLS = 8
+EVERY_MOMENT = tuple(Moment)
+
+
+@pytest.mark.parametrize(
+    "repeats", [QUICK_REPEATS, pytest.param(REPEATS, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])]
+)
+def test_an_endtxn_that_commits_comes_late(repeats: int, one_node: Proxied, lone: FaultStage, rng: Random) -> None:
+    (proxy,) = one_node.proxies
+    with _serving(lone, rng) as router:
+        for moment in rng.sample(EVERY_MOMENT * repeats, len(EVERY_MOMENT) * repeats):
+            _go_astray(proxy, ApiKey.END_TXN, moment, commits=True)
+            _wait_committed(router, lone)
+    _were_refused(proxy, len(EVERY_MOMENT) * repeats)
+
+
+@pytest.mark.parametrize("repeats", [1, pytest.param(25, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])])
+def test_an_endtxn_that_aborts_comes_late(repeats: int, one_node: Proxied, lone: FaultStage, rng: Random) -> None:
+    """The target takes each record and no large batch, which every new owner has to find out by aborting."""
+    (proxy,) = one_node.proxies
+    number = 0
+    with _serving(lone, rng, batch_bytes=20_000) as router:
+        for moment in rng.sample(EVERY_MOMENT * repeats, len(EVERY_MOMENT) * repeats):
+            proxy.stray(ApiKey.END_TXN, moment, commits=False)
+            number += 1
+            _abort(proxy, lone, partial(_has_kept, proxy, number))
+            _wait_delivered(proxy)
+            _wait_committed(router, lone)
+    _were_refused(proxy, len(EVERY_MOMENT) * repeats)
+
+
+def _has_kept(proxy: Proxy, number: int) -> bool:
+    return proxy.effects["kept END_TXN"] == number
+
+
+def _abort(proxy: Proxy, stage: FaultStage, has_aborted: Callable[[], bool]) -> None:
+    """Have a batch refused; an owner that knows the target by now is cut off, and the next one does not know it."""
+    (delay,) = stage.delays
+    for _ in range(10):
+        at = b"%d" % (now_ms() + 300)
+        for number in range(200):
+            stage.post(delay, ("deliver-at", at), value=b"%200d" % number)
+        stage.flush()
+        with suppress(AssertionError):
+            wait_until(has_aborted, "an abort", 3)
+            return
+        proxy.cut()
+    raise AssertionError("no batch was refused")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("key", [ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.PRODUCE])
+def test_another_request_comes_late(key: ApiKey, one_node: Proxied, lone: FaultStage, rng: Random) -> None:
+    (proxy,) = one_node.proxies
+    with _serving(lone, rng) as router:
+        for moment in rng.sample(EVERY_MOMENT * 25, len(EVERY_MOMENT) * 25):
+            _go_astray(proxy, key, moment)
+            _wait_committed(router, lone)
+    assert proxy.effects[f"kept {key.name}"] == len(EVERY_MOMENT) * 25, proxy.effects
+
+
+@pytest.mark.slow
+def test_a_router_is_killed_while_its_endtxn_is_on_its_way(one_node: Proxied, lone: FaultStage, rng: Random) -> None:
+    """The answer is lost, or the request comes when the next owner is at work."""
+    (proxy,) = one_node.proxies
+    with _serving(lone, rng) as router:
+        for number in range(1, KILLS + 1):
+            proxy.lose_answers([ApiKey.END_TXN], 1)
+            _wait_effect(proxy, "lost answer to END_TXN", number)
+            router.kill()
+            router.start()
+            router.wait_ready()
+            proxy.stray(ApiKey.END_TXN, rng.choice(EVERY_MOMENT[:-1]))
+            _wait_effect(proxy, "kept END_TXN", number)
+            router.kill()
+            router.start()
+            router.wait_ready()
+            _wait_delivered(proxy)
+    assert proxy.effects["accepted END_TXN"] == 0, proxy.effects
+
+
+def test_nothing_of_a_transaction_is_committed_when_one_delivery_failed(one_node: Proxied, lone: FaultStage) -> None:
+    producer, topic = _telling(one_node, lone)
+    lone.alter(topic, {"max.message.bytes": "1000"})
+    failed: list[KafkaError | None] = []
+    producer.begin_transaction()
+    producer.produce(topic, b"good", partition=0)
+    assert producer.flush(10) == 0
+    producer.produce(topic, b"x" * 2_000, partition=1, on_delivery=lambda error, _: failed.append(error))
+    # Nobody looks at the report: commit has to know of it by itself.
+    assert producer.flush(10) == 0
+    assert failed[0] is not None
+    assert failed[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+    with pytest.raises(KafkaException) as raised:
+        producer.commit_transaction()
+    assert raised.value.args[0].txn_requires_abort()
+    producer.abort_transaction()
+    _transaction(_producer(one_node, lone), topic)
+    assert [record.value for record in lone.wait_records(topic, 3)] == [b"v"] * 3
+
+
+def test_a_router_whose_connections_are_cut_all_the_time_makes_progress(
+    one_node: Proxied, lone: FaultStage, rng: Random
+) -> None:
+    (proxy,) = one_node.proxies
+    with _serving(lone, rng) as router:
+        before = _committed(router, lone)
+        until_s = time.monotonic() + 15
+        while time.monotonic() < until_s:
+            proxy.cut()
+            time.sleep(0.3)
+        # Fewer than there were cuts; a router that waited ever longer would have come to a stand.
+        assert _committed(router, lone) >= before + 5
+    assert proxy.effects["cut"] >= 40, proxy.effects
+
+
+@contextmanager
+def _serving(stage: FaultStage, rng: Random, *, batch_bytes: int = 1_000_000) -> Iterator[RouterProcess]:
+    """A router of one partition under load, whose transactions go to several; the auditor looks at the end."""
+    out = stage.target("out", 3, config={"max.message.bytes": str(batch_bytes)})
+    delay = stage.delay("delay", default_target=out)
+    with stage.router() as router, Load(stage, [delay], rng, delays_ms=(0, 500)) as load:
+        router.start_and_wait()
+        yield router
+        load.finish()
+        router.wait_ready()
+        settled(stage)
+        assert router.stop() == 0
+
+
+def _go_astray(proxy: Proxy, key: ApiKey, moment: Moment, *, commits: bool | None = None) -> None:
+    proxy.stray(key, moment, commits=commits)
+    _wait_delivered(proxy)
+
+
+def _wait_effect(proxy: Proxy, effect: str, number: int) -> None:
+    wait_until(lambda: proxy.effects[effect] == number, f"{effect}, {number} times")
+
+
+def _wait_delivered(proxy: Proxy) -> None:
+    wait_until(lambda: not proxy.is_astray, "a request that went astray and came late")
+
+
+def _wait_committed(router: RouterProcess, stage: FaultStage) -> None:
+    """Until the router goes on: the next request to go astray has to be one of its own."""
+    before = _committed(router, stage)
+    wait_until(lambda: _committed(router, stage) > before, "another transaction")
+
+
+def _committed(router: RouterProcess, stage: FaultStage) -> float:
+    (delay,) = stage.delays
+    return router.metric(f'transactions_total{{outcome="committed",topic="{delay}"}}')
+
+
+def _were_refused(proxy: Proxy, kept: int) -> None:
+    assert proxy.effects["kept END_TXN"] == kept, proxy.effects
+    assert proxy.effects["delivered END_TXN"] == kept * (len(EVERY_MOMENT) - 1) // len(EVERY_MOMENT), proxy.effects
+    assert proxy.effects["accepted END_TXN"] == 0, "the broker took a late EndTxn for one of the transaction under way"
+
+
+class _Silent:
+    def log(self, level: int, msg: str, /, *args: object) -> None:
+        """Say nothing."""
+
+
+def _telling(running: Proxied, stage: FaultStage) -> tuple[RenewableProducer, str]:
+    """A producer like a router's, and a topic for it."""
+    return _producer(running, stage), stage.target("told", 3)
+
+
+def _producer(running: Proxied, stage: FaultStage) -> RenewableProducer:
+    settings = {"bootstrap.servers": running.bootstrap, "transactional.id": stage.word}
+    producer = RenewableProducer({**settings, "metadata.recovery.strategy": "none"}, _Silent())
+    producer.init_transactions(30)
+    return producer
+
+
+def _transaction(producer: RenewableProducer, topic: str) -> None:
+    # Past the check, to see whether every loss is told of, the tenth of the same kind as the first.
+    Producer.begin_transaction(producer)
+    for partition in range(3):
+        producer.produce(topic, b"v", partition=partition)
+    producer.commit_transaction()
+    producer.poll(0)
+
+
+def test_every_lost_connection_is_told_of_before_commit_returns(one_node: Proxied, lone: FaultStage) -> None:
+    (proxy,) = one_node.proxies
+    producer, topic = _telling(one_node, lone)
+    producer.begin_transaction()
+    producer.commit_transaction()
+    for _ in range(20):
+        _transaction(producer, topic)
+        producer.require_connections()
+    for key in (ApiKey.END_TXN, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.PRODUCE) * 4:
+        before = producer.connections.lost
+        proxy.lose_answers([key], 1)
+        _transaction(producer, topic)
+        assert producer.connections.lost > before, key
+        with pytest.raises(ConnectionLostError, match="in state UP"):
+            producer.begin_transaction()
+
+
+@pytest.mark.slow
+def test_a_connection_that_was_idle_is_no_loss(one_node: Proxied, lone: FaultStage) -> None:
+    """As brokers close it after ``connections.max.idle.ms``."""
+    (proxy,) = one_node.proxies
+    producer, topic = _telling(one_node, lone)
+    producer.begin_transaction()
+    producer.produce(topic, b"v")
+    producer.commit_transaction()
+    time.sleep(62)
+    proxy.cut()
+    time.sleep(1)
+    assert proxy.effects["cut"] > 0, proxy.effects
+    producer.begin_transaction()
+    producer.produce(topic, b"v")
+    producer.commit_transaction()
+    producer.require_connections()

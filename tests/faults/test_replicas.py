@@ -1,0 +1,145 @@
+"""Fewer replicas than writers ask for, and leaders that change without anybody being killed."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import ElectionType
+
+from tests import kafka_tools
+from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, settled
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import TIMEOUT_S, Load, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+
+TRANSACTIONS = "__transaction_state"
+GROUPS = "__consumer_offsets"
+MOVES = 3
+FAILED_OVER_S = 12.0
+
+
+@pytest.mark.parametrize("whose", ["of-the-router", "of-transactions"])
+def test_a_topic_has_fewer_replicas_in_sync_than_it_must(
+    whose: str, three_nodes: Proxied, replicated: FaultStage, rng: Random
+) -> None:
+    """Not the broker that went away stops releases, which others stand in for, but what is asked of those."""
+    router, load, _ = _loaded(replicated, rng)
+    (out,) = replicated.targets
+    topics = [TRANSACTIONS] if whose == "of-transactions" else replicated.topics()
+    with router, load:
+        router.start_and_wait()
+        time.sleep(3)
+        _require(replicated, topics, 3)
+        try:
+            node = three_nodes.cluster.nodes[2]
+            node.kill()
+            _wait_until_told(router)
+            time.sleep(FAILED_OVER_S)
+            _wait_until_told(router)
+            before = len(replicated.records(out))
+            time.sleep(3)
+            assert len(replicated.records(out)) == before, "was released with fewer replicas than it must"
+            node.start()
+            three_nodes.cluster.wait_ready()
+        finally:
+            _require(replicated, topics, 2)
+        load.finish()
+        router.wait_ready(90)
+        settled(replicated, timeout_s=150)
+        assert router.stop() == 0
+
+
+def test_two_of_three_brokers_are_away(three_nodes: Proxied, replicated: FaultStage, rng: Random) -> None:
+    router, load, _ = _loaded(replicated, rng)
+    away = rng.sample(three_nodes.cluster.nodes, 2)
+    with router, load:
+        router.start_and_wait()
+        time.sleep(3)
+        for node in away:
+            node.kill()
+        _wait_until_told(router)
+        for node in away:
+            node.start()
+        three_nodes.cluster.wait_ready()
+        load.finish()
+        router.wait_ready(90)
+        settled(replicated, timeout_s=150)
+        assert router.stop() == 0
+
+
+def test_leaders_change_while_every_broker_runs(
+    three_nodes: Proxied, replicated: FaultStage, rng: Random, tmp_path: Path
+) -> None:
+    router, load, delay = _loaded(replicated, rng)
+    with router, load:
+        router.start_and_wait()
+        topics = [*replicated.topics(), delay, TRANSACTIONS, GROUPS]
+        for number in range(MOVES):
+            time.sleep(rng.uniform(1, 3))
+            before = _leaders(replicated, topics)
+            _prefer_the_next(replicated, topics, tmp_path / f"plan-{number}.json")
+            replicated.admin.elect_leaders(ElectionType.PREFERRED, None).result(TIMEOUT_S)
+            _wait_until_moved(replicated, topics, before)
+        load.finish()
+        router.wait_ready()
+        settled(replicated, timeout_s=150)
+        assert not router.events("partition_failed")
+        assert router.stop() == 0
+
+
+def _loaded(stage: FaultStage, rng: Random) -> tuple[RouterProcess, Load, str]:
+    out = stage.target("out", 3)
+    delay = stage.delay("delay", 3, default_target=out, **SMALL_BUCKETS)
+    load = Load(stage, [delay], rng, partitions=3, a_second=100, delays_ms=(0, 6_000))
+    return stage.router(transaction_timeout="20s", session_timeout="6s"), load, delay
+
+
+def _require(stage: FaultStage, topics: Sequence[str], replicas: int) -> None:
+    for topic in topics:
+        stage.alter(topic, {"min.insync.replicas": str(replicas)})
+
+
+def _wait_until_told(router: RouterProcess) -> None:
+    """Not ready, and every partition that is not served says why."""
+
+    def is_told() -> bool:
+        _, body = router.http("/readyz")
+        plain = json.loads(body) if body[:1] == "{" else {}
+        waiting = [each["why"] for each in plain.get("partitions", {}).values() if each["state"] != "active"]
+        told = bool(plain.get("why")) if not waiting else all(waiting)
+        if not plain.get("ready", True) and told:
+            print(f"told: {plain.get('why')} {waiting}")
+        return not plain.get("ready", True) and told
+
+    wait_until(is_told, "it says why it does not release", 90.0)
+
+
+def _leaders(stage: FaultStage, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+    known = stage.admin.list_topics(timeout=TIMEOUT_S).topics
+    return {(topic, number): each.leader for topic in topics for number, each in known[topic].partitions.items()}
+
+
+def _wait_until_moved(stage: FaultStage, topics: Sequence[str], before: dict[tuple[str, int], int]) -> None:
+    def are_moved() -> bool:
+        now = _leaders(stage, topics)
+        return sum(now[each] != leader for each, leader in before.items()) > len(before) // 2
+
+    wait_until(are_moved, "most leaders are others")
+
+
+def _prefer_the_next(stage: FaultStage, topics: Sequence[str], file: Path) -> None:
+    """Put the second replica of each partition first, which an election then makes the leader."""
+    known = stage.admin.list_topics(timeout=TIMEOUT_S).topics
+    plan = [
+        {"topic": topic, "partition": number, "replicas": [*each.replicas[1:], each.replicas[0]]}
+        for topic in topics
+        for number, each in known[topic].partitions.items()
+    ]
+    file.write_text(json.dumps({"version": 1, "partitions": plan}))
+    command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    arguments = ["--bootstrap-server", stage.bootstrap, "--reassignment-json-file", str(file), "--execute"]
+    kafka_tools.run(command, arguments)

@@ -1,0 +1,52 @@
+"""Memory runs out at any step of a worker: it takes over again, and nothing is lost or doubled."""
+
+import ctypes
+import time
+from random import Random
+
+import pytest
+from structlog.testing import capture_logs
+
+from sidecar.config.model import Config
+from tests.faults.stage import SMALL_BUCKETS
+from tests.integration.one_worker import one_worker
+from tests.integration.scenario import Load, Stage, wait_until
+
+TIMES = 8
+
+
+def _run_out(thread_id: int) -> None:
+    """Let the thread meet a MemoryError wherever it is next in code of ours."""
+    hit = ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(MemoryError))
+    assert hit == 1, "the worker's thread has ended"
+
+
+@pytest.mark.timeout(300)
+def test_at_any_step(stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecar.partition.worker.LOOK_AGAIN_S", 0.2)
+    delay = stage.delay("delay", 1, default_target=stage.target("out"), **SMALL_BUCKETS)
+    config = Config.model_validate(
+        {
+            "kafka": {"bootstrap.servers": stage.bootstrap},
+            "router": {"group_id": stage.group_id, "policies_topic": "", "status_topic": ""},
+            "delay_topics": [stage.delays[delay]],
+        }
+    )
+    # Tracebacks for a terminal take seconds each.
+    with (
+        capture_logs(),
+        one_worker(config) as worker,
+        Load(stage, [delay], rng, a_second=400, delays_ms=(0, 4_000)) as load,
+    ):
+        for _ in range(TIMES):
+            wait_until(lambda: worker.status.ready, "it serves")
+            time.sleep(rng.uniform(0, 0.3))
+            assert worker.ident is not None
+            # It does not come alone: dealing with the first meets the next.
+            for _ in range(3):
+                _run_out(worker.ident)
+                time.sleep(rng.uniform(0, 0.05))
+            time.sleep(0.5)
+            assert worker.is_alive()
+        load.finish()
+        stage.settle(timeout_s=90)

@@ -1,0 +1,64 @@
+"""Which test files each make target runs; every file belongs to exactly one.
+
+``python -m tests.targets TARGET`` prints the files of one. A file belongs to the target that names it by the longest
+path, so that single files of a folder can be taken into ``make test``, which is what a newcomer waits for: the pure
+core, the simulation, and each promise of README on a real broker.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+
+TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
+    "test": (
+        "tests/unit",
+        "tests/simulation",
+        "tests/wire",
+        "tests/bench",
+        # Exactly once and in order, whatever crashes; never early.
+        "tests/integration/test_release.py",
+        "tests/integration/test_crashes.py",
+        "tests/integration/test_buckets.py",
+        "tests/integration/test_bucket_crashes.py",
+        # Nothing is skipped in silence.
+        "tests/integration/test_rejections.py",
+        "tests/integration/test_any_record.py",
+        "tests/integration/test_limits.py",
+        "tests/integration/test_first_start.py",
+        # What a user meets first.
+        "tests/integration/test_init_check.py",
+        "tests/integration/test_send.py",
+    ),
+    "test-broker": ("tests/integration", "tests/faults", "tests/examples"),
+    "test-spark": ("tests/spark",),
+    "test-helm": ("tests/helm",),
+    "test-monitoring": ("tests/monitoring",),
+    "test-image": ("tests/image",),
+}
+
+
+def all_files() -> list[str]:
+    """Every file with tests, by its path from the root."""
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+
+
+def target_of(file: str) -> str:
+    """The target that runs a file; LookupError when none does."""
+    named = [
+        (len(path), target) for target, paths in TARGETS.items() for path in paths if f"{file}/".startswith(f"{path}/")
+    ]
+    if not named:
+        raise LookupError(f"no make target runs {file}: name it in tests/targets.py")
+    return max(named)[1]
+
+
+def files_of(target: str) -> list[str]:
+    """The files that a target runs."""
+    return [file for file in all_files() if target_of(file) == target]
+
+
+if __name__ == "__main__":
+    print(*files_of(sys.argv[1]))

@@ -1,0 +1,32 @@
+"""Decisions of a job are those of the router, of names too that neither reads as they came: spark_backfill.deciding."""
+
+import pytest
+
+from index.headers import Headers
+from index.rules import Rules
+from index.schedule import AT_ONCE
+from index.unreadable import KNOWS_UNREADABLE, MAX_HEADERS
+from spark_backfill.deciding import decide
+
+NOW_MS = 1_800_000_000_000
+DUE = ("deliver-at", b"%d" % (NOW_MS + 60_000))
+
+RECORDS: list[Headers] = [
+    [DUE, ("trace\0id", b"1")],
+    # What Java makes of a name that is no UTF-8.
+    [DUE, ("trace\N{REPLACEMENT CHARACTER}", None)],
+    [DUE, ("größe", b"1"), ("", None)],
+    [DUE, *[("n", None)] * MAX_HEADERS],
+    [DUE, *[("n", None)] * (MAX_HEADERS - 1)],
+    [("deliver-at", b"soon")],
+]
+
+
+@pytest.mark.parametrize(
+    ("version", "rejected"), [(KNOWS_UNREADABLE, [0, 1, 3, 5]), (KNOWS_UNREADABLE - 1, [5])], ids=["now", "before"]
+)
+def test_what_is_not_read_as_it_came_is_left_to_the_router(version: int, rejected: list[int]) -> None:
+    rules = Rules(topic="d", default_target="t", version=version)
+    dues_ms, found = decide(RECORDS, [NOW_MS] * len(RECORDS), rules)
+    assert found == rejected
+    assert dues_ms == [AT_ONCE if number in rejected else NOW_MS + 60_000 for number in range(len(RECORDS))]

@@ -1,0 +1,76 @@
+"""Values of the coordinator's log, as Kafka 4.3.1 and its formats have them."""
+
+import struct
+
+import pytest
+
+from index.orphans import Outcome
+from sidecar.healing.transaction_log import java_hash, last_outcome, parse
+
+COMMITS, ABORTS, COMMITTED = 2, 3, 4
+STATE = ("d.delay-state", 1)
+
+
+def value(status: int, *topics: tuple[str, list[int]], version: int = 1, nothing: bool = False) -> bytes:
+    """A value, written after ``TransactionLogValue.json`` of Kafka."""
+    head = struct.pack(">hqhib", version, 7, 3, 60_000, status)
+    times = struct.pack(">qq", 1, 2)
+    if version == 0:
+        if nothing:
+            return head + struct.pack(">i", -1) + times
+        named = [
+            struct.pack(">h", len(name)) + name.encode() + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+            for name, numbers in topics
+        ]
+        return head + struct.pack(">i", len(topics)) + b"".join(named) + times
+    if nothing:
+        return head + b"\0" + times + b"\0"
+    compact = [
+        bytes([len(name) + 1])
+        + name.encode()
+        + bytes([len(numbers) + 1])
+        + struct.pack(f">{len(numbers)}i", *numbers)
+        + b"\0"
+        for name, numbers in topics
+    ]
+    return head + bytes([len(topics) + 1]) + b"".join(compact) + times + b"\0"
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_status_and_partitions(version: int) -> None:
+    found = value(COMMITS, ("out", [0, 5]), (STATE[0], [1]), version=version)
+    assert parse(found) == (COMMITS, frozenset({("out", 0), ("out", 5), STATE}))
+    assert parse(value(COMMITTED, version=version, nothing=True)) == (COMMITTED, frozenset())
+
+
+def test_a_long_name_has_a_length_of_two_bytes() -> None:
+    name = "n" * 200
+    raw = value(ABORTS, ("x", [4])).replace(b"\x02x", b"\xc9\x01" + name.encode())
+    assert parse(raw) == (ABORTS, frozenset({(name, 4)}))
+
+
+@pytest.mark.parametrize(
+    ("statuses", "outcome"),
+    [
+        ([], None),
+        ([value(COMMITS, (STATE[0], [1]))], Outcome.COMMITTED),
+        ([value(COMMITS, (STATE[0], [1])), value(ABORTS, (STATE[0], [1]))], Outcome.ABORTED),
+        # Of another partition, and what says no more than that it is complete.
+        ([value(COMMITS, (STATE[0], [1])), value(ABORTS, ("out", [1])), value(5, nothing=True)], Outcome.COMMITTED),
+        ([value(COMMITTED, nothing=True)], None),
+        # A version that is not known may be about anything.
+        ([value(COMMITS, (STATE[0], [1])), b"\x00\x02" + bytes(40)], None),
+        ([value(COMMITS, (STATE[0], [1]))[:30]], None),
+    ],
+)
+def test_the_last_transaction_that_wrote_there_decides(statuses: list[bytes], outcome: Outcome | None) -> None:
+    assert last_outcome(statuses, STATE) is outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", 0), ("abc", 96354), ("delay-router.orders.delay.0", None), ("😀", 1772899)]
+)
+def test_the_hash_is_javas(text: str, expected: int | None) -> None:
+    assert 0 <= java_hash(text) < 1 << 31
+    if expected is not None:
+        assert java_hash(text) == expected
