@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import structlog
 
@@ -19,6 +18,7 @@ from sidecar import failpoints
 from sidecar.api.start import AdminApi
 from sidecar.backfill.staging import Staging
 from sidecar.buckets.loading import LoaderPool
+from sidecar.clock import SystemClock
 from sidecar.config.model import Config
 from sidecar.kafka import admin as cluster
 from sidecar.kafka import clients
@@ -63,7 +63,7 @@ def run(config: Config) -> int:
 def _run(config: Config, lines: LineWriter) -> int:
     sys.setswitchinterval(SWITCH_THREADS_S)
     stopping = _stopping_on_signals(lines)
-    admin = cluster.connect(config)
+    admin, clock = cluster.connect(config), SystemClock()
     metrics, budget, workers = Metrics(), PayloadBudget(config.router.payload_memory_bytes), Workers()
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
@@ -86,7 +86,7 @@ def _run(config: Config, lines: LineWriter) -> int:
         shared = Shared(
             config=config,
             admin=admin,
-            directory=TargetDirectory(admin, time.monotonic),
+            directory=TargetDirectory(admin, clock.running_s),
             budget=budget,
             metrics=metrics,
             pool=pool,
@@ -94,7 +94,7 @@ def _run(config: Config, lines: LineWriter) -> int:
             # The member is made last, since it starts the workers that ask it.
             policies=policies,
             still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
-            now_ns=time.time_ns,
+            clock=clock,
         )
         assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
         instance_id, leaves = _instance_id(config)

@@ -7,6 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from sidecar.backfill.staging import Staging
 from sidecar.buckets.loading import LoaderPool
+from sidecar.clock import Clock
 from sidecar.config.model import Config
 from sidecar.metrics import Metrics
 from sidecar.payload.budget import PayloadBudget
@@ -19,7 +20,7 @@ from sidecar.release.target_directory import TargetDirectory
 class Shared:
     """Each part is safe to use from any thread.
 
-    ``still_ours`` asks the group whether this process is still assigned a partition, ``now_ns`` is the wall clock.
+    ``still_ours`` asks the group whether this process is still assigned a partition.
     """
 
     config: Config
@@ -30,10 +31,6 @@ class Shared:
     pool: LoaderPool
     staging: Staging
     still_ours: Callable[[str, int], bool]
-    now_ns: Callable[[], int]
+    clock: Clock
     policies: Policies = WITHOUT_POLICIES
     limits: RateLimits = field(default_factory=RateLimits)
-
-    def now_ms(self) -> int:
-        """The wall clock."""
-        return self.now_ns() // 1_000_000

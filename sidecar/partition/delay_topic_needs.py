@@ -51,7 +51,7 @@ def upkeep_of(
     shared: Shared, topic: DelayTopicConfig, partition: int, ledger: PartitionLedger, gate: Gate, facts: TopicFacts
 ) -> "Upkeep":
     """What goes on beside releasing for an owned partition; ``facts`` are those of its delay topic."""
-    look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.now_ms)
+    look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.clock.now_ms)
     brokers = bootstrap(shared.config)
     trimming = Trimming(shared.admin, brokers, topic, partition, shared.metrics, lambda: shared.pool.look(look))
     retention = retention_of(facts.settings)

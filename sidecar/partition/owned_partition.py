@@ -102,7 +102,7 @@ class Owned:
         self._source = source = SegmentSource(topic, partition, origin.epochs)
         compresses, decide = clients.compresses(shared.config), source.decide
         self._releaser = Releaser(
-            writer, rules, shared.directory, self._read, compresses, decide, shared.now_ms, self.gate
+            writer, rules, shared.directory, self._read, compresses, decide, shared.clock.now_ms, self.gate
         )
         staged = has_records(admin, topic.backfill, partition)
         self._tail = Tail(
@@ -286,7 +286,7 @@ class Owned:
 
     def maintain(self) -> None:
         """A step of what goes on beside releasing: trimming, counting, looking at retention."""
-        self.upkeep.turn(self._shared.now_ms(), lag=self.lag(), being_merged=self._housekeeping.being_merged)
+        self.upkeep.turn(self._shared.clock.now_ms(), lag=self.lag(), being_merged=self._housekeeping.being_merged)
 
     def lag(self) -> int:
         """Offsets of the delay topic not indexed yet."""

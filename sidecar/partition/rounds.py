@@ -103,7 +103,7 @@ class Rounds:
         return self._owned.gate.resumed(self._batch_records, self._now_ns() // NS_PER_MS, most_bytes)
 
     def _now_ns(self) -> int:
-        return BEFORE_ALL_TIME_NS if self._owned.settings.paused else self._shared.now_ns()
+        return BEFORE_ALL_TIME_NS if self._owned.settings.paused else self._shared.clock.now_ns()
 
     def _index(self, wait_s: float) -> None:
         if FINE_WAIT_S >= wait_s > 0:
@@ -195,7 +195,7 @@ class Rounds:
         self._count(batch, released, resumed, (ended_ns - self._last_began_ns) / NS_PER_S)
 
     def _count_held(self, released: Released, resumed: Sequence[Entry[Scheduled]]) -> None:
-        metrics, now_ms = self._shared.metrics, self._shared.now_ns() // NS_PER_MS
+        metrics, now_ms = self._shared.metrics, self._shared.clock.now_ms()
         before, again = {offset for _, offset, _ in resumed}, {offset for _, offset, _ in released.held}
         for _, offset, (schedule, _, _) in released.held:
             if offset not in before:
@@ -232,7 +232,7 @@ class Rounds:
         due_times_ms = [due_ms for due_ms, offset, _ in batch.due if offset not in held]
         scheduled = due_times_ms[bisect_right(due_times_ms, AT_ONCE) :]
         if scheduled:
-            metrics.lateness.observe(topic, scheduled, self._shared.now_ns() // NS_PER_MS)
+            metrics.lateness.observe(topic, scheduled, self._shared.clock.now_ms())
 
     def _alarm_about_bad(self, bad: BadBatch) -> None:
         count = bad.to_offset - bad.from_offset

@@ -100,7 +100,7 @@ class Tail:
             self._ledger,
             self._epochs,
             shared.budget,
-            now_ms=shared.now_ms,
+            now_ms=shared.clock.now_ms,
             soon_ms=self._soon_ms,
             until_offset=self._ledger.committed.cursor if self.is_looking else NEVER,
             stops_at_bad=self._connects.stops_at_bad,

@@ -1,6 +1,5 @@
 """One worker of one delay partition in the test's own process, so that a test can shorten its times."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from index.bucket import Manifest
 from sidecar.backfill.staging import Staging
 from sidecar.buckets.loading import LoaderPool
+from sidecar.clock import SystemClock
 from sidecar.config.model import Config
 from sidecar.kafka import admin as cluster
 from sidecar.kafka import clients
@@ -25,20 +25,20 @@ class RunningWorker(Worker):
     """A worker of partition 0 of the only delay topic; ``metrics`` are its process's."""
 
     def __init__(self, config: Config) -> None:
-        admin = cluster.connect(config)
+        admin, clock = cluster.connect(config), SystemClock()
         self.metrics = Metrics()
         self.pool = LoaderPool(lambda: clients.reader(config))
         self.staging = Staging(lambda: clients.staging_reader(config))
         shared = Shared(
             config=config,
             admin=admin,
-            directory=TargetDirectory(admin, time.monotonic),
+            directory=TargetDirectory(admin, clock.running_s),
             budget=PayloadBudget(config.router.payload_memory_bytes),
             metrics=self.metrics,
             pool=self.pool,
             staging=self.staging,
             still_ours=lambda _topic, _partition: True,
-            now_ns=time.time_ns,
+            clock=clock,
         )
         super().__init__(shared, config.delay_topics[0], 0)
 

@@ -109,7 +109,7 @@ _RULES = {
     ),
 }
 
-_EVERYBODY = frozenset({"__version__", "failpoints", "logs", "metrics"})
+_EVERYBODY = frozenset({"__version__", "clock", "failpoints", "logs", "metrics"})
 """What each room of the router may import, besides ``index`` and ``snapshots``."""
 
 _INNER: dict[str, frozenset[str]] = {
@@ -191,7 +191,7 @@ def test_a_room_of_the_router_imports_only_the_rooms_it_may(room: str) -> None:
 
 
 def test_every_folder_of_the_router_is_a_room() -> None:
-    single = {"__init__", "__main__", _CONNECTS, "producing", "failpoints", "metrics"}
+    single = {"__init__", "__main__", _CONNECTS, "producing", "clock", "failpoints", "metrics"}
     assert set(_inner_rooms()) == set(_INNER) | single
 
 

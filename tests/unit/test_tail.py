@@ -19,6 +19,7 @@ from sidecar.partition.tail import Tail
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Scheduled, scheduled_size
 from snapshots.state import RuleEpoch
+from tests.unit.hand_clock import HandClock
 from tests.unit.test_intake import NOW_MS, RULES, Given, fetched
 
 OTHERS = Rules(topic="d", default_target="u")
@@ -63,7 +64,7 @@ def reads_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(log: Log, ledger: PartitionLedger, budget: PayloadBudget, **more: Any) -> Tail:
     connect = cast("Callable[[], Consumer]", lambda: log)
-    shared = cast("Shared", SimpleNamespace(budget=budget, now_ms=lambda: NOW_MS))
+    shared = cast("Shared", SimpleNamespace(budget=budget, clock=HandClock(NOW_MS)))
     return Tail(shared, ("d", 0), ledger, [RuleEpoch(0, RULES)], 1_000, Connects(connect, connect, connect), **more)
 
 

@@ -1,0 +1,37 @@
+"""The one way in which the router's rooms tell the time: a host makes a clock, and hands it down.
+
+What decides takes a time as an argument (``now_ms``, ``now_s``), read once for a turn by whoever drives it. Only who
+drives something, or has to measure how long it took, is given the clock itself.
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """The time of day, which may be set forward and back, and a time for durations, which only goes forward."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+
+    def running_s(self) -> float:
+        """Seconds since some moment in the past, whatever becomes of the time of day."""
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        return time.time_ns()
+
+    def running_s(self) -> float:
+        """Seconds since some moment in the past, whatever becomes of the time of day."""
+        return time.monotonic()
