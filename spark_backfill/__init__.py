@@ -13,9 +13,9 @@ that is late, killed or run twice does no harm.
 
 How ``index`` works
 -------------------
-The driver asks the cluster what there is (:mod:`spark_backfill.scope`), refuses what cannot be done, divides the rest
-into buckets and slots (:mod:`spark_backfill.plan`) and writes an *intent* for each partition, so that nothing of it is
-trimmed meanwhile. Then Spark works, and the driver holds no record::
+The driver asks the cluster what there is (:mod:`spark_backfill.build.scope`), refuses what cannot be done, divides the
+rest into buckets and slots (:mod:`spark_backfill.buckets.plan`) and writes an *intent* for each partition, so that
+nothing of it is trimmed meanwhile. Then Spark works, and the driver holds no record::
 
     connector ─► decide ─► shuffle by slot ─► sort ─► cut, encode, write ─────► stage
     (pinned      (Arrow)                              (a data source's tasks)   (its commit: one transaction)
@@ -35,6 +35,11 @@ and those they import, in an environment that is sent along (``--archives``, mad
       spark_backfill/__main__.py index --config delay-router.toml --topic orders.delay
 
 The configuration is the router's own. Files that it names for TLS are read on the driver and travel as text.
+
+Rooms
+-----
+``audit``, ``schedule``, and for the two jobs that build an index ``build`` and ``buckets``. What they share is here:
+settings, the cluster, the Spark session and its jars, reading a topic, the command line.
 
 Depends on ``index`` (the rules and the order of entries) and ``snapshots`` (bytes and addresses), never on
 ``sidecar``: what runs on executors has no configuration, metrics or log of a router.

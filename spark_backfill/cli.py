@@ -12,11 +12,17 @@ from snapshots.libraries import check_libraries
 from spark_backfill import jars
 from spark_backfill.cli_common import Commands, say
 
-JOBS: Final = ("audit", "index", "rebuild", "schedule")
+JOBS: Final = {
+    "audit": "spark_backfill.audit.command",
+    "index": "spark_backfill.build.index_command",
+    "rebuild": "spark_backfill.build.rebuild_command",
+    "schedule": "spark_backfill.schedule.command",
+}
+"""The module that has the command of each job, which is called ``NAME_command`` there."""
 
 
 class Jobs(Commands):
-    """Finds the job NAME as ``NAME_command`` of ``spark_backfill.NAME_command``."""
+    """Finds the commands of the jobs without importing those that were not asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, in the order of the help text."""
@@ -26,8 +32,7 @@ class Jobs(Commands):
         """The command of that name."""
         if cmd_name not in JOBS:
             return super().get_command(ctx, cmd_name)
-        name = f"{cmd_name}_command"
-        command: click.Command = getattr(importlib.import_module(f"spark_backfill.{name}"), name)
+        command: click.Command = getattr(importlib.import_module(JOBS[cmd_name]), f"{cmd_name}_command")
         return command
 
 

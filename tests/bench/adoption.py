@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 from index.bucket import Manifest
 from snapshots.staged import Staged, encode_staged, staged_key
 from spark_backfill import cluster, settings
-from spark_backfill.index_job import Options
-from spark_backfill.plan import buckets_of
+from spark_backfill.buckets.plan import buckets_of
+from spark_backfill.build.index_job import Options
 from spark_backfill.source import OffsetRange
 from tests.bench import adoption_segments, child, router, workload
 from tests.bench.context import Context

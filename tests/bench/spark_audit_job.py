@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from spark_backfill import session
-from spark_backfill.audit import audit, pin
-from spark_backfill.audit_scope import Request
-from spark_backfill.audit_table import GROUPS
+from spark_backfill.audit.job import audit, pin
+from spark_backfill.audit.scope import Request
+from spark_backfill.audit.table import GROUPS
 from spark_backfill.settings import load
 from spark_backfill.source import connector_options
 from tests.bench import child

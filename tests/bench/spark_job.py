@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import psutil
 
-from spark_backfill import index_job, session, settings
-from spark_backfill.scope import Asked
+from spark_backfill import session, settings
+from spark_backfill.build import index_job
+from spark_backfill.build.scope import Asked
 from tests.bench import child
 
 CONF: Final = ("spark.master=local[2]", "spark.driver.memory=1g", "spark.ui.enabled=false")

@@ -6,9 +6,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sidecar.audit import AuditReport
-from spark_backfill.audit import audit, pin
-from spark_backfill.audit_scope import Request, Selection
-from spark_backfill.audit_table import GROUPS, Tally
+from spark_backfill.audit.job import audit, pin
+from spark_backfill.audit.scope import Request, Selection
+from spark_backfill.audit.table import GROUPS, Tally
 from spark_backfill.settings import load
 from spark_backfill.source import connector_options
 from tests.integration.scenario import Stage

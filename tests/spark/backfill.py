@@ -13,10 +13,11 @@ from index.schedule import AT_ONCE, Rejection
 from sidecar.demo.router import config_text
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.staged import Intent, Staged, fold_staged
-from spark_backfill import cluster, index_job, scope, settings
-from spark_backfill.index_job import Options
-from spark_backfill.job import Job
-from spark_backfill.scope import Asked
+from spark_backfill import cluster, settings
+from spark_backfill.buckets.job import Job
+from spark_backfill.build import index_job, scope
+from spark_backfill.build.index_job import Options
+from spark_backfill.build.scope import Asked
 from spark_backfill.source import OffsetRange
 from tests.integration.scenario import Stage
 

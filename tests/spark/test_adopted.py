@@ -5,9 +5,9 @@ from random import Random
 
 from pyspark.sql import SparkSession
 
-from spark_backfill import index_job
-from spark_backfill.index_job import Options
-from spark_backfill.scope import Asked
+from spark_backfill.build import index_job
+from spark_backfill.build.index_job import Options
+from spark_backfill.build.scope import Asked
 from spark_backfill.source import connector_options, read_ranges
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until

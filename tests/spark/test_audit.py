@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from index.errors import ConfigError
-from spark_backfill.audit_scope import Edge, Selection
+from spark_backfill.audit.scope import Edge, Selection
 from spark_backfill.cli import cli
 from spark_backfill.errors import JobError
 from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until

@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules, Schedule
 from sidecar.audit import record as single
-from spark_backfill.audit_protocol import AT_ONCE, UNREADABLE, Protocol, digest, rejected_as_sent, source
+from spark_backfill.audit.protocol import AT_ONCE, UNREADABLE, Protocol, digest, rejected_as_sent, source
 
 Header = tuple[str, bytes | None]
 SCHEMA = "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp_ms bigint"

@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from spark_backfill.audit_summary import cells, counted, findings
-from spark_backfill.audit_table import ASIDE, COUNTS, LATENESS, OUTCOMES, tally
-from spark_backfill.audit_verdicts import step_of
+from spark_backfill.audit.summary import cells, counted, findings
+from spark_backfill.audit.table import ASIDE, COUNTS, LATENESS, OUTCOMES, tally
+from spark_backfill.audit.verdicts import step_of
 
 KEYS = ("topic", "partition")
 SCHEMA = (

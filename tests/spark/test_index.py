@@ -16,10 +16,10 @@ from index.progress import start_of
 from index.record import Record
 from index.schedule import AT_ONCE
 from snapshots.staged import Staged
-from spark_backfill import index_job
+from spark_backfill.build import index_job
+from spark_backfill.build.index_job import Options
+from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
-from spark_backfill.index_job import Options
-from spark_backfill.scope import Asked
 from tests.integration.scenario import Header, Stage, now_ms
 from tests.spark.backfill import Wanted, delay_topic, entries_of, same, settings_of, staged, wanted
 

@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import SparkSession
 
-from spark_backfill import index_job
-from spark_backfill.deciding import DECIDED_SCHEMA, Deciding
+from spark_backfill.buckets.deciding import DECIDED_SCHEMA, Deciding
+from spark_backfill.buckets.sink import SegmentsWriter, write_segments
+from spark_backfill.build import index_job
+from spark_backfill.build.index_job import Options
+from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
-from spark_backfill.index_job import Options
-from spark_backfill.scope import Asked
-from spark_backfill.sink import SegmentsWriter, write_segments
 from spark_backfill.source import connector_options, read_ranges
 from tests.integration.scenario import TIMEOUT_S, Stage, now_ms, wait_until
 from tests.spark.backfill import config_file, delay_topic, entries_of, prepared, same, settings_of, staged, wanted

@@ -8,10 +8,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
-from spark_backfill import cluster, rebuild_job
+from spark_backfill import cluster
+from spark_backfill.build import rebuild_job
+from spark_backfill.build.index_job import Options, Outcome
+from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
-from spark_backfill.index_job import Options, Outcome
-from spark_backfill.scope import Asked
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
 from tests.spark.backfill import COMPACT, delay_topic, entries_of, settings_of, staged
 

@@ -16,10 +16,11 @@ from sidecar.cli.program import cli as router_cli
 from sidecar.demo.router import config_text
 from sidecar.topics.acls import Acl
 from snapshots.staged import Staged
-from spark_backfill import index_job, rebuild_job, settings
+from spark_backfill import settings
+from spark_backfill.build import index_job, rebuild_job
+from spark_backfill.build.index_job import Options
+from spark_backfill.build.scope import Asked
 from spark_backfill.cli import cli
-from spark_backfill.index_job import Options
-from spark_backfill.scope import Asked
 from tests.integration.scenario import Stage, now_ms, wait_until
 from tests.integration.secured import Secured, secured
 from tests.spark.backfill import delay_topic, staged

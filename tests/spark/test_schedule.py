@@ -18,7 +18,7 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from spark_backfill.cli import cli
-from spark_backfill.schedule_ledger import Ledger, group_name
+from spark_backfill.schedule.ledger import Ledger, group_name
 from tests.integration.scenario import Stage, header, now_ms, wait_until
 from tests.spark.auditing import audit_stage
 from tests.spark.backfill import delay_topic

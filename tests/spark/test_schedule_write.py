@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from spark_backfill.errors import JobError
-from spark_backfill.schedule_ledger import Ledger, group_name
-from spark_backfill.schedule_row import Row, digest_of
-from spark_backfill.schedule_survey import Fingerprint
-from spark_backfill.schedule_write import Sorted, Target, Written, write
+from spark_backfill.schedule.ledger import Ledger, group_name
+from spark_backfill.schedule.row import Row, digest_of
+from spark_backfill.schedule.survey import Fingerprint
+from spark_backfill.schedule.write import Sorted, Target, Written, write
 from tests.integration.scenario import Stage, header
 
 ROWS = 57

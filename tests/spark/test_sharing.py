@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from spark_backfill.sharing import partition_of, slot_keys
+from spark_backfill.buckets.sharing import partition_of, slot_keys
 
 
 def test_the_hash_is_sparks(spark: SparkSession) -> None:

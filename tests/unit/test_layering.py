@@ -145,6 +145,17 @@ _MAX_FILES = 14
 _LARGER_ROOMS = {"api": 19, "cli": 15}
 """Rooms that are to be cut smaller yet."""
 
+_JOBS: dict[str, frozenset[str]] = {
+    "audit": frozenset(),
+    "schedule": frozenset(),
+    "buckets": frozenset(),
+    "build": frozenset({"buckets"}),
+}
+"""Which rooms of the Spark jobs each room may import, besides what they share."""
+
+_SHARED_BY_JOBS = frozenset({"cli_common", "cluster", "errors", "jars", "session", "settings", "source"})
+"""Modules at the root of the Spark jobs; they import no room."""
+
 # Commands for a person: they read a file or standard input, and only hand bytes to their room.
 _COMMANDS = {"snapshots/__main__.py": frozenset({"argparse", "os", "pathlib", "sys"})}
 
@@ -174,20 +185,37 @@ def _inner_room(module: tuple[Path, str]) -> str:
     return package.split(".")[1] if "." in package else path.stem
 
 
-def _inner_rooms() -> dict[str, list[tuple[Path, str]]]:
+def _inner_rooms(top: str = "sidecar") -> dict[str, list[tuple[Path, str]]]:
     rooms: dict[str, list[tuple[Path, str]]] = {}
-    for module in modules_in(_ROOT, "sidecar"):
+    for module in modules_in(_ROOT, top):
         rooms.setdefault(_inner_room(module), []).append(module)
     return rooms
 
 
+def _assert_imports_only(top: str, room: str, allowed: frozenset[str]) -> None:
+    for path, package in _inner_rooms(top)[room]:
+        inner = [each for each in imports_of(path.read_text(encoding="utf-8"), package) if each.top == top]
+        breaches = [each for each in inner if each.module != top and each.module.split(".")[1] not in allowed | {room}]
+        assert breaches == [], f"{path.relative_to(_ROOT)} may not import these"
+
+
 @pytest.mark.parametrize("room", _INNER)
 def test_a_room_of_the_router_imports_only_the_rooms_it_may(room: str) -> None:
-    allowed = _INNER[room] | _EVERYBODY | {room}
-    for path, package in _inner_rooms()[room]:
-        inner = [each for each in imports_of(path.read_text(encoding="utf-8"), package) if each.top == "sidecar"]
-        breaches = [each for each in inner if each.module != "sidecar" and each.module.split(".")[1] not in allowed]
-        assert breaches == [], f"{path.relative_to(_ROOT)} may not import these"
+    _assert_imports_only("sidecar", room, _INNER[room] | _EVERYBODY)
+
+
+@pytest.mark.parametrize("room", _JOBS)
+def test_a_room_of_the_jobs_imports_only_the_rooms_it_may(room: str) -> None:
+    _assert_imports_only("spark_backfill", room, _JOBS[room] | _SHARED_BY_JOBS)
+
+
+@pytest.mark.parametrize("module", sorted(_SHARED_BY_JOBS))
+def test_what_jobs_share_imports_none_of_their_rooms(module: str) -> None:
+    _assert_imports_only("spark_backfill", module, _SHARED_BY_JOBS)
+
+
+def test_every_folder_of_the_jobs_is_a_room() -> None:
+    assert set(_inner_rooms("spark_backfill")) == set(_JOBS) | _SHARED_BY_JOBS | {"__init__", "__main__", "cli"}
 
 
 def test_every_folder_of_the_router_is_a_room() -> None:
@@ -195,11 +223,13 @@ def test_every_folder_of_the_router_is_a_room() -> None:
     assert set(_inner_rooms()) == set(_INNER) | single
 
 
-@pytest.mark.parametrize("room", _INNER)
-def test_a_room_is_small_and_says_what_it_is_for(room: str) -> None:
-    modules = _inner_rooms()[room]
+@pytest.mark.parametrize(
+    ("top", "room"), [("sidecar", room) for room in _INNER] + [("spark_backfill", room) for room in _JOBS]
+)
+def test_a_room_is_small_and_says_what_it_is_for(top: str, room: str) -> None:
+    modules = _inner_rooms(top)[room]
     assert len(modules) <= _LARGER_ROOMS.get(room, _MAX_FILES)
-    docstring = ast.get_docstring(ast.parse((_ROOT / "sidecar" / room / "__init__.py").read_text(encoding="utf-8")))
+    docstring = ast.get_docstring(ast.parse((_ROOT / top / room / "__init__.py").read_text(encoding="utf-8")))
     assert docstring is not None
     assert len(docstring) > len(room) + 40
 

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from index.errors import ConfigError
 from spark_backfill import jars
+from spark_backfill.build.index_command import by_partition, job_name
 from spark_backfill.cli import JOBS, cli
 from spark_backfill.cli_common import FAILED, WRONG_USAGE, first_lines
 from spark_backfill.errors import JobError
-from spark_backfill.index_command import by_partition, job_name
 from spark_backfill.session import _spark_defaults, _submit_arguments
 
 CONFIG = '[kafka]\n"bootstrap.servers" = "localhost:1"\n[[delay_topics]]\nname = "orders.delay"\n'
@@ -123,7 +123,9 @@ def test_the_zip_for_executors_is_all_that_a_job_needs_of_this_project(tmp_path:
     program = (
         "import sys; sys.path = [path for path in sys.path if 'site-packages' in path or 'lib' in path];"
         f"sys.path.insert(0, {str(archive)!r});"
-        "from spark_backfill import audit_command, cli, index_job, jars, rebuild_job, schedule_command, sink;"
+        "from spark_backfill import cli, jars; from spark_backfill.build import index_job, rebuild_job;"
+        "from spark_backfill.audit import command; from spark_backfill.schedule import command;"
+        "from spark_backfill.buckets import sink;"
         "print(jars.__file__, jars.connector_version())"
     )
     # Isolated: neither the directory it runs in nor an editable install may help out.

@@ -15,9 +15,9 @@ from index.schedule import AT_ONCE, Rejection
 from index.sealing import SealRules
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.writing import record_size
-from spark_backfill.cutting import BucketSegment, Cutter
-from spark_backfill.deciding import Deciding
-from spark_backfill.plan import BucketRange, Slots
+from spark_backfill.buckets.cutting import BucketSegment, Cutter
+from spark_backfill.buckets.deciding import Deciding
+from spark_backfill.buckets.plan import BucketRange, Slots
 
 RULES = Rules("d", default_target="t", max_delay_ms=100_000, aliases=PRESETS["cesium"])
 SEAL = SealRules(time_step_ms=20_000, segment_entries=40, segment_bytes=4_000, placement="inline")

@@ -1,4 +1,4 @@
-"""Decisions of a job are those of the router, of names too that neither reads as they came: spark_backfill.deciding."""
+"""A job decides as the router does, of names too that neither reads as they came: spark_backfill.buckets.deciding."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from index.headers import Headers
 from index.rules import Rules
 from index.schedule import AT_ONCE
 from index.unreadable import KNOWS_UNREADABLE, MAX_HEADERS
-from spark_backfill.deciding import decide
+from spark_backfill.buckets.deciding import decide
 
 NOW_MS = 1_800_000_000_000
 DUE = ("deliver-at", b"%d" % (NOW_MS + 60_000))

@@ -13,12 +13,13 @@ from index.pending import Entry
 from index.progress import Position
 from index.rules import Rules
 from index.sealing import SealRules, cut
-from spark_backfill import index_job, sink, staging
+from spark_backfill.buckets import sink, staging
+from spark_backfill.buckets.job import Job
+from spark_backfill.buckets.plan import BucketRange, Slots, buckets_of, segments_of
+from spark_backfill.buckets.sampling import Sampled
+from spark_backfill.build import index_job
+from spark_backfill.build.index_job import MOST_SEGMENTS, Options
 from spark_backfill.errors import JobError
-from spark_backfill.index_job import MOST_SEGMENTS, Options
-from spark_backfill.job import Job
-from spark_backfill.plan import BucketRange, Slots, buckets_of, segments_of
-from spark_backfill.sampling import Sampled
 from spark_backfill.settings import Settings
 from spark_backfill.source import OffsetRange
 

@@ -8,9 +8,9 @@ import pytest
 
 from index.errors import ConfigError
 from index.progress import Position
-from spark_backfill.job import portable
-from spark_backfill.plan import BucketRange, boundaries, buckets_of, planned
-from spark_backfill.sampling import MOST_PLACES, places
+from spark_backfill.buckets.job import portable
+from spark_backfill.buckets.plan import BucketRange, boundaries, buckets_of, planned
+from spark_backfill.buckets.sampling import MOST_PLACES, places
 from spark_backfill.session import parse_conf
 from spark_backfill.source import OffsetRange, connector_options
 

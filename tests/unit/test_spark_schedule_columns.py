@@ -5,10 +5,10 @@ import pytest
 from index.errors import ConfigError
 from index.schedule import Reason
 from spark_backfill.errors import JobError
-from spark_backfill.schedule_columns import checked, parse_mapping
-from spark_backfill.schedule_ledger import NOTHING, Progress, check_same_rows
-from spark_backfill.schedule_row import Decision, Row
-from spark_backfill.schedule_survey import SAMPLES, Route, Survey, merged
+from spark_backfill.schedule.columns import checked, parse_mapping
+from spark_backfill.schedule.ledger import NOTHING, Progress, check_same_rows
+from spark_backfill.schedule.row import Decision, Row
+from spark_backfill.schedule.survey import SAMPLES, Route, Survey, merged
 
 TYPES = {
     "due": "timestamp",

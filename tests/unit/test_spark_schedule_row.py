@@ -3,7 +3,7 @@
 import pytest
 
 from index.rules import Rules
-from spark_backfill.schedule_row import (
+from spark_backfill.schedule.row import (
     MALFORMED,
     Row,
     RowRules,

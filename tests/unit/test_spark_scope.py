@@ -13,15 +13,15 @@ from index.rules import Rules
 from index.sealing import SealRules
 from snapshots.staged import encode_staged
 from snapshots.state import PartitionState, RuleEpoch
-from spark_backfill import sink
+from spark_backfill.buckets import sink
+from spark_backfill.buckets.job import Job
+from spark_backfill.buckets.plan import BucketRange, Slots
+from spark_backfill.buckets.staging import staged_buckets
+from spark_backfill.build.scope import Asked, Known, index_ranges, rebuild_ranges
 from spark_backfill.cluster import LogRange, Topic
 from spark_backfill.errors import JobError
-from spark_backfill.job import Job
-from spark_backfill.plan import BucketRange, Slots
-from spark_backfill.scope import Asked, Known, index_ranges, rebuild_ranges
 from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.source import OffsetRange
-from spark_backfill.staging import staged_buckets
 
 RULES = Rules("d", default_target="t")
 DELAY = DelayTopic(RULES, "d.s", "d.n", "d.r", "d.b", SealRules())

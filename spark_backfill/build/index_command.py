@@ -7,8 +7,8 @@ import click
 from index.errors import ConfigError, FormatError
 from snapshots.staged import intent_key
 from spark_backfill import session, settings
+from spark_backfill.build.scope import Asked
 from spark_backfill.cli_common import Command, conf_option, config_option, kafka_option, say
-from spark_backfill.scope import Asked
 
 
 def topic_options(command: Command) -> Command:
@@ -80,7 +80,7 @@ def index_command(
     task_records: int,
 ) -> None:
     """Build the index of a delay topic in bulk and hand it to the router, which may be running."""
-    from spark_backfill import index_job  # noqa: PLC0415 -- help and wrong usage need not wait for it to load
+    from spark_backfill.build import index_job  # noqa: PLC0415 -- help and wrong usage need not wait for it to load
 
     configured = settings.load(config_file)
     delay = configured.delay_topic(topic)

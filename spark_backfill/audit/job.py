@@ -2,11 +2,11 @@
 
 The router is not asked, and beside constants (names of headers, units of aliases) and the configuration none of its
 code is used: due times, targets and what must not change are worked out again, in
-:mod:`spark_backfill.audit_protocol`. ``python -m sidecar.audit`` does the same in one process, without aliases.
+:mod:`spark_backfill.audit.protocol`. ``python -m sidecar.audit`` does the same in one process, without aliases.
 
-What is looked at is pinned first (:mod:`spark_backfill.audit_scope`), every record becomes a narrow row
-(:mod:`spark_backfill.audit_facts`), rows meet by the place they come from (:mod:`spark_backfill.audit_verdicts`), and
-verdicts are counted (:mod:`spark_backfill.audit_summary`). The driver sees counts and a few samples, never records.
+What is looked at is pinned first (:mod:`spark_backfill.audit.scope`), every record becomes a narrow row
+(:mod:`spark_backfill.audit.facts`), rows meet by the place they come from (:mod:`spark_backfill.audit.verdicts`), and
+verdicts are counted (:mod:`spark_backfill.audit.summary`). The driver sees counts and a few samples, never records.
 """
 
 import time
@@ -22,12 +22,12 @@ from pyspark.sql import functions as f
 
 from index.errors import ConfigError
 from spark_backfill import cluster
-from spark_backfill.audit_facts import Scene, facts
-from spark_backfill.audit_history import horizons, read_from
-from spark_backfill.audit_scope import Judged, Request, committed_ends, judged, targets_of
-from spark_backfill.audit_summary import cells, counted, findings, with_place
-from spark_backfill.audit_table import GROUPS, NOTHING, SAMPLES, Tally, tally
-from spark_backfill.audit_verdicts import verdicts
+from spark_backfill.audit.facts import Scene, facts
+from spark_backfill.audit.history import horizons, read_from
+from spark_backfill.audit.scope import Judged, Request, committed_ends, judged, targets_of
+from spark_backfill.audit.summary import cells, counted, findings, with_place
+from spark_backfill.audit.table import GROUPS, NOTHING, SAMPLES, Tally, tally
+from spark_backfill.audit.verdicts import verdicts
 from spark_backfill.settings import Settings
 
 Say = Callable[[str], None]

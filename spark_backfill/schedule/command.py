@@ -11,11 +11,11 @@ import click
 from index.errors import ConfigError
 from spark_backfill import session
 from spark_backfill.cli_common import FAILED, conf_option, config_option, say
-from spark_backfill.schedule_columns import FORMATS, OPTIONAL, checked, parse_mapping
+from spark_backfill.schedule.columns import FORMATS, OPTIONAL, checked, parse_mapping
 from spark_backfill.settings import DelayTopic, Settings, load
 
 if TYPE_CHECKING:
-    from spark_backfill.schedule import Report, Request
+    from spark_backfill.schedule.job import Report, Request
 
 _JOB: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 
@@ -61,8 +61,8 @@ def schedule_command(
     SOURCE is a path or, with --format table, the name of a table.
     """
     # Help and wrong usage need not wait for these to load.
-    from spark_backfill.schedule import Request, schedule  # noqa: PLC0415
-    from spark_backfill.schedule_source import rows, table, types  # noqa: PLC0415
+    from spark_backfill.schedule.job import Request, schedule  # noqa: PLC0415
+    from spark_backfill.schedule.source import rows, table, types  # noqa: PLC0415
 
     if _JOB.fullmatch(job) is None:
         raise ConfigError(f"--job {job!r}: 1 to 64 characters of a-z, A-Z, 0-9, '.', '_' and '-'")

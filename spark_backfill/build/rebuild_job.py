@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 
-from spark_backfill import cluster, released, scope
+from spark_backfill import cluster
+from spark_backfill.build import released, scope
+from spark_backfill.build.index_job import Options, Outcome, prepare, run
 from spark_backfill.errors import JobError
-from spark_backfill.index_job import Options, Outcome, prepare, run
 from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.source import OffsetRange, connector_options, read_ranges
 

@@ -18,7 +18,7 @@ from index.schedule import AT_ONCE, Rejection
 from snapshots.manifest import MAX_SEGMENTS
 from snapshots.writing import record_size
 from spark_backfill import cluster
-from spark_backfill.plan import BucketRange, slot_count
+from spark_backfill.buckets.plan import BucketRange, slot_count
 
 RECORDS_A_PLACE: Final = 32
 BYTES_A_PLACE: Final = 262_144

@@ -27,8 +27,8 @@ from snapshots.staged import (
     staged_key,
 )
 from spark_backfill import cluster
+from spark_backfill.buckets.job import Job
 from spark_backfill.errors import JobError
-from spark_backfill.job import Job
 
 INTENT_LASTS_MS: Final = 3_600_000
 RENEWED_EVERY_S: Final = 300.0

@@ -8,7 +8,7 @@ from typing import Any, Final
 from index.errors import ConfigError
 from index.rules import Rules
 from index.sealing import SealRules
-from spark_backfill.plan import Slots
+from spark_backfill.buckets.plan import Slots
 
 _FILES: Final = {
     "ssl.ca.location": "ssl.ca.pem",

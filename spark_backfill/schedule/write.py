@@ -1,7 +1,7 @@
 """What a task does: write the rows of a delay partition in their fixed order, exactly once.
 
 Rows come sorted by digest, which is the same order in every run, since equal rows are interchangeable. Each transaction
-holds up to ``batch`` rows *and* how many rows of the partition are done (:mod:`spark_backfill.schedule_ledger`). A task
+holds up to ``batch`` rows *and* how many rows of the partition are done (:mod:`spark_backfill.schedule.ledger`). A task
 first calls ``init_transactions``: that shuts out any other writer of the partition, of whatever run, and settles what
 that one has left open; then it reads how many rows are done and goes on behind them. So a task that is repeated, runs
 twice or was left over by a run that was killed writes no row again and leaves none out.
@@ -16,9 +16,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from index.headers import Headers
 from spark_backfill.errors import JobError
-from spark_backfill.schedule_ledger import Ledger, Progress, check_same_rows, group_name, transactional_id
-from spark_backfill.schedule_row import deliver_id
-from spark_backfill.schedule_survey import Fingerprint
+from spark_backfill.schedule.ledger import Ledger, Progress, check_same_rows, group_name, transactional_id
+from spark_backfill.schedule.row import deliver_id
+from spark_backfill.schedule.survey import Fingerprint
 
 INIT_TIMEOUT_S: Final = 90.0
 """Another writer's transaction may have to time out first: 60 s by default."""

@@ -21,9 +21,9 @@ from index.schedule import AT_ONCE, Rejection
 from index.unreadable import KNOWS_UNREADABLE, are_plain
 from snapshots.rows import RowPacker
 from snapshots.writing import COLUMN_BYTES, HEADER_BYTES
-from spark_backfill.collector import no_collector
-from spark_backfill.packing import pack
-from spark_backfill.plan import Slots
+from spark_backfill.buckets.collector import no_collector
+from spark_backfill.buckets.packing import pack
+from spark_backfill.buckets.plan import Slots
 
 DECIDED_SCHEMA: Final = (
     "slot_key int, bucket int, due_ms bigint, offset bigint, timestamp_ms bigint, size_bytes int, names string,"
@@ -32,7 +32,7 @@ DECIDED_SCHEMA: Final = (
 """Of what ``Deciding`` yields; by (due_ms, offset) within a bucket is the order of release. No record: it is absent.
 
 ``size_bytes`` is what the record takes in an inline segment, as ``snapshots.writing.record_size`` has it; for
-``names`` and ``record`` see :mod:`spark_backfill.packing`.
+``names`` and ``record`` see :mod:`spark_backfill.buckets.packing`.
 """
 
 

@@ -22,10 +22,10 @@ from index.bucket import SegmentRef
 from snapshots.manifest import MAX_SEGMENTS
 from snapshots.staged import staged_segment_key
 from snapshots.writing import Encoded
-from spark_backfill.collector import no_collector
-from spark_backfill.cutting import Cutter
-from spark_backfill.job import Job
-from spark_backfill.staging import outcome_is_open, stage, too_many_segments
+from spark_backfill.buckets.collector import no_collector
+from spark_backfill.buckets.cutting import Cutter
+from spark_backfill.buckets.job import Job
+from spark_backfill.buckets.staging import outcome_is_open, stage, too_many_segments
 
 FORMAT: Final = "delay-router-segments"
 DELIVERY_TIMEOUT_S: Final = 300.0

@@ -7,8 +7,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_backfill.schedule_columns import DAMAGE, ID
-from spark_backfill.schedule_row import Row
+from spark_backfill.schedule.columns import DAMAGE, ID
+from spark_backfill.schedule.row import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ def table(spark: SparkSession, source: str, kind: str, options: Mapping[str, str
 
 
 def types(frame: DataFrame) -> dict[str, str]:
-    """Columns of a table and their types, as :func:`spark_backfill.schedule_columns.checked` takes them."""
+    """Columns of a table and their types, as :func:`spark_backfill.schedule.columns.checked` takes them."""
     return {name: kind for name, kind in frame.dtypes if name != DAMAGE}
 
 

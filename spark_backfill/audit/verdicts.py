@@ -1,4 +1,4 @@
-"""One verdict for every judged record: the rows of :mod:`spark_backfill.audit_facts`, grouped by where they come from.
+"""One verdict for every judged record: the rows of :mod:`spark_backfill.audit.facts`, grouped by where they come from.
 
 A record has exactly one outcome:
 
@@ -27,7 +27,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from spark_backfill.audit_facts import (
+from spark_backfill.audit.facts import (
     BITS,
     CREATE_TIME,
     MISSING,
@@ -39,8 +39,8 @@ from spark_backfill.audit_facts import (
     Scene,
     bits,
 )
-from spark_backfill.audit_protocol import UNREADABLE, any_of
-from spark_backfill.audit_table import ASIDE, FOREIGN, LATE_STEPS
+from spark_backfill.audit.protocol import UNREADABLE, any_of
+from spark_backfill.audit.table import ASIDE, FOREIGN, LATE_STEPS
 
 HOUR_MS: Final = 3_600_000
 
@@ -51,7 +51,7 @@ def verdicts(rows: DataFrame, scene: Scene, began_ms: int, horizons: dict[str, i
     """A row for each record: slot, offset, due_ms, hour_ms, outcome, the flags, late_ms and late_step.
 
     ``began_ms`` is the moment up to which records must have left, ``horizons`` those of the outgoing topics
-    (:func:`spark_backfill.audit_history.horizons`), ``tasks`` how many share the work. ``late_ms`` is null where
+    (:func:`spark_backfill.audit.history.horizons`), ``tasks`` how many share the work. ``late_ms`` is null where
     punctuality is not judged.
     """
     # Dealt out first: hardly two rows of a task meet before, and what they would be folded into is twice as wide.

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_backfill import cluster
-from spark_backfill.audit_scope import Judged, Place
+from spark_backfill.audit.scope import Judged, Place
 from spark_backfill.errors import JobError
 from spark_backfill.settings import Settings
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from index.rules import Rules
 from index.schedule import Reason
-from spark_backfill.schedule_row import Decision, Row, RowRules
-from spark_backfill.schedule_source import read_rows
-from spark_backfill.schedule_survey import Route, Survey
-from spark_backfill.schedule_write import Sorted, Target, write
+from spark_backfill.schedule.row import Decision, Row, RowRules
+from spark_backfill.schedule.source import read_rows
+from spark_backfill.schedule.survey import Route, Survey
+from spark_backfill.schedule.write import Sorted, Target, write
 
 Batches = Iterable[pa.RecordBatch]
 

@@ -9,7 +9,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from pyspark import InheritableThread, SparkContext
 
-from spark_backfill.staging import Intents
+from spark_backfill.buckets.staging import Intents
 
 EVERY_S: Final = 5.0
 

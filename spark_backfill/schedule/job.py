@@ -1,10 +1,10 @@
 """``schedule``: a table of schedules becomes records of a delay topic, each row exactly once.
 
-1. *Check the columns*, before a row is read (:mod:`spark_backfill.schedule_columns`).
+1. *Check the columns*, before a row is read (:mod:`spark_backfill.schedule.columns`).
 2. *Survey all rows* by the router's own rules, as if they were written now, and count what is invalid or past due
-   (:mod:`spark_backfill.schedule_survey`); unless told otherwise, one invalid row and nothing is written.
+   (:mod:`spark_backfill.schedule.survey`); unless told otherwise, one invalid row and nothing is written.
 3. *Write*, delay partition by delay partition, in transactions that hold the rows and how many are done
-   (:mod:`spark_backfill.schedule_write`).
+   (:mod:`spark_backfill.schedule.write`).
 
 **What holds**: every row is written once, whether a task is repeated, the job is killed and run again, or two runs of
 it go on at once; a finished job that is run again writes nothing. **What does not**: the job is not one transaction
@@ -27,10 +27,10 @@ from pyspark.sql import DataFrame
 
 from spark_backfill import cluster
 from spark_backfill.errors import JobError
-from spark_backfill.schedule_ledger import Ledger, check_same_rows, group_name
-from spark_backfill.schedule_survey import Route, Survey, merged
-from spark_backfill.schedule_tasks import INVALID, SORTED, SURVEYED, WRITTEN, Deciding, Writing
-from spark_backfill.schedule_write import Target, Written
+from spark_backfill.schedule.ledger import Ledger, check_same_rows, group_name
+from spark_backfill.schedule.survey import Route, Survey, merged
+from spark_backfill.schedule.tasks import INVALID, SORTED, SURVEYED, WRITTEN, Deciding, Writing
+from spark_backfill.schedule.write import Target, Written
 from spark_backfill.settings import DelayTopic, Settings
 
 PROGRESS_EVERY_S: Final = 5.0
@@ -87,7 +87,7 @@ class Report:
 
 
 def schedule(settings: Settings, request: Request, rows: DataFrame, say: Say) -> Report:
-    """Run the job; ``rows`` have the columns of :func:`spark_backfill.schedule_source.rows`.
+    """Run the job; ``rows`` have the columns of :func:`spark_backfill.schedule.source.rows`.
 
     Rows that must not be there end it with ``report.refused`` set and nothing written. JobError when the delay topic is
     missing, the job has begun with other rows, or another run of it takes over.

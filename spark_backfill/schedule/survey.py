@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from index.schedule import Reason
-from spark_backfill.schedule_row import Decision, Row
+from spark_backfill.schedule.row import Decision, Row
 
 SAMPLES: Final = 5
 """Rows shown of each reason."""

@@ -11,9 +11,9 @@ from index.bucket import Placement
 from index.pending import Entry
 from index.sealing import SealRules, cut, placement_of
 from snapshots.writing import Encoded, SegmentWriter, joined
-from spark_backfill.deciding import objects
-from spark_backfill.packing import Packed, joinable, records
-from spark_backfill.plan import BucketRange
+from spark_backfill.buckets.deciding import objects
+from spark_backfill.buckets.packing import Packed, joinable, records
+from spark_backfill.buckets.plan import BucketRange
 
 
 class BucketSegment(NamedTuple):

@@ -7,8 +7,8 @@ from operator import and_, or_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from spark_backfill.audit_facts import NO_SLOT, Scene
-from spark_backfill.audit_table import ASIDE, FOREIGN, OUTCOMES, PERCENTILES, VIOLATIONS
+from spark_backfill.audit.facts import NO_SLOT, Scene
+from spark_backfill.audit.table import ASIDE, FOREIGN, OUTCOMES, PERCENTILES, VIOLATIONS
 
 
 def cells(verdicts: DataFrame) -> DataFrame:

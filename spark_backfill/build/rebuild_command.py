@@ -7,9 +7,9 @@ import click
 from index.errors import ConfigError
 from index.times import parse_instant_ms, parse_number
 from spark_backfill import session, settings
+from spark_backfill.build.index_command import job_name, topic_options, tuning_options
+from spark_backfill.build.scope import Asked
 from spark_backfill.cli_common import conf_option, config_option, kafka_option, say
-from spark_backfill.index_command import job_name, topic_options, tuning_options
-from spark_backfill.scope import Asked
 
 
 @click.command("rebuild")
@@ -45,7 +45,8 @@ def rebuild_command(
     task_records: int,
 ) -> None:
     """Build the index again after its state was lost, leaving out what was released or rejected."""
-    from spark_backfill import index_job, rebuild_job  # noqa: PLC0415 -- help and wrong usage need not wait for it
+    # Help and wrong usage need not wait for these to load.
+    from spark_backfill.build import index_job, rebuild_job  # noqa: PLC0415
 
     configured = settings.load(config_file)
     delay = configured.delay_topic(topic)

@@ -28,8 +28,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_backfill.audit_protocol import Protocol, digest, rejected_as_sent, source, whole_number
-from spark_backfill.audit_scope import Judged, Place
+from spark_backfill.audit.protocol import Protocol, digest, rejected_as_sent, source, whole_number
+from spark_backfill.audit.scope import Judged, Place
 
 SENT: Final = 0
 RELEASED: Final = 1

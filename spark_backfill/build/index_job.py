@@ -24,18 +24,19 @@ from pyspark.sql import DataFrame, SparkSession
 from index.rules import Rules
 from index.sealing import SealRules
 from snapshots.writing import record_size
-from spark_backfill import cluster, scope
-from spark_backfill.deciding import DECIDED_SCHEMA, Deciding
+from spark_backfill import cluster
+from spark_backfill.buckets.deciding import DECIDED_SCHEMA, Deciding
+from spark_backfill.buckets.job import Job, portable
+from spark_backfill.buckets.plan import BucketRange, Slots, buckets_of, planned, segments_of
+from spark_backfill.buckets.sampling import Sampled, sample
+from spark_backfill.buckets.sharing import slot_keys
+from spark_backfill.buckets.sink import FORMAT, data_source
+from spark_backfill.buckets.staging import Intents, outcome_is_open
+from spark_backfill.build import scope
+from spark_backfill.build.progress import Progress
 from spark_backfill.errors import JobError
-from spark_backfill.job import Job, portable
-from spark_backfill.plan import BucketRange, Slots, buckets_of, planned, segments_of
-from spark_backfill.progress import Progress
-from spark_backfill.sampling import Sampled, sample
 from spark_backfill.settings import DelayTopic, Settings
-from spark_backfill.sharing import slot_keys
-from spark_backfill.sink import FORMAT, data_source
 from spark_backfill.source import OffsetRange, connector_options, read_ranges
-from spark_backfill.staging import Intents, outcome_is_open
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,14 @@ from rich.console import Console
 
 from index.errors import ConfigError
 from spark_backfill import session
-from spark_backfill.audit_scope import SPLIT_RECORDS, Edge, Request, Selection
-from spark_backfill.audit_table import GROUPS, SAMPLES, Tally, notes, table, verdict
+from spark_backfill.audit.scope import SPLIT_RECORDS, Edge, Request, Selection
+from spark_backfill.audit.table import GROUPS, SAMPLES, Tally, notes, table, verdict
 from spark_backfill.cli_common import FAILED, conf_option, config_option, kafka_option, say
 from spark_backfill.settings import DelayTopic, Settings, load
 from spark_backfill.source import connector_options
 
 if TYPE_CHECKING:
-    from spark_backfill.audit import Audited
+    from spark_backfill.audit.job import Audited
 
 _MOST_LINES: Final = 60
 _WIDTH_WITHOUT_TERMINAL: Final = 200
@@ -80,7 +80,7 @@ def audit_command(
 
     Exit code 1 when anything is lost, doubled, early, altered, astray or foreign.
     """
-    from spark_backfill.audit import audit, pin  # noqa: PLC0415 -- help and wrong usage need not wait for it to load
+    from spark_backfill.audit.job import audit, pin  # noqa: PLC0415 -- help and wrong usage need not wait for it to load
 
     settings = load(config_file)
     options = connector_options(settings.kafka, kafka_options)
