@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Written when everything is installed; newer than what decides about that, or it is done again.
 STAMP := .venv/.installed
 ROOMS := index snapshots sidecar spark_backfill
-PROTOS := $(wildcard snapshots/*.proto)
+PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help venv demo test test-all test-broker test-rest simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
@@ -132,7 +132,7 @@ lock: ## Pin the dependencies again (UPGRADE=--upgrade: to the newest)
 	@$(subst uv pip compile pyproject.toml,uv pip compile --group image,$(LOCK)) --output-file requirements-image.lock
 	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-dev.lock requirements-image.lock
 
-proto: venv ## Generate snapshots/*_pb2.py and .pyi from the .proto files
+proto: venv ## Generate snapshots/proto/*_pb2.py and .pyi from the .proto files
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)
 
 clean: ## Remove .venv, caches and built files (the Kafka jars stay in ~/.cache/kafka-delay-router)

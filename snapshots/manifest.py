@@ -31,8 +31,8 @@ from google.protobuf.message import DecodeError
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.progress import Position
-from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.proto import state_pb2
 from snapshots.segment import MAX_ENTRIES
 from snapshots.target_columns import target_columns, targets_of
 

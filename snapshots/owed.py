@@ -21,8 +21,8 @@ from google.protobuf.message import DecodeError
 
 from index.errors import FormatError
 from index.record import Record
-from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.proto import state_pb2
 
 OWED_PREFIX: Final = b"owed/"
 MAX_PART_BYTES: Final = 800_000

@@ -23,9 +23,9 @@ from typing import Final
 from index.errors import FormatError
 from index.headers import Headers
 from index.record import Record
-from snapshots import segment_pb2
 from snapshots.envelope import Kind, wrap
 from snapshots.offsets import MAX_OFFSET
+from snapshots.proto import segment_pb2
 from snapshots.segment import MAX_ENTRIES, decode_segment
 
 MAX_NAMES: Final = 100

@@ -46,9 +46,9 @@ from google.protobuf.message import DecodeError
 from index.bucket import Placement
 from index.errors import FormatError
 from index.record import Record
-from snapshots import segment_pb2
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.offsets import MAX_OFFSET, decode_offsets, encode_offsets
+from snapshots.proto import segment_pb2
 
 StoredEntry = tuple[int, int, Record | None]
 """Due time in ms, offset, and the record; None when the segment points to it or it was too big (absent)."""

@@ -11,9 +11,9 @@ from google.protobuf.message import DecodeError, Message
 
 from index.bucket import Manifest, SegmentRef
 from index.errors import FormatError
-from snapshots import state_pb2
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
 from snapshots.manifest import manifest_key, parse_manifest, segment_key
+from snapshots.proto import state_pb2
 from snapshots.segment import StoredEntry, decode_segment, parse_segment
 from snapshots.staged import Intent, Staged, intent_key, parse_intent, parse_staged, staged_key
 

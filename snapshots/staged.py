@@ -23,9 +23,9 @@ from google.protobuf.message import DecodeError, Message
 from index.bucket import Manifest
 from index.errors import FormatError
 from index.rules import Rules
-from snapshots import staged_pb2
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.manifest import manifest_message, manifest_of
+from snapshots.proto import staged_pb2
 
 STAGED_PREFIX = b"bucket/"
 INTENT_PREFIX = b"intent/"

@@ -29,11 +29,11 @@ from index.bucket import Manifest
 from index.errors import FormatError
 from index.progress import Behind, Position, Progress, Skipped
 from index.rules import Rules
-from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 from snapshots.owed import OWED_PREFIX
+from snapshots.proto import state_pb2
 
 PROGRESS_KEY = b"progress"
 RULES_KEY = b"rules"

@@ -9,7 +9,7 @@ from typing import Any
 
 from index.bucket import SegmentRef, TargetCounts
 from index.errors import FormatError
-from snapshots import state_pb2
+from snapshots.proto import state_pb2
 
 MAX_COUNTS = 50_000
 MAX_NAMES = 500

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from index.record import Record
 from index.rules import Rules
-from snapshots import state_pb2
 from snapshots.envelope import Kind, unwrap
+from snapshots.proto import state_pb2
 from snapshots.state import PROGRESS_KEY
 from tests.simulation.world import REJECTED, Produced, Transaction
 

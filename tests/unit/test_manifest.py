@@ -9,9 +9,10 @@ import pytest
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.progress import Position
-from snapshots import state_pb2, target_columns
+from snapshots import target_columns
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.manifest import MAX_SEGMENTS, decode_manifest, encode_manifest, manifest_key, parse_manifest, segment_key
+from snapshots.proto import state_pb2
 from snapshots.segment import MAX_ENTRIES
 from tests.unit.stored import DUE_MS, MANIFEST, flipped, forged, golden
 

@@ -11,10 +11,10 @@ from pyroaring import BitMap64
 from index.bucket import Placement
 from index.errors import ConfigError, FormatError
 from index.record import Record
-from snapshots import segment_pb2
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.libraries import check_bitmap_library, check_protobuf_library
 from snapshots.offsets import encode_offsets
+from snapshots.proto import segment_pb2
 from snapshots.segment import MAX_ENTRIES, StoredEntry, decode_segment, encode_segment
 from tests.unit.stored import DUE_MS, INLINE_ENTRIES, POINTER_ENTRIES, flipped, forged, golden
 

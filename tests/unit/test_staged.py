@@ -10,9 +10,9 @@ import pytest
 from index.bucket import Manifest
 from index.errors import FormatError
 from index.rules import Rules
-from snapshots import staged_pb2
 from snapshots.envelope import Kind, wrap
 from snapshots.manifest import manifest_message
+from snapshots.proto import staged_pb2
 from snapshots.staged import (
     Intent,
     Staged,

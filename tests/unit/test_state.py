@@ -9,9 +9,9 @@ from index.errors import FormatError
 from index.headers import PRESETS
 from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped, start_of
 from index.rules import Rules
-from snapshots import state_pb2
 from snapshots.envelope import Kind, wrap
 from snapshots.manifest import encode_manifest, manifest_key
+from snapshots.proto import state_pb2
 from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,

@@ -1,4 +1,4 @@
-from snapshots import state_pb2 as _state_pb2
+from snapshots.proto import state_pb2 as _state_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping
