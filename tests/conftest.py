@@ -13,7 +13,7 @@ import structlog
 from confluent_kafka.admin import AdminClient
 
 from sidecar import local_kafka
-from tests.topics import create_topic
+from tests.support.topics import create_topic
 
 # A test that uses one of these runs against a broker.
 _KAFKA_FIXTURES = frozenset({"kafka", "needs_own_nodes"})

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.bench.results import BenchmarkFailed
-from tests.topics import create_topic
+from tests.support.topics import create_topic
 
 VALUE: Final = bytes(range(200))
 KEY: Final = b"order-000001"

@@ -12,8 +12,8 @@ import pytest
 
 from sidecar import local_kafka
 from sidecar.local_kafka import maven
-from tests import kafka_tools
 from tests.integration.scenario import Stage, header, now_ms
+from tests.support import kafka_tools
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "PRODUCERS.md"

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from tests import kafka_tools
 from tests.faults.stage import FaultStage, settled
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import now_ms
+from tests.support import kafka_tools
 
 BYTES_A_SECOND = 300_000
 RECORDS = 12_000

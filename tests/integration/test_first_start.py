@@ -6,9 +6,9 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 
+from tests.integration.group_offsets import group_offset
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, now_ms, wait_until
-from tests.integration.test_refused_partition import group_offset
 
 RECORDS = 20
 

@@ -23,7 +23,7 @@ from sidecar.partition.takeover import read_origin
 from sidecar.topics import check, start_over
 from snapshots.state import PROGRESS_KEY, RULES_KEY
 from tests.integration.command import Command, command_for
-from tests.topics import create_topic
+from tests.support.topics import create_topic
 
 DAY_MS = 86_400_000
 

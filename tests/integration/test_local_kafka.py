@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from sidecar import local_kafka
 from sidecar.local_kafka.settings import HOST, Address, free_addresses
 from tests.conftest import MakeTopic, StartCluster
-from tests.topics import create_topic
+from tests.support.topics import create_topic
 
 _TIMEOUT_S = 30.0
 

@@ -4,10 +4,10 @@ import json
 import time
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from sidecar.kafka.admin import log_range
+from tests.integration.group_offsets import group_offset
 from tests.integration.one_worker import remove_below
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, header, wait_until
@@ -21,13 +21,6 @@ def partitions(router: RouterProcess) -> dict[str, Any]:
 
 def refused(router: RouterProcess, place: str) -> bool:
     return bool(partitions(router).get(place, {}).get("state") == "refused")
-
-
-def group_offset(stage: Stage, delay: str) -> int:
-    request = [ConsumerGroupTopicPartitions(stage.group_id, [TopicPartition(delay, 0)])]
-    (future,) = stage.admin.list_consumer_group_offsets(request).values()
-    (found,) = future.result(10).topic_partitions
-    return int(found.offset)
 
 
 def start_over(router: RouterProcess, place: str) -> None:

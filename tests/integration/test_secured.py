@@ -17,11 +17,11 @@ from sidecar.kafka import admin
 from sidecar.topics import acls, check, reach
 from sidecar.topics.acls import Acl
 from sidecar.topics.findings import Finding, Level
-from tests import kafka_tools
 from tests.integration.one_worker import log_start, one_worker
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage, wait_until
 from tests.integration.secured import ADMIN, ROUTER, Secured, password, secured
+from tests.support import kafka_tools
 
 BUCKETS: dict[str, Any] = {
     "placement": "inline",

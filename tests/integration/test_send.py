@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from sidecar.local_kafka import Cluster
 from tests.integration.command import Command, command_for
-from tests.topics import create_topic
+from tests.support.topics import create_topic
 
 
 @pytest.fixture

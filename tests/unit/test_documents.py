@@ -12,8 +12,8 @@ from index.headers import NATIVE, PRESETS, Role
 from index.schedule import Reason
 from sidecar.policies.policy import KEYS, ScopeKind, policy_of, target_scope, topic_scope
 from sidecar.policies.policy import Scope as PolicyScope
+from tests.support.paths import ROOT
 
-ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "helm" / "delay-router"
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
 OPERATIONS: Final = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.imports import Import, imports_of, modules_in
+from tests.support.imports import Import, imports_of, modules_in
+from tests.support.paths import ROOT
 
-_ROOT = Path(__file__).parents[2]
 _ROOMS = frozenset({"index", "snapshots", "sidecar", "spark_backfill"})
 _STDLIB = frozenset(sys.stdlib_module_names)
 _MAX_LINES = 300
@@ -164,11 +164,11 @@ _AUDITOR = Rule(_STDLIB | {"confluent_kafka", "sidecar.audit"})
 
 
 def _modules() -> list[tuple[Path, str]]:
-    return [module for room in sorted(_ROOMS) for module in modules_in(_ROOT, room)]
+    return [module for room in sorted(_ROOMS) for module in modules_in(ROOT, room)]
 
 
 def _name(module: tuple[Path, str]) -> str:
-    return str(module[0].relative_to(_ROOT))
+    return str(module[0].relative_to(ROOT))
 
 
 @pytest.mark.parametrize("module", _modules(), ids=_name)
@@ -187,7 +187,7 @@ def _inner_room(module: tuple[Path, str]) -> str:
 
 def _inner_rooms(top: str = "sidecar") -> dict[str, list[tuple[Path, str]]]:
     rooms: dict[str, list[tuple[Path, str]]] = {}
-    for module in modules_in(_ROOT, top):
+    for module in modules_in(ROOT, top):
         rooms.setdefault(_inner_room(module), []).append(module)
     return rooms
 
@@ -196,7 +196,7 @@ def _assert_imports_only(top: str, room: str, allowed: frozenset[str]) -> None:
     for path, package in _inner_rooms(top)[room]:
         inner = [each for each in imports_of(path.read_text(encoding="utf-8"), package) if each.top == top]
         breaches = [each for each in inner if each.module != top and each.module.split(".")[1] not in allowed | {room}]
-        assert breaches == [], f"{path.relative_to(_ROOT)} may not import these"
+        assert breaches == [], f"{path.relative_to(ROOT)} may not import these"
 
 
 @pytest.mark.parametrize("room", _INNER)
@@ -229,7 +229,7 @@ def test_every_folder_of_the_router_is_a_room() -> None:
 def test_a_room_is_small_and_says_what_it_is_for(top: str, room: str) -> None:
     modules = _inner_rooms(top)[room]
     assert len(modules) <= _LARGER_ROOMS.get(room, _MAX_FILES)
-    docstring = ast.get_docstring(ast.parse((_ROOT / top / room / "__init__.py").read_text(encoding="utf-8")))
+    docstring = ast.get_docstring(ast.parse((ROOT / top / room / "__init__.py").read_text(encoding="utf-8")))
     assert docstring is not None
     assert len(docstring) > len(room) + 40
 
@@ -237,7 +237,7 @@ def test_a_room_is_small_and_says_what_it_is_for(top: str, room: str) -> None:
 def test_only_what_connects_everything_is_imported_by_the_command_line_alone() -> None:
     users = {
         _inner_room(module)
-        for module in modules_in(_ROOT, "sidecar")
+        for module in modules_in(ROOT, "sidecar")
         for each in imports_of(module[0].read_text(encoding="utf-8"), module[1])
         if each.module.startswith(f"sidecar.{_CONNECTS}")
     }
@@ -302,10 +302,10 @@ def test_the_walk_sees_every_kind_of_import() -> None:
         ("snapshots", "from google import auth"),
         ("sidecar", "import spark_backfill.audit"),
         ("sidecar", "import pyspark"),
-        ("sidecar", "import tests.topics"),
+        ("sidecar", "import tests.support.topics"),
         ("sidecar", "import psutil"),
         ("spark_backfill", "from sidecar import config"),
-        ("spark_backfill", "from tests import topics"),
+        ("spark_backfill", "from tests.support import topics"),
     ],
 )
 def test_a_forbidden_import_is_a_breach(room: str, source: str) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-_ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 DIGEST = "python@sha256:" + "0123456789abcdef" * 4
 
 
@@ -17,7 +18,7 @@ def _make(tmp_path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     docker.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     call = ["make", "release-image", *(f"{name}={value}" for name, value in variables.items())]
-    return subprocess.run(call, cwd=_ROOT, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("base", ["", "python:3.13", "python@sha256:12", f"{DIGEST}0", "python:3.13@md5:00"])

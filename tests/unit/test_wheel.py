@@ -3,13 +3,12 @@
 import subprocess
 import sys
 import zipfile
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
 
 import sidecar
-
-_ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +16,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
     """Build the wheel as a release would, with the locked hatchling."""
     target = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(target)]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (built,) = target.iterdir()
     return zipfile.Path(built)
@@ -39,9 +38,9 @@ def test_every_module_and_its_data_are_in_it(wheel: zipfile.Path) -> None:
     packed = set(wheel.root.namelist())
     rooms = ("index", "snapshots", "sidecar", "spark_backfill")
     wanted = {
-        str(PurePosixPath(path.relative_to(_ROOT)))
+        str(PurePosixPath(path.relative_to(ROOT)))
         for room in rooms
-        for path in (_ROOT / room).rglob("*")
+        for path in (ROOT / room).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {"sidecar/local_kafka/pom.xml", "sidecar/local_kafka/log4j2.yaml"} <= wanted

@@ -1,0 +1,42 @@
+"""PartitionIndex with buckets against the statement of test_partition_model.py (tests.support.bucket_twin)."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from tests.support.bucket_twin import TwinWithBuckets
+
+
+def play(seed: int) -> Counter[str]:
+    twin = TwinWithBuckets(random.Random(seed))
+    operations = {
+        twin.append: 4,
+        twin.freeze: 3,
+        twin.write: 12,
+        twin.release: 4,
+        twin.load: 2,
+        twin.merge: 2,
+        twin.remove: 1,
+        twin.fail: 0.2,
+        twin.crash: 0.2,
+    }
+    for _ in range(250):
+        if twin.rng.random() < 0.25:
+            twin.read(twin.rng.choice([1, 5, 10_000]))
+            twin.now_ms = max(0, twin.now_ms + twin.rng.randint(-20, 30))
+        twin.rng.choices(list(operations), list(operations.values()))[0]()
+        twin.check()
+    twin.drain()
+    return twin.done
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_operations_with_buckets(seed: int) -> None:
+    play(seed)
+
+
+def test_every_operation_happens() -> None:
+    done: Counter[str] = sum((play(seed) for seed in range(60, 120)), Counter())
+    expected = {"frozen", "sealed", "thawed", "nothing left to seal", "loaded", "dropped as known", "merged", "removed"}
+    assert expected <= set(done), done

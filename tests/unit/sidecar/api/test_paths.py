@@ -1,0 +1,208 @@
+"""What each path of the admin API does, with doubles behind it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from sidecar.api import backend
+from sidecar.api.application import PREFIX, application, document
+from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
+from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+from tests.support.admin_api import OPERATE, READ, Api
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Api:
+    return Api(tmp_path)
+
+
+def get(api: Api, path: str, code: int = 200) -> Any:
+    answer = api.client(READ).get(PREFIX + path)
+    assert answer.status_code == code, answer.text
+    return answer.json()
+
+
+def do(api: Api, method: str, path: str, body: Any = None, code: int = 200) -> Any:
+    answer = api.client(OPERATE).request(method, PREFIX + path, json=body)
+    assert answer.status_code == code, answer.text
+    return answer.json() if answer.content else None
+
+
+def set_in(api: Api, scope: Scope) -> dict[str, object]:
+    found: dict[str, object] = get(api, "/policies")["policies"].get(str(scope), {})
+    return found
+
+
+@pytest.mark.parametrize("partitions", [0, 1, 49, 50, 51, 120])
+def test_status_in_pieces_is_the_status(api: Api, partitions: int) -> None:
+    api.inquiries.partitions = partitions
+    assert StatusAnswer.model_validate(get(api, "/topics")) == api.inquiries.status()
+    assert TopicAnswer.model_validate(get(api, "/topics/e")) == api.inquiries.status("e").topics[0]
+
+
+def test_status_of_no_topic_at_all(api: Api) -> None:
+    api.inquiries.topics = []
+    assert get(api, "/topics") == {"topics": [], "instances": ["one", "two"]}
+
+
+def test_pending_and_records(api: Api) -> None:
+    assert PendingAnswer.model_validate(get(api, "/topics/d/pending")) == api.inquiries.pending("d")
+    found = LookupAnswer.model_validate(get(api, "/topics/d/partitions/1/records/9"))
+    assert found == api.inquiries.lookup("d", 1, 9)
+    furthest = get(api, f"/topics/d/partitions/0/records/{2**63 - 1}")
+    assert furthest["offset"] == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/topics/unknown", 404),
+        ("/topics/unknown/pending", 404),
+        ("/topics/unknown/policy", 404),
+        ("/topics/unknown/partitions/0/records/0", 404),
+        ("/topics/d/partitions/7/records/0", 404),
+        ("/topics/%00/pending", 422),
+        ("/topics/a%20b", 422),
+        (f"/topics/{'x' * 250}", 422),
+        ("/topics/d/partitions/-1/records/0", 422),
+        ("/topics/d/partitions/1_0/records/0", 422),
+        ("/topics/d/partitions/%D9%A1/records/0", 422),
+        (f"/topics/d/partitions/{2**31}/records/0", 422),
+        (f"/topics/d/partitions/0/records/{2**63}", 422),
+        ("/topics/d/partitions/0/records/1.0", 422),
+        ("/topics/d/policy?target=..", 422),
+    ],
+)
+def test_what_there_is_not(api: Api, path: str, code: int) -> None:
+    assert get(api, path, code)["status"] == code
+
+
+def test_a_policy_of_each_kind_comes_and_goes(api: Api) -> None:
+    for path, scope, values in (
+        ("/policies/default", DEFAULT, {"max_delay": "2h", "enabled": True}),
+        ("/policies/topics/d", topic_scope("d"), {"allowed_targets": ["a"], "tick": "20ms"}),
+        ("/policies/targets/a", target_scope("a"), {"records_per_second": 5, "bytes_per_second": "1MiB"}),
+    ):
+        get(api, path, 404)
+        assert do(api, "PUT", path, values) == {"scope": str(scope), "values": values}
+        assert get(api, path) == {"scope": str(scope), "values": values}
+        assert api.operations.held.get(scope) == policy_of(scope, values)
+        do(api, "DELETE", path, code=204)
+        get(api, path, 404)
+        do(api, "DELETE", path, code=204)
+
+
+def test_patch_sets_and_unsets_and_leaves_the_rest(api: Api) -> None:
+    do(api, "PUT", "/policies/default", {"max_delay": "2h", "tick": "20ms"})
+    done = do(api, "PATCH", "/policies/default", {"tick": None, "expire_after": "1m"})
+    assert done["values"] == {"max_delay": "2h", "expire_after": "1m"}
+    assert do(api, "PUT", "/policies/default", {"tick": "1s"})["values"] == {"tick": "1s"}
+
+
+@pytest.mark.parametrize(
+    ("path", "values", "told"),
+    [
+        ("/policies/default", {}, "no key is named"),
+        ("/policies/default", {"max_delay": "soon"}, "max_delay: a duration is written like"),
+        ("/policies/default", {"max_delai": "1h"}, "did you mean 'max_delay'?"),
+        ("/policies/default", {"allowed_targets": ["x"]}, "set them for topic/NAME"),
+        ("/policies/topics/d", {"allowed_targets": ["__consumer_offsets"]}, "never a target"),
+        ("/policies/targets/a", {"tick": "1s"}, "belongs to a delay topic"),
+        ("/policies/targets/d", {"max_delay": "1s"}, "the router's own and never a target"),
+        ("/policies/default", {"bootstrap.servers": "evil:1"}, "unknown key"),
+        ("/policies/default", {"paused": 1}, "paused: Input should be a valid boolean"),
+    ],
+)
+def test_a_policy_that_cannot_be(api: Api, path: str, values: dict[str, Any], told: str) -> None:
+    assert told in do(api, "PUT", path, values, 422)["detail"]
+    do(api, "PATCH", path, values, 422)
+    assert api.operations.held.policies == {}
+
+
+def test_null_unsets_in_a_patch_only(api: Api) -> None:
+    told = do(api, "PUT", "/policies/default", {"max_delay": "1h", "tick": None}, 422)
+    assert told["detail"] == "null is no value; leave the key out, or use PATCH"
+
+
+def test_a_topic_that_is_not_ours_gets_no_policy_but_can_lose_one(api: Api) -> None:
+    do(api, "PUT", "/policies/topics/other", {"max_delay": "1h"}, 404)
+    do(api, "DELETE", "/policies/topics/other", code=204)
+
+
+def test_effective_values_and_where_they_come_from(api: Api) -> None:
+    do(api, "PUT", "/policies/default", {"tick": "20ms"})
+    do(api, "PUT", "/policies/targets/a", {"max_delay": "1s"})
+    found = get(api, "/topics/d/policy")
+    assert found["values"]["max_delay"] == {"value": "1h", "origin": "configuration"}
+    assert found["values"]["tick"] == {"value": "20ms", "origin": "default"}
+    of_target = get(api, "/topics/d/policy?target=a")
+    assert (of_target["target"], of_target["values"]["max_delay"]) == ("a", {"value": "1s", "origin": "target/a"})
+    assert "tick" not in of_target["values"]
+
+
+def test_switches(api: Api) -> None:
+    for path, scope, key in (("topics/d", topic_scope("d"), "paused"), ("targets/a", target_scope("a"), "paused")):
+        assert do(api, "POST", f"/{path}/pause", {}) == {"scope": str(scope), "key": key, "value": True}
+        assert set_in(api, scope) == {"paused": True}
+        assert do(api, "POST", f"/{path}/resume", {})["value"] is False
+        assert set_in(api, scope) == {}
+
+
+def test_drain_wants_the_name_again(api: Api) -> None:
+    do(api, "POST", "/topics/d/drain", {}, 422)
+    do(api, "POST", "/topics/d/drain", {"confirm": "e"}, 409)
+    assert set_in(api, topic_scope("d")) == {}
+    assert do(api, "POST", "/topics/d/drain", {"confirm": "d"})["value"] is True
+    assert set_in(api, topic_scope("d")) == {"drained": True}
+    do(api, "POST", "/topics/d/undrain", {})
+    assert set_in(api, topic_scope("d")) == {}
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "drain", "undrain"])
+def test_switches_of_a_topic_that_is_not_ours(api: Api, verb: str) -> None:
+    do(api, "POST", f"/topics/other/{verb}", {"confirm": "other"} if verb == "drain" else {}, 404)
+
+
+def test_many_readers_share_a_look_and_whoever_has_changed_something_sees_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "FRESH_FOR_S", 3_600)
+    for _ in range(20):
+        get(api, "/policies")
+    assert api.operations.asked == 1
+    do(api, "POST", "/topics/d/pause", {})
+    assert set_in(api, topic_scope("d")) == {"paused": True}
+    monkeypatch.setattr(backend, "FRESH_FOR_S", 0)
+    get(api, "/policies")
+    get(api, "/policies")
+    assert api.operations.asked == 4
+
+
+def test_the_document_is_served_and_names_no_other_site(api: Api) -> None:
+    served = get(api, "/openapi.json")
+    assert served == json.loads(json.dumps(document(application(api.backend))))
+    assert served["openapi"].startswith("3.")
+    assert "://" not in json.dumps(served)
+    assert {"/topics", "/policies", "/topics/{topic}/drain", "/targets/{target}/pause"} <= {
+        path.removeprefix(PREFIX) for path in served["paths"]
+    }
+    names = [each["operationId"] for methods in served["paths"].values() for each in methods.values()]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("kind", ScopeKind)
+def test_the_document_knows_the_keys_of_each_scope(api: Api, kind: ScopeKind) -> None:
+    path = {"default": "default", "topic": "topics/{topic}", "target": "targets/{target}"}[kind.value]
+    methods = get(api, "/openapi.json")["paths"][f"{PREFIX}/policies/{path}"]
+    for method, null_is_fine in (("put", False), ("patch", True)):
+        schema = methods[method]["requestBody"]["content"]["application/json"]["schema"]
+        Draft202012Validator.check_schema(schema)
+        assert schema["properties"].keys() == set(keys_in(kind))
+        validator = Draft202012Validator(schema)
+        assert validator.is_valid({"max_delay": "1h"})
+        assert validator.is_valid({"max_delay": None}) == null_is_fine
+        for wrong in ({}, {"max_delay": 1}, {"max_delay": "1 h"}, {"other": 1}, {"paused": "yes"}):
+            assert not validator.is_valid(wrong), wrong

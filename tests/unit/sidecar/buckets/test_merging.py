@@ -1,0 +1,211 @@
+"""Which buckets to merge, and what a merge makes of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from index.bucket import Bucket, Manifest, Placement
+from index.errors import FormatError
+from index.merging import MOST_AT_ONCE, MOST_SEGMENTS, to_merge
+from index.progress import BEFORE_ALL, Position
+from index.record import Record
+from index.sealing import SealRules
+from sidecar.buckets import merging
+from sidecar.buckets.merging import Merging
+from snapshots.manifest import encode_manifest, segment_key
+from snapshots.segment import StoredEntry, decode_segment
+from tests.support.manifests import Place, bucket
+
+RULES = SealRules(time_step_ms=1_000, segment_entries=3, segment_bytes=1_000)
+
+
+def of_size(bucket_id: int, count: int, from_offset: int | None = None) -> Bucket:
+    start = bucket_id * 100 if from_offset is None else from_offset
+    return bucket(bucket_id, [(due_ms, start + due_ms) for due_ms in range(count)])
+
+
+def ids(buckets: Sequence[Bucket]) -> list[int]:
+    return [each.manifest.bucket_id for each in buckets]
+
+
+def test_nothing_is_merged_while_there_are_not_too_many() -> None:
+    buckets = [of_size(number, 5) for number in range(6)]
+    assert to_merge([], 2) == []
+    assert to_merge(buckets, 6) == []
+    assert len(to_merge(buckets, 5)) == MOST_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chosen"),
+    [
+        ([9, 9, 9, 9, 9], [0, 1, 2, 3]),
+        ([90, 9, 9, 9, 9], [1, 2, 3, 4]),
+        ([1, 1, 1, 90, 1, 20, 20, 20, 1], [4, 5, 6, 7]),
+        ([5, 5, 5], [0, 1, 2]),
+    ],
+)
+def test_the_neighbours_with_the_fewest_entries_are_merged(sizes: list[int], chosen: list[int]) -> None:
+    buckets = [of_size(number, count) for number, count in enumerate(sizes)]
+    assert ids(to_merge(buckets, 2)) == chosen
+    assert ids(to_merge(reversed(buckets), 2)) == chosen
+
+
+def test_neighbours_are_told_by_their_offsets_and_not_by_their_ids() -> None:
+    buckets = [of_size(9, 3, 0), of_size(2, 3, 100), of_size(7, 50, 200), of_size(1, 3, 300), of_size(5, 3, 400)]
+    assert ids(to_merge(buckets, 4)) == [9, 2, 7, 1]
+
+
+def test_what_is_loaded_already_costs_nothing() -> None:
+    buckets = [of_size(number, 10) for number in range(5)]
+    buckets[4] = bucket(4, [(1, 401), (2, 402)], loaded_to=(2, 402))
+    assert ids(to_merge(buckets, 2)) == [1, 2, 3, 4]
+
+
+def test_no_bucket_is_made_that_a_manifest_cannot_hold() -> None:
+    def long(bucket_id: int, segments: int) -> Bucket:
+        return bucket(bucket_id, *([(number, bucket_id * MOST_SEGMENTS + number)] for number in range(segments)))
+
+    quarter = MOST_SEGMENTS // MOST_AT_ONCE
+    assert ids(to_merge([long(number, quarter) for number in range(4)], 2)) == [0, 1, 2, 3]
+    too_long = [long(0, quarter + 1), *(long(number, quarter) for number in range(1, 4))]
+    assert to_merge(too_long, 2) == []
+    assert ids(to_merge([*too_long, long(4, 1)], 2)) == [1, 2, 3, 4]
+
+
+class Sources:
+    """Buckets of given segments, and reading them as a merge does."""
+
+    def __init__(self, *buckets: Sequence[Sequence[Place]], absent: Sequence[int] = ()) -> None:
+        self.buckets = [bucket(number, *segments) for number, segments in enumerate(buckets)]
+        self._held = dict(enumerate(buckets))
+        self._absent = absent
+        self.read: list[tuple[int, int]] = []
+
+    def __call__(self, source: Manifest, number: int) -> list[StoredEntry]:
+        self.read.append((source.bucket_id, number))
+        return [self._stored(place) for place in self._held[source.bucket_id][number]]
+
+    def _stored(self, place: Place) -> StoredEntry:
+        due_ms, offset = place
+        record = None if offset in self._absent else Record(b"%d" % due_ms, b"%d" % offset, [], 5)
+        return due_ms, offset, record
+
+
+TWO = [[(10, 1), (20, 2)], [(3_000, 3)]], [[(15, 11)], [(20, 12), (3_001, 13)]]
+
+
+def merged(under_way: Merging) -> tuple[Manifest | None, list[list[StoredEntry]]]:
+    """What comes out when every segment is committed, at offsets from 1000 on."""
+    values: list[list[StoredEntry]] = []
+    while (segments := under_way.next_segments()) is not None:
+        assert under_way.next_segments() == segments
+        assert [key for key, _ in segments] == [segment_key(7, len(values) + place) for place in range(len(segments))]
+        under_way.written([1_000 + len(values) + place for place in range(len(segments))])
+        values += [decode_segment(value) for _, value in segments]
+    installs = under_way.installation()
+    assert installs is None or installs.merged_from == under_way.sources
+    return (installs.manifest if installs else None), values
+
+
+@pytest.fixture(autouse=True)
+def _room_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "QUEUED_SEGMENTS", 0)
+
+
+def test_a_merged_bucket_holds_what_its_sources_did_in_release_order() -> None:
+    sources = Sources(*TWO)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES)
+    under_way.run(sources)
+    made, segments = merged(under_way)
+    assert made is not None
+    assert under_way.source_segments == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [[entry[:2] for entry in each] for each in segments] == [
+        [(10, 1), (15, 11), (20, 2)],
+        [(20, 12)],
+        [(3_000, 3), (3_001, 13)],
+    ]
+    assert [record for _, _, record in segments[1]] == [Record(b"20", b"12", [], 5)]
+    assert (made.bucket_id, made.from_offset, made.to_offset, made.needs_from, made.entries) == (7, 1, 14, None, 6)
+    assert [each.record_offset for each in made.segments] == [1_000, 1_001, 1_002]
+    assert encode_manifest(made), "not one that can be stored"
+
+
+def test_segments_that_have_left_are_not_read() -> None:
+    sources = Sources(*TWO)
+    under_way = Merging(sources.buckets, Position(20, 2), 7, RULES)
+    under_way.run(sources)
+    made, segments = merged(under_way)
+    assert set(sources.read) == {(0, 1), (1, 1)}
+    assert [entry[:2] for each in segments for entry in each] == [(20, 12), (3_000, 3), (3_001, 13)]
+    assert made is not None
+    assert (made.from_offset, made.to_offset) == (1, 14)
+
+
+def test_nothing_is_installed_when_everything_has_left() -> None:
+    sources = Sources(*TWO)
+    under_way = Merging(sources.buckets, Position(9_999, 0), 7, RULES)
+    under_way.run(sources)
+    assert merged(under_way) == (None, [])
+    assert sources.read == []
+
+
+def test_absent_records_stay_pointers_and_are_needed() -> None:
+    sources = Sources(*TWO, absent=[2, 3, 13])
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES)
+    under_way.run(sources)
+    made, segments = merged(under_way)
+    assert made is not None
+    assert [each.placement for each in made.segments] == [Placement.INLINE, Placement.INLINE, Placement.POINTER]
+    assert made.needs_from == 2
+    absent = [offset for each in segments for _, offset, record in each if record is None]
+    assert sorted(absent) == [2, 3, 13]
+
+
+def test_until_a_segment_is_ready_there_is_nothing_to_write() -> None:
+    sources = Sources(*TWO)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES)
+    assert under_way.next_segments() == ()
+    under_way.run(sources)
+    assert under_way.next_segments()
+
+
+def test_a_merge_that_is_stopped_ends_and_says_nothing() -> None:
+    sources = Sources(*TWO)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES)
+    under_way.stop()
+    under_way.run(sources)
+    assert under_way.next_segments() == ()
+
+
+def test_a_source_that_cannot_be_read_ends_the_merge() -> None:
+    def unreadable(source: Manifest, number: int) -> list[StoredEntry]:
+        raise FormatError("damaged")
+
+    under_way = Merging(Sources(*TWO).buckets, BEFORE_ALL, 7, RULES)
+    with pytest.raises(FormatError, match="damaged"):
+        under_way.run(unreadable)
+    assert under_way.next_segments() == ()
+
+
+def test_sources_are_read_as_they_are_needed() -> None:
+    long = Sources([[(number, number)] for number in range(5_000)], [[(90_000, 9_000)]])
+    under_way = Merging(long.buckets, BEFORE_ALL, 7, RULES)
+    reading = under_way._entries(long, long.buckets[0].manifest)
+    assert len(list(islice(reading, 3))) == 3
+    assert long.read == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_merged_bucket_tells_targets_in_the_proportions_of_its_sources() -> None:
+    sources = Sources(*TWO)
+    for source, targets in zip(sources.buckets, ("a", "b"), strict=True):
+        counted = [each._replace(targets=((targets, each.entries),)) for each in source.manifest.segments]
+        source.manifest = replace(source.manifest, segments=tuple(counted))
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES)
+    under_way.run(sources)
+    made, _ = merged(under_way)
+    assert made is not None
+    found = [dict(each.targets) for each in made.segments]
+    assert found[0].keys() == {"a", "b"}
+    assert [sum(each.values()) for each in found] == [each.entries for each in made.segments]

@@ -1,0 +1,190 @@
+"""Reading and deciding ahead of the worker, from fetches that are told what to give: sidecar.intake.intake."""
+
+import queue
+import time
+from typing import cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from index.partition import PartitionIndex
+from index.progress import Position, Progress, start_of
+from sidecar.intake.fetching import Fetch, Fetching
+from sidecar.intake.intake import Intake, PartitionLedger
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.records import Packed, Payload, Scheduled, scheduled_size
+from snapshots.state import RuleEpoch
+from tests.support.fetches import NOW_MS, RULES, Given, fetched
+
+PATIENCE_S = 10.0
+
+
+class Tail:
+    """Stands in for the fetches of the tail."""
+
+    def __init__(self) -> None:
+        self.ahead: queue.Queue[Given] = queue.Queue()
+        self.closed = False
+
+    def read(self, _wait_s: float, most: int) -> Fetch | None:
+        try:
+            messages = [self.ahead.get(timeout=0.01)]
+        except queue.Empty:
+            return None
+        messages += [self.ahead.get() for _ in range(min(most - 1, self.ahead.qsize()))]
+        return fetched(messages)
+
+    def log_end(self) -> int:
+        return 1_000
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def tail() -> Tail:
+    return Tail()
+
+
+def made(tail: Tail, ledger: PartitionLedger, *, budget: PayloadBudget | None = None) -> Intake:
+    return Intake(
+        cast("Fetching", tail),
+        ("d", 0),
+        ledger,
+        [RuleEpoch(0, RULES)],
+        budget or PayloadBudget(1 << 30),
+        now_ms=lambda: NOW_MS,
+        soon_ms=1_000,
+    )
+
+
+def ledger_of() -> PartitionLedger:
+    return PartitionIndex(start_of(0), scheduled_size)
+
+
+def payloads(ledger: PartitionLedger) -> list[Payload]:
+    return [payload for chunk in ledger.parts.mutable.entries.chunks() for _, _, payload in chunk]
+
+
+def filled(intake: Intake, ledger: PartitionLedger, to_offset: int) -> int:
+    accepted = 0
+    until_s = time.monotonic() + PATIENCE_S
+    while ledger.indexed_to < to_offset:
+        assert time.monotonic() < until_s
+        accepted += intake.fill(0.05).accepted
+    return accepted
+
+
+def test_records_are_indexed_in_order_and_far_ones_packed(tail: Tail) -> None:
+    ledger = ledger_of()
+    for message in (Given(0, NOW_MS + 1_000), Given(1, 5), Given(3, NOW_MS + 1_001)):
+        tail.ahead.put(message)
+    tail.ahead.put(Given(7, error=KafkaError(KafkaError._PARTITION_EOF)))
+    intake = made(tail, ledger)
+    assert filled(intake, ledger, 7) == 3
+    assert [type(payload) for payload in payloads(ledger)] == [Scheduled, Scheduled, Packed]
+    assert intake.lag() == 993
+    intake.close()
+    assert tail.closed
+
+
+def test_without_room_payload_stays_in_the_delay_topic(tail: Tail) -> None:
+    ledger = ledger_of()
+    for offset in range(2):
+        tail.ahead.put(Given(offset, NOW_MS + 5_000))
+    intake = made(tail, ledger, budget=PayloadBudget(1))
+    filled(intake, ledger, 2)
+    for payload in payloads(ledger):
+        assert isinstance(payload, Scheduled)
+        assert payload.record is None
+    intake.close()
+
+
+def test_nothing_is_read_while_memory_is_used_up(tail: Tail) -> None:
+    budget = PayloadBudget(1)
+    budget.take(1)
+    ledger = ledger_of()
+    tail.ahead.put(Given(0, NOW_MS + 5_000))
+    intake = made(tail, ledger, budget=budget)
+    assert intake.fill(0.1).accepted == 0
+    budget.give_back(1)
+    filled(intake, ledger, 1)
+    intake.close()
+
+
+def test_an_error_of_the_consumer_is_raised_where_the_worker_sees_it(tail: Tail) -> None:
+    ledger = ledger_of()
+    tail.ahead.put(Given(0, error=KafkaError(KafkaError._AUTO_OFFSET_RESET)))
+    intake = made(tail, ledger)
+    with pytest.raises(KafkaException):
+        filled(intake, ledger, 1)
+    intake.close()
+
+
+def test_closing_does_not_wait_for_anybody_to_index(tail: Tail) -> None:
+    for offset in range(30_000):
+        tail.ahead.put(Given(offset, NOW_MS + 5_000))
+    budget = PayloadBudget(1 << 30)
+    intake = made(tail, ledger_of(), budget=budget)
+    until_s = time.monotonic() + PATIENCE_S
+    while not budget.used_bytes:
+        assert time.monotonic() < until_s
+    indexed = intake.fill(0.05)
+    intake.close()
+    assert tail.closed
+    assert budget.used_bytes == indexed.resident_bytes > 0
+
+
+def test_what_is_decided_ahead_does_not_pass_the_limit_of_memory(tail: Tail) -> None:
+    for offset in range(30_000):
+        tail.ahead.put(Given(offset, NOW_MS + 5_000 * (offset % 2)))
+    budget = PayloadBudget(100_000)
+    ledger = ledger_of()
+    intake = made(tail, ledger, budget=budget)
+    filled(intake, ledger, 1_000)
+    assert 98_000 <= budget.used_bytes < 100_000
+    assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger) if payload[2] is not None)
+    intake.close()
+
+
+def test_what_has_left_before_a_replay_is_given_back(tail: Tail) -> None:
+    ledger: PartitionLedger = PartitionIndex(Progress(8, Position(50, 3), 0), scheduled_size)
+    for offset in range(8):
+        tail.ahead.put(Given(offset, 50))
+    budget = PayloadBudget(1 << 20)
+    intake = made(tail, ledger, budget=budget)
+    assert filled(intake, ledger, 8) == 4
+    assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger))
+    intake.close()
+
+
+def test_no_more_is_indexed_at_once_than_one_transaction_may_carry(tail: Tail) -> None:
+    """All of it may be owed: it ends with the record that fills it, in the middle of a fetch, and goes on there."""
+    ledger, budget = ledger_of(), PayloadBudget(1 << 30)
+    for offset in range(8):
+        tail.ahead.put(Given(offset, NOW_MS + offset * 500))
+    intake = made(tail, ledger, budget=budget)
+    until_s, indexed, bytes_of = time.monotonic() + PATIENCE_S, [0], 0
+    while ledger.indexed_to < 8:
+        assert time.monotonic() < until_s
+        one = intake.fill(0.05, 1)
+        bytes_of += one.resident_bytes
+        indexed.append(ledger.indexed_to)
+    assert set(indexed) == set(range(9)), "each time one record, since any is larger than a byte"
+    assert len(payloads(ledger)) == 8
+    assert budget.used_bytes == bytes_of
+    intake.close()
+    assert budget.used_bytes == bytes_of
+
+
+def test_what_is_left_of_a_fetch_is_given_back_when_the_intake_ends(tail: Tail) -> None:
+    ledger, budget = ledger_of(), PayloadBudget(1 << 30)
+    for offset in range(8):
+        tail.ahead.put(Given(offset, NOW_MS + 5))
+    intake = made(tail, ledger, budget=budget)
+    until_s, resident_bytes = time.monotonic() + PATIENCE_S, 0
+    while ledger.indexed_to < 3:
+        assert time.monotonic() < until_s
+        resident_bytes += intake.fill(0.05, 1).resident_bytes
+    intake.close()
+    assert budget.used_bytes == resident_bytes

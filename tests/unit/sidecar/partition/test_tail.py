@@ -1,0 +1,132 @@
+"""Reading on, and anew where what was read ahead no longer holds: sidecar.partition.tail."""
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from index.partition import PartitionIndex
+from index.progress import BEFORE_ALL, Progress, start_of
+from index.rules import Rules
+from sidecar.intake.fetching import Connects, Fetch
+from sidecar.intake.intake import PartitionLedger
+from sidecar.partition import tail as module
+from sidecar.partition.context import Shared
+from sidecar.partition.tail import Tail
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.records import Scheduled, scheduled_size
+from snapshots.state import RuleEpoch
+from tests.support.fetches import NOW_MS, RULES, Given, fetched
+from tests.support.hand_clock import HandClock
+
+OTHERS = Rules(topic="d", default_target="u")
+END = 60
+PATIENCE_S = 10.0
+
+
+class Log:
+    """Fetches of a log, each from where it begins; one record in each."""
+
+    def __init__(self) -> None:
+        self.begun_at: list[int] = []
+        self.closed = 0
+
+
+class _Reading:
+    def __init__(self, connects: Connects, at: TopicPartition) -> None:
+        log: Any = connects.tail()
+        self._log = log
+        self._next = at.offset
+        log.begun_at.append(self._next)
+
+    def read(self, _wait_s: float, _most: int) -> Fetch | None:
+        if self._next >= END:
+            time.sleep(0.005)
+            return None
+        self._next += 1
+        return fetched([Given(self._next - 1, NOW_MS)])
+
+    def log_end(self) -> int:
+        return END
+
+    def close(self) -> None:
+        self._log.closed += 1
+
+
+@pytest.fixture(autouse=True)
+def reads_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What connects gives the log itself."""
+    monkeypatch.setattr(module, "Fetching", _Reading)
+
+
+def made(log: Log, ledger: PartitionLedger, budget: PayloadBudget, **more: Any) -> Tail:
+    connect = cast("Callable[[], Consumer]", lambda: log)
+    shared = cast("Shared", SimpleNamespace(budget=budget, clock=HandClock(NOW_MS)))
+    return Tail(shared, ("d", 0), ledger, [RuleEpoch(0, RULES)], 1_000, Connects(connect, connect, connect), **more)
+
+
+def filled(tail: Tail, ledger: PartitionLedger, to_offset: int) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while ledger.indexed_to < to_offset:
+        tail.fill(0.05)
+        assert time.monotonic() < until_s
+
+
+def targets(ledger: PartitionLedger) -> dict[int, str]:
+    found = [entry for chunk in ledger.parts.mutable.entries.chunks() for entry in chunk]
+    assert len({offset for _, offset, _ in found}) == len(found)
+    return {offset: payload.schedule.targets[0] for _, offset, payload in found if isinstance(payload, Scheduled)}
+
+
+def test_what_was_read_ahead_is_decided_by_the_epoch_that_begins() -> None:
+    log, budget = Log(), PayloadBudget(1 << 30)
+    ledger: PartitionLedger = PartitionIndex(start_of(0), scheduled_size)
+    tail = made(log, ledger, budget)
+    filled(tail, ledger, 1)
+    until_s = time.monotonic() + PATIENCE_S
+    while budget.used_bytes <= sum(payload[1] for payload in payloads(ledger)):
+        assert time.monotonic() < until_s, "nothing is read ahead"
+    begins = ledger.indexed_to
+    assert begins < END
+    tail.enter((RuleEpoch(0, RULES), RuleEpoch(begins, OTHERS)))
+    filled(tail, ledger, END)
+    assert targets(ledger) == {offset: "t" if offset < begins else "u" for offset in range(END)}
+    assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger))
+    tail.close()
+    assert (log.begun_at, log.closed) == ([0, begins], 2)
+
+
+def payloads(ledger: PartitionLedger) -> list[Any]:
+    return [payload for chunk in ledger.parts.mutable.entries.chunks() for _, _, payload in chunk]
+
+
+def may_end(tail: Tail) -> bool:
+    return tail.may_end_look
+
+
+def test_nothing_beyond_the_cursor_is_read_before_it_is_known_what_was_staged() -> None:
+    log, looked = Log(), [False]
+    ledger: PartitionLedger = PartitionIndex(Progress(20, BEFORE_ALL, 5), scheduled_size)
+    tail = made(log, ledger, PayloadBudget(1 << 30), has_looked=lambda: looked[0])
+    assert not may_end(tail), "the replay comes first"
+    filled(tail, ledger, 20)
+    tail.fill(0.05)
+    assert ledger.indexed_to == 20
+    assert tail.is_looking
+    assert not may_end(tail)
+    looked[0] = True
+    assert may_end(tail)
+    tail.end_look()
+    filled(tail, ledger, END)
+    tail.close()
+    assert log.begun_at == [5, 20]
+
+
+def test_the_wait_for_what_was_staged_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_WITHIN_S", -1.0)
+    tail = made(Log(), PartitionIndex(start_of(0), scheduled_size), PayloadBudget(1), has_looked=lambda: False)
+    assert tail.may_end_look
+    tail.close()

@@ -1,0 +1,196 @@
+"""The producer helper: what it builds is decided by the router's rules as it was asked for, and it stands alone."""
+
+import ast
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from index.readers import MAX_ID_BYTES, MAX_PARTITION
+from index.rules import AT_ONCE, BY_KEY, Reason, Rejection, Rules, Schedule
+from index.rules import KEEP_KEY as RULES_KEEP_KEY
+from index.times import INT64_MAX
+from sidecar import producing
+from sidecar.producing import KEEP_KEY, MaxDelayExceeded, deliver
+from tests.support.imports import imports_of
+
+MODULE = Path(producing.__file__)
+NOW_MS = 1_767_268_800_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_MS = 86_400_000
+
+
+def rules(max_delay_ms: int = 0) -> Rules:
+    return Rules(topic="orders.delay", default_target="orders", allowed_targets=("*",), max_delay_ms=max_delay_ms)
+
+
+def decided(headers: producing.Headers, max_delay_ms: int = 0) -> Schedule | Rejection:
+    return rules(max_delay_ms).decide(headers, NOW_MS)
+
+
+def exact_ms(moment: datetime) -> Fraction:
+    return Fraction((moment - EPOCH) // timedelta(microseconds=1), 1000)
+
+
+topics = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,30}", fullmatch=True).filter(lambda name: name != "orders.delay")
+zones = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+YEAR_2, YEAR_9998 = (datetime(year, 1, 1) for year in (2, 9998))  # noqa: DTZ001 - hypothesis adds the zone
+moments = st.datetimes(min_value=YEAR_2, max_value=YEAR_9998, timezones=zones)
+plain_ms = st.integers(0, 10**9 - 1) | st.integers(10**11, 10**14 - 1)
+lengths = st.timedeltas(timedelta(0), timedelta(days=100_000))
+options: Any = st.fixed_dictionaries(
+    {},
+    optional={
+        "to": topics | st.lists(topics, unique=True, max_size=4),
+        "key": st.none() | st.binary(max_size=9) | st.text(max_size=9),
+        "partition": st.integers(0, MAX_PARTITION),
+        "deliver_id": st.binary(max_size=MAX_ID_BYTES) | st.text(max_size=MAX_ID_BYTES // 4),
+    },
+)
+
+
+def raw(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+@given(options)
+def test_everything_but_the_time_is_decided_as_asked_for(asked: dict[str, Any]) -> None:
+    to = asked.get("to", [])
+    found = decided(deliver(**asked))
+    assert found == Schedule(
+        due_ms=AT_ONCE,
+        targets=tuple([to] if isinstance(to, str) else to) or ("orders",),
+        partition=asked.get("partition", BY_KEY),
+        key=raw(asked["key"]) if "key" in asked else RULES_KEEP_KEY,
+        deliver_id=raw(asked.get("deliver_id")),
+        both_times=False,
+    )
+
+
+@given(moments)
+def test_a_datetime_is_due_at_the_first_millisecond_that_is_not_early(moment: datetime) -> None:
+    found = decided(deliver(at=moment))
+    assert isinstance(found, Schedule), found
+    assert 0 <= found.due_ms - max(exact_ms(moment), Fraction(0)) < 1
+
+
+@given(moments, st.integers(0, 9))
+def test_rfc_3339_text_is_due_as_the_router_reads_it(moment: datetime, digits: int) -> None:
+    fraction = f".{moment.microsecond:06d}000"[: digits + 1] if digits else ""
+    offset = moment.strftime("%z")
+    text = f"{moment:%Y}".rjust(4, "0") + f"{moment:-%m-%dT%H:%M:%S}{fraction}{offset[:3]}:{offset[3:]}"
+    found = decided(deliver(at=text))
+    assert found == decided([("deliver-at", text.encode())])
+    assert isinstance(found, Schedule), found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2016-12-31T23:59:60.5Z",
+        "2030-01-31t08:00:00.000000001z",
+        "0001-01-01T00:00:00+23:59",
+        "9999-12-31T23:59:59.999999999-23:59",
+        "1971-06-01T00:00:00Z",
+    ],
+)
+def test_instants_at_the_edges_are_due_as_the_router_reads_them(text: str) -> None:
+    found = decided(deliver(at=text))
+    assert isinstance(found, Schedule), found
+    assert found == decided([("deliver-at", text.encode())])
+
+
+@given(plain_ms)
+def test_a_number_is_epoch_milliseconds(due_ms: int) -> None:
+    found = decided(deliver(at=due_ms))
+    assert isinstance(found, Schedule), found
+    assert found.due_ms == due_ms
+
+
+@given(lengths | st.integers(0, INT64_MAX - NOW_MS))
+def test_a_length_counts_from_the_record_and_is_rounded_up(length: timedelta | int) -> None:
+    found = decided(deliver(after=length, now_ms=NOW_MS))
+    assert isinstance(found, Schedule), found
+    exact = length if isinstance(length, int) else Fraction(length // timedelta(microseconds=1), 1000)
+    assert 0 <= found.due_ms - NOW_MS - exact < 1
+
+
+@given(moments | plain_ms | lengths, st.integers(1, 10**14) | lengths)
+def test_the_maximum_delay_is_judged_as_by_the_router(when: Any, limit: int | timedelta) -> None:
+    limit_ms = limit if isinstance(limit, int) else -(-limit // timedelta(milliseconds=1))
+    assume(limit_ms > 0)
+    asked: dict[str, Any] = {"after" if isinstance(when, timedelta) else "at": when}
+    found = decided(deliver(**asked), limit_ms)
+    if isinstance(found, Schedule):
+        assert decided(deliver(**asked, max_delay=limit, now_ms=NOW_MS)) == found
+    else:
+        assert found.reason is Reason.MAX_DELAY_EXCEEDED
+        with pytest.raises(MaxDelayExceeded, match=f"^{found.message}$"):
+            deliver(**asked, max_delay=limit, now_ms=NOW_MS)
+
+
+def test_a_delay_over_the_maximum_says_what_the_router_says() -> None:
+    with pytest.raises(MaxDelayExceeded, match=r"^Exceeds max allowed delivery delay of 604800000 milliseconds$"):
+        deliver(at=datetime.now(UTC) + timedelta(days=8), max_delay=timedelta(days=7))
+    assert deliver(after=7 * DAY_MS, max_delay=timedelta(days=7)) == [("deliver-after", b"604800000")]
+    assert deliver(after=700 * DAY_MS, max_delay=0) == [("deliver-after", b"60480000000")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"at": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - the mistake to be found
+        ({"at": "2030-01-01T00:00:00"}, "is not RFC 3339 with an offset"),
+        ({"at": "2030-02-30T00:00:00Z"}, "at: '2030-02-30"),
+        ({"at": 1_900_000_000}, "looks like seconds"),
+        ({"at": 1_900_000_000_000_000}, "looks like microseconds"),
+        ({"at": datetime(9999, 12, 31, 23, 59, tzinfo=timezone(-timedelta(hours=9)))}, "the last instant"),
+        ({"at": -1}, "is not within 0"),
+        ({"at": 1.5}, "whole number, not 1.5"),
+        ({"at": True}, "whole number, not True"),
+        ({"after": timedelta(microseconds=-1)}, "is negative"),
+        ({"after": INT64_MAX}, "the due time is over"),
+        ({"after": 2**63}, "is not within 0"),
+        ({"at": 0, "after": 0}, "give one of them"),
+        ({"to": "__consumer_offsets"}, "never delivered to"),
+        ({"to": ""}, "is no topic name"),
+        ({"to": ".."}, "is no topic name"),
+        ({"to": "ordérs"}, "is no topic name"),
+        ({"to": "orders\n"}, "is no topic name"),
+        ({"to": ["a", "b", "a"]}, "the same target twice"),
+        ({"to": [b"orders"]}, "is not text"),
+        ({"key": 42}, "expected bytes or text, not int"),
+        ({"partition": 2**31}, "is not within 0"),
+        ({"deliver_id": "é" * 129}, "258 bytes; an id has up to 256"),
+        ({"max_delay": -1}, "max_delay: -1"),
+        ({"now_ms": 1.0}, "now_ms: expected"),
+    ],
+)
+def test_what_would_be_rejected_is_an_error_that_names_the_argument(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said) as caught:
+        deliver(**arguments)
+    assert any(name in str(caught.value) for name in arguments)
+
+
+def test_the_default_key_shows_what_it_means() -> None:
+    assert repr(KEEP_KEY) == "KEEP_KEY"
+    assert deliver(key=KEEP_KEY) == []
+    assert deliver(key=None) == [("deliver-key", None)]
+
+
+def test_the_file_can_be_copied_anywhere(tmp_path: Path) -> None:
+    source = MODULE.read_text(encoding="utf-8")
+    assert {found.top for found in imports_of(source, "sidecar")} <= sys.stdlib_module_names
+    copy = tmp_path / "delayed.py"
+    copy.write_text(source, encoding="utf-8")
+    # -I and -S: neither this project nor any installed package is in reach.
+    program = f"import sys; sys.path.append({str(tmp_path)!r}); import delayed; print(delayed.deliver(after=5, to='a'))"
+    call = [sys.executable, "-I", "-S", "-c", program]
+    said = subprocess.run(call, capture_output=True, text=True, check=True, timeout=60)
+    assert ast.literal_eval(said.stdout) == [("deliver-after", b"5"), ("deliver-to", b"a")]

@@ -1,0 +1,48 @@
+"""Every golden file of a version that is read today: whole it is read, and with any one bit flipped it is refused."""
+
+from collections.abc import Callable
+
+import pytest
+
+from index.errors import FormatError
+from snapshots.held import decode_held, held_key
+from snapshots.manifest import decode_manifest, manifest_key
+from snapshots.owed import decode_owed
+from snapshots.segment import decode_segment
+from snapshots.staged import decode_intent, decode_staged, intent_key, staged_key
+from snapshots.state import PROGRESS_KEY, RULES_KEY, fold_state
+from tests.support.paths import GOLDEN
+from tests.support.stored import flipped, golden
+
+DECODERS: dict[str, Callable[[bytes], object]] = {
+    "held-v1.bin": lambda value: decode_held([(held_key(4711, 0), value)]),
+    "intent-v1.bin": lambda value: decode_intent(intent_key("nightly-7"), value),
+    "manifest-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
+    "owed-v1.bin": lambda value: decode_owed([(b"owed/orders/3/4711/0/1", value)]),
+    "progress-v1.bin": lambda value: fold_state([(PROGRESS_KEY, value), (RULES_KEY, golden("rules-v1.bin"))]),
+    "rules-v1.bin": lambda value: fold_state([(PROGRESS_KEY, golden("progress-v1.bin")), (RULES_KEY, value)]),
+    "segment-inline-v1.bin": decode_segment,
+    "segment-pointer-v1.bin": decode_segment,
+    "staged-v1.bin": lambda value: decode_staged(staged_key("nightly-7", 4000), value),
+}
+
+
+def test_no_golden_file_is_left_out() -> None:
+    assert {file.name for file in GOLDEN.glob("*-v1.bin")} == DECODERS.keys()
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_flipped_bit_is_refused(name: str) -> None:
+    value, decode = golden(name), DECODERS[name]
+    assert decode(value)
+    for bit in range(len(value) * 8):
+        with pytest.raises(FormatError):
+            decode(flipped(value, bit))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_truncation_is_refused(name: str) -> None:
+    value, decode = golden(name), DECODERS[name]
+    for length in range(len(value)):
+        with pytest.raises(FormatError):
+            decode(value[:length])
