@@ -22,8 +22,8 @@ All tokens of the file are compared, each in constant time, by their digests; th
 again when it changes, at most once a second; a new file that cannot be used changes nothing and is told in the log.
 With TLS a client certificate may be asked for besides, never instead: a role belongs to a token.
 
-Limits, all before a request reaches the code that answers it (:mod:`sidecar.api.guard`, :mod:`sidecar.api.connection`)
-------------------------------------------------------------------------------------------------------------------------
+Limits, all before a request reaches the code that answers it (:mod:`sidecar.admission`)
+---------------------------------------------------------------------------------------
 * Request line 8 kB, headers 16 kB, body 64 kB; 10 s until the headers are there, 30 s until the answer has been taken;
   256 connections, 128 of one client, and beyond them its oldest has to go (:mod:`sidecar.process.listening`); 200
   requests a second and token, with bursts of 400; 10 a second without a token that is known.

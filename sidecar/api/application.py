@@ -13,11 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import sidecar
-from sidecar.api import bodies, policies, problems, questions, switches
+from sidecar.admission import problems
+from sidecar.admission.guard import READING
+from sidecar.admission.problems import Problem, Refusal
+from sidecar.admission.tokens import Role
+from sidecar.api import bodies, policies, questions, switches
 from sidecar.api.backend import Backend
-from sidecar.api.guard import READING
-from sidecar.api.problems import Problem, Refusal
-from sidecar.api.tokens import Role
 
 PREFIX: Final = "/api/v1"
 

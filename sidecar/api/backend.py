@@ -10,9 +10,9 @@ import structlog
 from confluent_kafka import KafkaException
 
 from index.errors import ConfigError, DelayRouterError
-from sidecar.api import problems
+from sidecar.admission import problems
+from sidecar.admission.problems import Refusal
 from sidecar.api.calls import CHANGING_THREADS, READING_THREADS, Calls
-from sidecar.api.problems import Refusal
 from sidecar.config.model import Config
 from sidecar.kafka.errors import error_of
 from sidecar.policies.operations import Switches

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
-from sidecar.api.problems import Refusal
+from sidecar.admission.problems import Refusal
 
 T = TypeVar("T")
 

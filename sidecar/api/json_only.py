@@ -5,8 +5,8 @@ from typing import Final
 
 from fastapi import Depends, Request
 
+from sidecar.admission.problems import Refusal
 from sidecar.api.bodies import JSON
-from sidecar.api.problems import Refusal
 
 
 def _refuse_other_types(request: Request) -> None:

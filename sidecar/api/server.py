@@ -8,12 +8,12 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from sidecar.api import connection
+from sidecar.admission import connection
+from sidecar.admission.guard import Guard
+from sidecar.admission.tls import Certificates
+from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend, Operating
-from sidecar.api.guard import Guard
-from sidecar.api.tls import Certificates
-from sidecar.api.tokens import TokenFile
 from sidecar.config.model import Config
 from sidecar.process.listening import ACCEPTED_AT_ONCE, bind
 from sidecar.process.pace import Pace

@@ -5,10 +5,10 @@ from http import HTTPStatus
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
 from sidecar.api.json_only import JSON_ONLY
-from sidecar.api.problems import Refusal
 from sidecar.api.shapes import Confirmation, Nothing, SwitchAnswer, TopicName
 from sidecar.policies.policy import target_scope, topic_scope
 

@@ -9,10 +9,10 @@ import httpx
 from starlette.types import ASGIApp
 
 from index.errors import ConfigError
+from sidecar.admission.guard import Guard
+from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend
-from sidecar.api.guard import Guard
-from sidecar.api.tokens import TokenFile
 from sidecar.config.model import Config
 from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of, target_scope, topic_scope
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy

@@ -13,7 +13,8 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from index.errors import RefusedError
-from sidecar.api import calls, guard
+from sidecar.admission import guard
+from sidecar.api import calls
 from sidecar.api.application import PREFIX, application, document
 from sidecar.process import pace
 from tests.support.admin_api import JSON, OPERATE, READ, Api, bearer

@@ -18,7 +18,7 @@ from schemathesis.python.asgi import HOST
 from schemathesis.schemas import BaseSchema
 from structlog.testing import capture_logs
 
-from sidecar.api import guard
+from sidecar.admission import guard
 from sidecar.api.application import PREFIX, application, document
 from sidecar.api.backend import Backend
 from sidecar.process import pace

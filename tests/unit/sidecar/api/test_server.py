@@ -16,7 +16,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from index.errors import ConfigError
-from sidecar.api import connection, server, tls
+from sidecar.admission import connection, tls
+from sidecar.api import server
 from sidecar.api.application import PREFIX
 from sidecar.api.server import AdminServer
 from tests.support.admin_api import READ, FakeInquiries, FakeOperations, bearer, config

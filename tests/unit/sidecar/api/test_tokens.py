@@ -7,8 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from index.errors import ConfigError
-from sidecar.api import tokens
-from sidecar.api.tokens import Role, TokenFile
+from sidecar.admission import tokens
+from sidecar.admission.tokens import Role, TokenFile
 from tests.support.admin_api import OPERATE, READ
 
 

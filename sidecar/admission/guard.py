@@ -14,10 +14,10 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
-from sidecar.api import problems
-from sidecar.api.connection import ANSWERED_WITHIN_S, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_REQUEST_LINE_BYTES
-from sidecar.api.problems import Refusal
-from sidecar.api.tokens import Caller, Role, TokenFile
+from sidecar.admission import problems
+from sidecar.admission.connection import ANSWERED_WITHIN_S, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_REQUEST_LINE_BYTES
+from sidecar.admission.problems import Refusal
+from sidecar.admission.tokens import Caller, Role, TokenFile
 from sidecar.config.listeners import LOCALHOST, AdminConfig
 from sidecar.process.pace import KNOWN, UNKNOWN, Pace
 
