@@ -11,8 +11,15 @@ from starlette.responses import Response
 from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
-from sidecar.api.json_only import JSON_ONLY
-from sidecar.api.shapes import Effective, EffectiveAnswer, PoliciesAnswer, PolicyAnswer, TopicName, policy_schema
+from sidecar.api.shapes import (
+    JSON_ONLY,
+    Effective,
+    EffectiveAnswer,
+    PoliciesAnswer,
+    PolicyAnswer,
+    TopicName,
+    policy_schema,
+)
 from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of, target_scope, topic_scope
 from sidecar.policies.table import effective
 

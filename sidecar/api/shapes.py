@@ -1,12 +1,19 @@
-"""Shapes of what policies and switches take and answer; those of questions are in :mod:`sidecar.status.answers`."""
+"""Shapes of what policies and switches take and answer; those of questions are in :mod:`sidecar.status.answers`.
+
+Whatever changes something must say that it is JSON: no form of a web page can send that by itself.
+"""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
+from fastapi import Depends, Request
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from index.targets import illegal_topic
 from index.times import parse_number
+from sidecar.admission.problems import Refusal
+from sidecar.api.bodies import JSON
 from sidecar.policies.policy import KEYS, Policy, ScopeKind, keys_in
 from sidecar.status.answers import Answer
 
@@ -35,6 +42,15 @@ _SPELLED: Final[Mapping[str, dict[str, Any]]] = {
     },
 }
 """Where the model, which holds numbers with their units, says less than what people write."""
+
+
+def _refuse_other_types(request: Request) -> None:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send Content-Type: {JSON}")
+
+
+JSON_ONLY: Final = [Depends(_refuse_other_types)]
+"""For the ``dependencies`` of every path that takes a body."""
 
 
 def policy_schema(kind: ScopeKind | None, *, null_unsets: bool = False) -> dict[str, Any]:

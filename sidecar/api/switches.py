@@ -8,8 +8,7 @@ from starlette.responses import Response
 from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
-from sidecar.api.json_only import JSON_ONLY
-from sidecar.api.shapes import Confirmation, Nothing, SwitchAnswer, TopicName
+from sidecar.api.shapes import JSON_ONLY, Confirmation, Nothing, SwitchAnswer, TopicName
 from sidecar.policies.policy import target_scope, topic_scope
 
 
