@@ -7,8 +7,8 @@ from typing import Final
 import click
 
 from index.errors import DelayRouterError
-from sidecar.cli.chart import pending_chart
-from sidecar.cli.options import json_option, print_json, print_table, shown_time
+from sidecar.cli.options import json_option
+from sidecar.cli.output import pending_chart, print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, Side, complete_topics, side_options, topic_argument
 from sidecar.partition.status import PartitionState
 from sidecar.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import click
 
-from sidecar.cli.options import json_option, print_json, print_table
+from sidecar.cli.options import json_option
+from sidecar.cli.output import print_json, print_table
 from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
 from sidecar.policies.policy import DEFAULT, KEYS, Scope, ScopeKind
 

@@ -5,13 +5,15 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
 
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
+from click.shell_completion import get_completion_class
 
 from sidecar import __version__
-from sidecar.cli.completion import completion_command
 from sidecar.cli.operations import operator_commands
-from sidecar.cli.options import Commands, config_option, json_option, load, print_json
+from sidecar.cli.options import Commands, config_option, json_option, load
+from sidecar.cli.output import print_json
 from sidecar.cli.policy import policy_group
 from sidecar.cli.records import send_command
 from sidecar.cli.status import status_command
@@ -19,9 +21,12 @@ from sidecar.cli.topics import check_command, init_command
 from sidecar.config.reference import effective, render_effective, render_reference
 from sidecar.logs import events
 
+PROGRAM: Final = "delay-router"
+_COMPLETION_VARIABLE: Final = "_DELAY_ROUTER_COMPLETE"
+
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="delay-router")
+@click.version_option(__version__, prog_name=PROGRAM)
 def cli() -> None:
     """Deliver Kafka records later: never early, exactly once."""
 
@@ -67,6 +72,16 @@ def config_command(config_file: Path | None, as_json: bool, reference: bool) -> 
         click.echo(render_effective(config), nl=False)
 
 
+@cli.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion_command(ctx: click.Context, shell: str) -> None:
+    """Print a completion script; in bash: eval "$(delay-router completion bash)"."""
+    kind = get_completion_class(shell)
+    assert kind is not None, f"click knows no {shell}"
+    click.echo(kind(ctx.find_root().command, {}, PROGRAM, _COMPLETION_VARIABLE).source())
+
+
 for command in (
     init_command,
     check_command,
@@ -74,11 +89,10 @@ for command in (
     status_command,
     *operator_commands,
     policy_group,
-    completion_command,
 ):
     cli.add_command(command)
 
 
 def main() -> None:
     """Entry point of the console script."""
-    cli.main(prog_name="delay-router")
+    cli.main(prog_name=PROGRAM)

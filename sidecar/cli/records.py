@@ -9,7 +9,8 @@ import click
 
 from index.rules import Rejection, Schedule
 from sidecar.cli import send
-from sidecar.cli.options import FAILED, config_option, json_option, load, print_json, shown_time
+from sidecar.cli.options import FAILED, config_option, json_option, load
+from sidecar.cli.output import print_json, shown_time
 from sidecar.topics import reach
 
 

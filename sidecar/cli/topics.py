@@ -6,16 +6,8 @@ from pathlib import Path
 import click
 from confluent_kafka.admin import AdminClient
 
-from sidecar.cli.options import (
-    WRONG_USAGE,
-    config_option,
-    exit_code,
-    json_option,
-    load,
-    print_findings,
-    print_json,
-    print_table,
-)
+from sidecar.cli.options import WRONG_USAGE, config_option, exit_code, json_option, load
+from sidecar.cli.output import print_findings, print_json, print_table
 from sidecar.config.model import Config
 from sidecar.topics import acls, acls_jobs, check, reach, topics
 from sidecar.topics import init as initialisation

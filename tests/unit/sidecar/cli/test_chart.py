@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from index.survey import BOUNDS_MS
-from sidecar.cli.chart import LABELS, bar, format_bytes, pending_chart
+from sidecar.cli.output import LABELS, bar, format_bytes, pending_chart
 from sidecar.cli.router_answers import retention_warnings, topics_of
 from sidecar.partition.status import BOUND_NAMES, PartitionCollector, PartitionState, PartitionStatus
 
