@@ -18,8 +18,8 @@ C and W are written in the same transaction as the records that leave, so they a
 record per completed message and nothing to deduplicate: whatever is loaded again and lies at or before W is dropped.
 
 What is pending does not stay in memory: :mod:`index.pending_set` holds the newest entries and those due soon, the rest
-lies in immutable *buckets* (:mod:`index.bucket`, after PIP-195), sealed and cut into segments (:mod:`index.sealing`),
-merged when they are many (:mod:`index.merging`). S, at most C, is the offset below which everything is in a bucket or
+lies in immutable *buckets* (:mod:`index.bucket`, after PIP-195), sealed, cut into segments, and merged when they are
+many (:mod:`index.bucket_rules`, :mod:`index.merging`). S, at most C, is the offset below which everything is in a bucket or
 done; W never passes an entry that is not in memory. Whatever is loaded twice is known by its offset, or lies at or
 before W, and is dropped.
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+from index.bucket_rules import PlacementRule, SealRules
 from index.errors import ConfigError
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules
-from index.sealing import PlacementRule, SealRules
 from index.targets import INTERNAL_PREFIX
 
 ENV_FILE: Final = "DELAY_ROUTER_CONFIG"

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest
 from index.errors import FormatError
-from index.needed import Kept, kept_for_backfills
 from index.progress import BEFORE_ALL, Progress
+from index.retention import Kept, kept_for_backfills
 from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config

@@ -21,9 +21,9 @@ import structlog
 
 from index.batch import Installation
 from index.bucket import Bucket
+from index.bucket_rules import PlacementRule, SealRules
 from index.merging import to_merge
 from index.progress import Position
-from index.sealing import PlacementRule, SealRules
 from sidecar import failpoints
 from sidecar.buckets.loading import LEAD_MS, LoaderPool
 from sidecar.buckets.merging import Merging

@@ -15,8 +15,8 @@ from itertools import islice
 
 from index.batch import Installation
 from index.bucket import Bucket, Manifest, Placement
+from index.bucket_rules import SealRules, cut
 from index.progress import Position
-from index.sealing import SealRules, cut
 from index.target_counts import in_proportion
 from snapshots.segment import StoredEntry
 from snapshots.writing import Encoded, SegmentWriter, record_size

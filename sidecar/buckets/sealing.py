@@ -16,10 +16,10 @@ from itertools import islice
 
 from index.batch import Installation
 from index.bucket import Placement
+from index.bucket_rules import SealRules, cut, placement_of
 from index.pending import Entry
 from index.pending_set import Unsealed
 from index.progress import Position
-from index.sealing import SealRules, cut, placement_of
 from index.target_counts import count_routes
 from sidecar.payload.packing import records_of
 from sidecar.payload.records import Packed, Payload, routes_of

@@ -12,12 +12,12 @@ from typing import cast
 
 import structlog
 
-from index.alike import decide_alike
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError, RefusedError
 from index.pending import Entry
 from index.record import Record
 from index.rules import Rules
+from index.rules_by_column import decide_alike
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Rejection, Schedule
 from index.unreadable import UnreadableHeaders, decide
 from sidecar.config.delay_topic import DelayTopicConfig

@@ -1,7 +1,7 @@
 """Removing from the front of the snapshots and the delay topic what nobody needs any more (``DeleteRecords``).
 
-Only by what is committed (:mod:`index.needed`), so no crash and no fenced owner can remove too much. Nothing waits for
-the broker: an answer is looked at a turn later, and a failure is told once, counted, and tried again. Brokers free disk
+Only by what is committed (:mod:`index.retention`), so no crash and no fenced owner can remove too much. Nothing waits
+for the broker: an answer is looked at a turn later, and a failure is told once, counted, and tried again. Brokers free disk
 by whole log segments, in a task that runs every five minutes (notes on Kafka, 6.4).
 
 The delay topic is trimmed only where the configuration says so: producers' records are somebody's data, and a segment
@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, DeletedRecords
 
 from index.bucket import Bucket
 from index.errors import FormatError, NotYetError
-from index.needed import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
 from index.progress import Progress
+from index.retention import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S
 from sidecar.kafka.errors import error_of

@@ -5,8 +5,8 @@ from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
+from index.bucket_rules import SealRules
 from index.headers import PRESETS, Alias, Role, Unit
-from index.sealing import SealRules
 from sidecar.config.units import Count, DurationMs, SizeBytes
 from sidecar.config.value_types import OptionalTopicName, TargetPattern, TopicName
 

@@ -194,7 +194,7 @@ def _due_of(headers: dict[str, bytes | None]) -> int | None:
     due_ms, timestamp_ms = _number(headers.get(DELAY_DUE)), _number(headers.get(DELAY_SOURCE_TIMESTAMP))
     if due_ms is None:
         return None
-    # The timestamp stands for a time nobody named, see index.released.
+    # The timestamp stands for a time nobody named, see index.released_headers.
     return None if due_ms == (timestamp_ms or 0) else due_ms
 
 

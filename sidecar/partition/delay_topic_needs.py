@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 from confluent_kafka import KafkaException
 
-from index.needed import delay_topic_needed_from
+from index.retention import delay_topic_needed_from
 from index.survey import Survey, survey
 from sidecar.backfill.restoring import look_at_backfills
 from sidecar.buckets.loading import LoaderPool

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from index.bucket import Manifest
 from index.pending import Entry
 from index.progress import Progress
-from index.released import ReleasedHeaders, rejected_headers
+from index.released_headers import ReleasedHeaders, rejected_headers
 from index.rules import Rules
 from index.schedule import KEEP_KEY
 from sidecar.config.delay_topic import DelayTopicConfig

@@ -15,7 +15,7 @@ def findings(config: Config, existing: Iterable[str]) -> Iterator[Finding]:
     """What there is to say of these topics; what is beside a delay topic of somebody else tells that it is one.
 
     Delay topics of others stay allowed, since one may be handed on to on purpose: a record that comes back without a
-    time is rejected after some rounds (see index.released).
+    time is rejected after some rounds (see index.released_headers).
     """
     own = config.forbidden_targets()
     others = sorted({name for name in existing if of_scheme(name)} - own)

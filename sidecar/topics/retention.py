@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from index.sealing import PlacementRule
+from index.bucket_rules import PlacementRule
 from sidecar.config.delay_topic import DAY_MS, DelayTopicConfig
 from sidecar.config.units import format_duration
 from sidecar.topics.findings import Finding, error, warn

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from index.bucket import Placement
+from index.bucket_rules import SealRules, cut, placement_of
 from index.pending import Entry
-from index.sealing import SealRules, cut, placement_of
 from snapshots.writing import Encoded, SegmentWriter, joined
 from spark_backfill.buckets.deciding import objects
 from spark_backfill.buckets.packing import Packed, joinable, records
@@ -48,7 +48,7 @@ class Cutter:
 
     def _encoded(self, writer: SegmentWriter, entries: Sequence[Entry[Packed]]) -> Sequence[Encoded]:
         placement = placement_of(entries, self._rules.placement)
-        # A record that does not fit is alone in its segment, see index.sealing.cut.
+        # A record that does not fit is alone in its segment, see index.bucket_rules.cut.
         too_big = entries[0][2][0] > self._rules.segment_bytes
         if too_big or placement is Placement.POINTER:
             return writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])

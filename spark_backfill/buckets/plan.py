@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from index.bucket_rules import NEARLY_EMPTY, SealRules
 from index.progress import Position
 from index.schedule import AT_ONCE
-from index.sealing import NEARLY_EMPTY, SealRules
 from spark_backfill.source import OffsetRange
 
 
@@ -45,7 +45,7 @@ def buckets_of(ranges: Iterable[OffsetRange], bucket_records: int) -> list[Bucke
 
 
 def segments_of(span: int, dues_ms: Sequence[int], sizes_bytes: Sequence[int], rules: SealRules) -> int:
-    """About how many segments as many records as ``span`` become, of which these are a sample; see index.sealing."""
+    """About how many segments as many records as ``span`` become, of which these are a sample."""
     if not dues_ms:
         return 0
     full = sum(1 / min(rules.segment_entries, max(1, rules.segment_bytes // size)) for size in sizes_bytes)

@@ -21,8 +21,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from index.bucket_rules import SealRules
 from index.rules import Rules
-from index.sealing import SealRules
 from snapshots.writing import record_size
 from spark_backfill import cluster
 from spark_backfill.buckets.deciding import DECIDED_SCHEMA, Deciding

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from index.bucket_rules import PlacementRule
 from index.errors import FormatError
-from index.sealing import PlacementRule
 from snapshots.state import PartitionState, fold_state
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange, Topic

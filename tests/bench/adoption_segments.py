@@ -11,8 +11,8 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from index.bucket import Placement, SegmentRef
+from index.bucket_rules import SealRules, cut
 from index.progress import Position
-from index.sealing import SealRules, cut
 from snapshots.segment import StoredEntry
 from snapshots.staged import staged_segment_key
 from snapshots.writing import SegmentWriter, record_size

@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import NewTopic
 
 from index.bucket import Manifest
+from index.bucket_rules import SealRules, cut, placement_of
 from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
-from index.sealing import SealRules, cut, placement_of
 from sidecar.config.model import load
 from sidecar.kafka.admin import connect
 from sidecar.partition.takeover import topic_id

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 
 from index.bucket import Placement
+from index.bucket_rules import SealRules, cut
 from index.errors import FormatError
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
-from index.sealing import SealRules, cut
 from sidecar.backfill.staging import Waiting
 from snapshots.segment import StoredEntry
 from snapshots.staged import (

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field, replace
 
 from index.adopting import Adoption
 from index.bucket import Bucket
-from index.needed import (
+from index.bucket_rules import SealRules
+from index.partition import PartitionIndex
+from index.pending import Entry
+from index.progress import Progress, start_of
+from index.retention import (
     Kept,
     delay_topic_needed_from,
     kept_for_backfills,
     snapshots_known_to,
     snapshots_needed_from,
 )
-from index.partition import PartitionIndex
-from index.pending import Entry
-from index.progress import Progress, start_of
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection, Schedule
-from index.sealing import SealRules
 from sidecar.backfill.adopting import Adopting
 from sidecar.buckets.lifecycle import Housekeeping
 from sidecar.buckets.loading import Loading

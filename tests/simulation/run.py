@@ -7,8 +7,8 @@ from itertools import islice
 
 from structlog.testing import capture_logs
 
+from index.bucket_rules import PlacementRule, SealRules
 from index.errors import FormatError, RefusedError
-from index.sealing import PlacementRule, SealRules
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.release.rates import TargetLimit
 from snapshots.staged import STAGED_PREFIX

@@ -6,11 +6,11 @@ from dataclasses import replace
 from index.adopting import Adoption
 from index.batch import Installs
 from index.bucket import Bucket, Manifest
-from index.needed import Kept
 from index.partition import PartitionIndex
 from index.pending import Entry
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Behind, Position, Progress
+from index.retention import Kept
 from sidecar.buckets.segments import SegmentSource
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.records import Payload, Refused

@@ -13,9 +13,9 @@ import pytest
 from index.adopting import SHARE, Adoption, adopted
 from index.batch import Batch, Installs
 from index.bucket import Manifest
+from index.bucket_rules import cut
 from index.progress import Position, Progress
 from index.schedule import AT_ONCE
-from index.sealing import cut
 from tests.support.bucket_twin import TwinWithBuckets
 from tests.support.partition_twin import PAYLOAD_BYTES, Row
 

@@ -4,8 +4,8 @@ import pytest
 
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
-from index.needed import Kept
 from index.progress import BEFORE_ALL, Position, Progress
+from index.retention import Kept
 from index.rules import Rules
 from sidecar.backfill.restoring import kept_by_backfills, restored_from
 from sidecar.kafka.compacted import Stored

@@ -7,11 +7,11 @@ from itertools import islice
 import pytest
 
 from index.bucket import Bucket, Manifest, Placement
+from index.bucket_rules import SealRules
 from index.errors import FormatError
 from index.merging import MOST_AT_ONCE, MOST_SEGMENTS, to_merge
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
-from index.sealing import SealRules
 from sidecar.buckets import merging
 from sidecar.buckets.merging import Merging
 from snapshots.manifest import encode_manifest, segment_key

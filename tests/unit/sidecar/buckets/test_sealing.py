@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from index.bucket import Manifest, Placement, SegmentRef
+from index.bucket_rules import PlacementRule, SealRules, cut
 from index.errors import RefusedError
 from index.pending import Entry
 from index.pending_set import Unsealed
@@ -14,7 +15,6 @@ from index.progress import Position
 from index.record import Record
 from index.rules import Rules
 from index.schedule import Schedule
-from index.sealing import PlacementRule, SealRules, cut
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource
 from sidecar.config.delay_topic import DelayTopicConfig

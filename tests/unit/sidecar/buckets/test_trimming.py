@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from index.bucket import Bucket, Manifest, Placement, SegmentRef
 from index.errors import FormatError, NotYetError
-from index.needed import Kept
 from index.progress import BEFORE_ALL, Position, Progress
+from index.retention import Kept
 from sidecar.buckets.trimming import EVERY_S, Trimming
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.metrics import Metrics

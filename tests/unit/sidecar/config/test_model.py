@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from index.bucket_rules import SealRules
 from index.errors import ConfigError
 from index.headers import Alias, Role, Unit
 from index.rules import Reason, Rejection, Schedule
-from index.sealing import SealRules
 from sidecar.config.librdkafka_keys import DEBUG_CONTEXTS, HARMLESS, REFUSED
 from sidecar.config.model import Config, load
 from sidecar.config.problems import key_path

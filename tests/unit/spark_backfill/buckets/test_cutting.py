@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from index.bucket import Placement
+from index.bucket_rules import SealRules
 from index.headers import PRESETS
 from index.progress import Position
 from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
-from index.sealing import SealRules
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.writing import record_size
 from spark_backfill.buckets.cutting import BucketSegment, Cutter

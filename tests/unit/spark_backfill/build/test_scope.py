@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from index.bucket import Placement, SegmentRef
+from index.bucket_rules import SealRules
 from index.errors import FormatError
 from index.progress import BEFORE_ALL, Position, Progress
 from index.rules import Rules
-from index.sealing import SealRules
 from snapshots.staged import encode_staged
 from snapshots.state import PartitionState, RuleEpoch
 from spark_backfill.buckets import sink

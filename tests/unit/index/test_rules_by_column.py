@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from index.alike import decide_alike
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules
+from index.rules_by_column import decide_alike
 from index.schedule import Schedule
 
 NOW_MS = 1_767_225_600_000

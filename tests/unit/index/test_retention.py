@@ -5,8 +5,8 @@ import random
 import pytest
 
 from index.bucket import Bucket, Manifest, Placement, SegmentRef
-from index.needed import Kept, delay_topic_needed_from, kept_for_backfills, snapshots_known_to, snapshots_needed_from
 from index.progress import BEFORE_ALL, Position, Progress
+from index.retention import Kept, delay_topic_needed_from, kept_for_backfills, snapshots_known_to, snapshots_needed_from
 
 
 def bucket(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.headers import PRESETS, PROVENANCE, Headers
-from index.released import ReleasedHeaders, rejected_headers
+from index.released_headers import ReleasedHeaders, rejected_headers
 from index.rules import AT_ONCE, Reason, Rejection, Rules
 
 SOURCE = "orders.delay/3/"

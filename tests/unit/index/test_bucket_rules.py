@@ -1,4 +1,4 @@
-"""When to seal, how to cut into segments, and where their payload goes: index.sealing."""
+"""When to seal, how to cut into segments, and where their payload goes: index.bucket_rules."""
 
 import random
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from index.bucket import Placement
+from index.bucket_rules import NEARLY_EMPTY, SealRules, cut, placement_of
 from index.pending import Entry, PendingIndex
-from index.sealing import NEARLY_EMPTY, SealRules, cut, placement_of
 
 RULES = SealRules(time_step_ms=100, segment_entries=4, segment_bytes=1_000)
 
