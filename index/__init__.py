@@ -19,9 +19,9 @@ record per completed message and nothing to deduplicate: whatever is loaded agai
 
 What is pending does not stay in memory: :mod:`index.pending_set` holds the newest entries and those due soon, the rest
 lies in immutable *buckets* (:mod:`index.bucket`, after PIP-195), sealed, cut into segments, and merged when they are
-many (:mod:`index.bucket_rules`, :mod:`index.merging`). S, at most C, is the offset below which everything is in a bucket or
-done; W never passes an entry that is not in memory. Whatever is loaded twice is known by its offset, or lies at or
-before W, and is dropped.
+many (:mod:`index.bucket_rules`). S, at most C, is the offset below which everything is in a bucket or done; W never
+passes an entry that is not in memory. Whatever is loaded twice is known by its offset, or lies at or before W, and is
+dropped.
 
 What cannot be read is rejected as one range, and a replay accepts nothing of it, should it be readable then: whether it
 is does not replay as a decision does (:mod:`index.skipped`).

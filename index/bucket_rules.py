@@ -1,4 +1,4 @@
-"""When to seal the mutable bucket, and how to cut what is sealed into segments.
+"""When to seal the mutable bucket, how to cut what is sealed into segments, and which buckets to merge.
 
 A segment ends where its time step ends, or where it is full by entries or by bytes: it is one record of the snapshots
 topic and has to stay below the default limits of brokers. One that is nearly empty at the end of its step goes on into
@@ -9,6 +9,9 @@ Placement (``auto``) compares what reading costs at release. Inline: decoding a 
 again, in offset order, seeking over large gaps and scanning through small ones. With a fixed delay due order is offset
 order and a pointer costs nothing more than a scan; with scattered due times each record costs a seek, or the scan of
 everything between. Pointers also save writing the payload a second time.
+
+Merging is as in PIP-195: adjacent buckets (their offsets must not enclose another bucket's), those with the fewest
+entries. Merging four at a time rewrites an entry about log4(buckets) times.
 """
 
 from bisect import bisect_left
@@ -18,8 +21,9 @@ from itertools import accumulate, repeat
 from operator import sub
 from typing import Literal, TypeAlias, TypeVar
 
-from index.bucket import Placement
+from index.bucket import Bucket, Placement
 from index.pending import Entry
+from index.progress import BEFORE_ALL, Position
 
 P = TypeVar("P")
 
@@ -41,6 +45,13 @@ NEARLY_EMPTY = 32
 
 MANY = 2
 """So many times the most entries of a segment are gathered before any are cut off, since each time the rest moves."""
+
+
+MOST_AT_ONCE = 4
+"""Buckets that are merged into one."""
+
+MOST_SEGMENTS = 15_000
+"""No more in one bucket by merging: its manifest is one record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +114,22 @@ def _cut_first(held: list[Entry[P]], sizes: list[int], rules: SealRules) -> list
     segment = held[:count]
     del held[:count], sizes[:count]
     return segment
+
+
+def to_merge(buckets: Iterable[Bucket], max_buckets: int, watermark: Position = BEFORE_ALL) -> list[Bucket]:
+    """Neighbours to merge into one, in offset order; empty while there are no more than ``max_buckets``.
+
+    Adopted buckets that are not mergeable yet stay as they are, and apart.
+    """
+    ordered = sorted(buckets, key=lambda bucket: bucket.manifest.from_offset)
+    if len(ordered) <= max_buckets:
+        return []
+    width = min(MOST_AT_ONCE, len(ordered))
+    windows = [ordered[start : start + width] for start in range(len(ordered) - width + 1)]
+    possible = [
+        window
+        for window in windows
+        if sum(len(each.manifest.segments) for each in window) <= MOST_SEGMENTS
+        and all(each.is_mergeable(watermark) for each in window)
+    ]
+    return min(possible, key=lambda window: sum(bucket.stored for bucket in window), default=[])

@@ -42,8 +42,7 @@ from index.readers import MAX_HOPS, Reader
 from index.rejections import REFUSED_NAME, passed_on, rank, repeated, unreadable
 from index.rules_stored import fields_of, plain_of, refuse_unknown
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
-from index.target_rules import TargetRule, TargetRules
-from index.targets import TargetPolicy, illegal_topic
+from index.targets import TargetPolicy, TargetRule, TargetRules, illegal_topic
 from index.times import INT64_MAX
 
 __all__ = [
@@ -86,7 +85,7 @@ class Rules:
     * ``enabled``: while it is False, every record is rejected with DELAY_DISABLED, whatever else is wrong with it.
     * ``version``: of the code that decides.
     * ``at_once``: while it is True, times are read and not waited for: every record is due at once.
-    * ``target_rules``: what is ruled for single targets; see index.target_rules.
+    * ``target_rules``: what is ruled for single targets; see index.targets.
     * ``require_time``: a record without a time is rejected.
     * ``ignores_unknown``: ``deliver-`` headers that are unknown mean nothing; else they are refused.
 

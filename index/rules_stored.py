@@ -6,7 +6,7 @@ A field that came later is written only where it is not at its default, so rules
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from index.headers import Alias, Role, Unit
-from index.target_rules import TargetRule
+from index.targets import TargetRule
 
 if TYPE_CHECKING:
     from index.rules import Rules

@@ -21,8 +21,7 @@ import structlog
 
 from index.batch import Installation
 from index.bucket import Bucket
-from index.bucket_rules import PlacementRule, SealRules
-from index.merging import to_merge
+from index.bucket_rules import PlacementRule, SealRules, to_merge
 from index.progress import Position
 from sidecar import failpoints
 from sidecar.buckets.loading import LEAD_MS, LoaderPool

@@ -1,8 +1,8 @@
 """Removing from the front of the snapshots and the delay topic what nobody needs any more (``DeleteRecords``).
 
 Only by what is committed (:mod:`index.retention`), so no crash and no fenced owner can remove too much. Nothing waits
-for the broker: an answer is looked at a turn later, and a failure is told once, counted, and tried again. Brokers free disk
-by whole log segments, in a task that runs every five minutes (notes on Kafka, 6.4).
+for the broker: an answer is looked at a turn later, and a failure is logged once, counted, and tried again. Brokers
+free disk by whole log segments, in a task that runs every five minutes (notes on Kafka, 6.4).
 
 The delay topic is trimmed only where the configuration says so: producers' records are somebody's data, and a segment
 that is damaged can then no longer be made good from them.

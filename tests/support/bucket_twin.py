@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from index.batch import Batch, Installation, Installs
 from index.bucket import Manifest, Placement, SegmentRef
-from index.bucket_rules import SealRules, cut
-from index.merging import to_merge
+from index.bucket_rules import SealRules, cut, to_merge
 from index.partition import PartitionIndex
 from index.pending import CHUNK_BITS, Entry
 from index.progress import Position, Progress

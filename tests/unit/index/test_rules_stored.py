@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from index.errors import FormatError
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import RULES_VERSION, Rules
-from index.target_rules import TargetRule
+from index.targets import TargetRule
 from index.times import INT64_MAX
 
 RULES = Rules(

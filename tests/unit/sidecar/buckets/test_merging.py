@@ -7,9 +7,8 @@ from itertools import islice
 import pytest
 
 from index.bucket import Bucket, Manifest, Placement
-from index.bucket_rules import SealRules
+from index.bucket_rules import MOST_AT_ONCE, MOST_SEGMENTS, SealRules, to_merge
 from index.errors import FormatError
-from index.merging import MOST_AT_ONCE, MOST_SEGMENTS, to_merge
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from sidecar.buckets import merging
