@@ -37,10 +37,10 @@ from index.controls import (
     Controls,
 )
 from index.errors import FormatError
-from index.headers import Alias, Headers, StrippedNames, lowered, quoted
+from index.headers import Headers, StrippedNames, lowered, quoted
 from index.readers import MAX_HOPS, Reader
 from index.rejections import REFUSED_NAME, passed_on, rank, repeated, unreadable
-from index.rules_stored import fields_of, plain_of, refuse_unknown
+from index.rules_stored import RULES_VERSION, StoredRules, fields_of, plain_of, refuse_unknown
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
 from index.targets import TargetPolicy, TargetRule, TargetRules, illegal_topic
 from index.times import INT64_MAX
@@ -58,10 +58,6 @@ __all__ = [
     "TargetRule",
 ]
 
-RULES_VERSION: Final = 3
-"""Raise it whenever a change of code changes a decision. Older versions are decided by as they were, for as long as
-records need them (:data:`index.rules_stored.KNOWN_VERSIONS`); any other is refused, never guessed."""
-
 # Producers choose the names of targets, so what is remembered of them is bounded: at most 16 MiB when every
 # name is as long as Kafka allows and every record goes to 16 of them; in practice a few kB.
 _MAX_ROUTES: Final = 4096
@@ -73,39 +69,14 @@ _new_tuple = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(StoredRules):
     """The rules of one delay topic; equal rules decide every record alike.
-
-    * ``topic``: the delay topic.
-    * ``default_target``: where records without a target go; "" = such records are rejected.
-    * ``allowed_targets``: names, or patterns with ``*``; see index.targets.
-    * ``max_delay_ms``: 0 = no limit.
-    * ``aliases``: other names for control headers; see index.headers.
-    * ``forbidden_targets``: every topic that belongs to a router; the delay topic itself is always added.
-    * ``enabled``: while it is False, every record is rejected with DELAY_DISABLED, whatever else is wrong with it.
-    * ``version``: of the code that decides.
-    * ``at_once``: while it is True, times are read and not waited for: every record is due at once.
-    * ``target_rules``: what is ruled for single targets; see index.targets.
-    * ``require_time``: a record without a time is rejected.
-    * ``ignores_unknown``: ``deliver-`` headers that are unknown mean nothing; else they are refused.
 
     Derived: ``stripped``, names of headers that a released record does not keep; ``controls``, what names mean.
 
     Raises ValueError, naming the field, when one cannot be accepted.
     """
 
-    topic: str
-    default_target: str = ""
-    allowed_targets: tuple[str, ...] = ()
-    max_delay_ms: int = 0
-    aliases: tuple[Alias, ...] = ()
-    forbidden_targets: frozenset[str] = frozenset()
-    enabled: bool = True
-    version: int = RULES_VERSION
-    at_once: bool = False
-    target_rules: tuple[TargetRule, ...] = ()
-    require_time: bool = False
-    ignores_unknown: bool = False
     stripped: StrippedNames = field(init=False, repr=False, compare=False)
     controls: Controls = field(init=False, repr=False, compare=False)
     _policy: TargetPolicy = field(init=False, repr=False, compare=False)

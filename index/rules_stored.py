@@ -3,13 +3,15 @@
 A field that came later is written only where it is not at its default, so rules of before are the same bytes as ever.
 """
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 from index.headers import Alias, Role, Unit
 from index.targets import TargetRule
 
-if TYPE_CHECKING:
-    from index.rules import Rules
+RULES_VERSION: Final = 3
+"""Raise it whenever a change of code changes a decision. Older versions are decided by as they were, for as long as
+records need them (:data:`KNOWN_VERSIONS`); any other is refused, never guessed."""
 
 KNOWN_VERSIONS: Final = (1, 2, 3)
 """Rules of version 1 do not know ``deliver-expire-after``: what it says was not looked at, and never leads to a
@@ -20,7 +22,39 @@ headers that a client has altered are taken as they were handed over (:mod:`inde
 _T = TypeVar("_T")
 
 
-def plain_of(rules: "Rules") -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class StoredRules:
+    """What is ruled for one delay topic, as it is configured and kept; :class:`index.rules.Rules` decides by it.
+
+    * ``topic``: the delay topic.
+    * ``default_target``: where records without a target go; "" = such records are rejected.
+    * ``allowed_targets``: names, or patterns with ``*``; see index.targets.
+    * ``max_delay_ms``: 0 = no limit.
+    * ``aliases``: other names for control headers; see index.headers.
+    * ``forbidden_targets``: every topic that belongs to a router; the delay topic itself is always added.
+    * ``enabled``: while it is False, every record is rejected with DELAY_DISABLED, whatever else is wrong with it.
+    * ``version``: of the code that decides.
+    * ``at_once``: while it is True, times are read and not waited for: every record is due at once.
+    * ``target_rules``: what is ruled for single targets; see index.targets.
+    * ``require_time``: a record without a time is rejected.
+    * ``ignores_unknown``: ``deliver-`` headers that are unknown mean nothing; else they are refused.
+    """
+
+    topic: str
+    default_target: str = ""
+    allowed_targets: tuple[str, ...] = ()
+    max_delay_ms: int = 0
+    aliases: tuple[Alias, ...] = ()
+    forbidden_targets: frozenset[str] = frozenset()
+    enabled: bool = True
+    version: int = RULES_VERSION
+    at_once: bool = False
+    target_rules: tuple[TargetRule, ...] = ()
+    require_time: bool = False
+    ignores_unknown: bool = False
+
+
+def plain_of(rules: StoredRules) -> dict[str, Any]:
     """Every field as JSON takes it."""
     plain: dict[str, Any] = {
         "aliases": rules.aliases,
@@ -66,7 +100,7 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def differing(one: "Rules", other: "Rules") -> tuple[str, ...]:
+def differing(one: StoredRules, other: StoredRules) -> tuple[str, ...]:
     """Names of the fields, as they are stored, by which rules differ."""
     before, after = plain_of(one), plain_of(other)
     return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))

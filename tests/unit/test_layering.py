@@ -9,6 +9,7 @@ import ast
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,22 @@ def test_a_room_is_small_and_says_what_it_is_for(top: str, room: str) -> None:
     docstring = ast.get_docstring(ast.parse((ROOT / top / room / "__init__.py").read_text(encoding="utf-8")))
     assert docstring is not None
     assert len(docstring) > len(room) + 40
+
+
+@pytest.mark.parametrize("top", ["index", "snapshots"])
+def test_modules_of_the_core_import_each_other_in_no_circle(top: str) -> None:
+    names = {f"{package}.{path.stem}": (path, package) for path, package in modules_in(ROOT, top)}
+    uses = {
+        name: {
+            used
+            for each in imports_of(path.read_text(encoding="utf-8"), package)
+            for used in names
+            if _within(each.module, used)
+        }
+        for name, (path, package) in names.items()
+    }
+    # Raises, naming the circle.
+    assert len(tuple(TopologicalSorter(uses).static_order())) == len(names)
 
 
 def test_only_what_connects_everything_is_imported_by_the_command_line_alone() -> None:
