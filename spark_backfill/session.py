@@ -37,7 +37,7 @@ def start(application: str, conf: Sequence[str], say: Callable[[str], None]) -> 
     """
     given = parse_conf(conf)
     launched = "PYSPARK_GATEWAY_PORT" in os.environ
-    elsewhere = {} if launched else {**_spark_defaults(os.environ), **_submit_arguments(os.environ)}
+    elsewhere = {} if launched else {**spark_defaults(os.environ), **submit_arguments(os.environ)}
     wanted: dict[str, Any] = {"spark.app.name": application, **given}
     if not launched:
         wanted |= {key: value for key, value in DEFAULTS.items() if key not in elsewhere | given}
@@ -82,7 +82,7 @@ def require_connector(spark: SparkSession) -> None:
             ) from None
 
 
-def _spark_defaults(environ: Mapping[str, str]) -> dict[str, str]:
+def spark_defaults(environ: Mapping[str, str]) -> dict[str, str]:
     """What ``spark-defaults.conf`` sets; a line is a key, white space or ``=``, and a value."""
     home = environ.get("SPARK_HOME")
     folder = environ.get("SPARK_CONF_DIR") or (str(Path(home) / "conf") if home else "")
@@ -94,7 +94,7 @@ def _spark_defaults(environ: Mapping[str, str]) -> dict[str, str]:
     return {pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}
 
 
-def _submit_arguments(environ: Mapping[str, str]) -> dict[str, str]:
+def submit_arguments(environ: Mapping[str, str]) -> dict[str, str]:
     """What ``PYSPARK_SUBMIT_ARGS`` sets, as far as it matters for the defaults above."""
     words = environ.get("PYSPARK_SUBMIT_ARGS", "").split()
     options = {"--master": "spark.master", "--jars": "spark.jars", "--packages": "spark.jars.packages"}

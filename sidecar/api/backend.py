@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from index.errors import ConfigError, DelayRouterError
 from sidecar.admission import problems
 from sidecar.admission.problems import Refusal
-from sidecar.api.calls import CHANGING_THREADS, READING_THREADS, Calls
+from sidecar.api.calls import CHANGING_THREADS, READING_THREADS, TIMEOUT_S, Calls
 from sidecar.config.model import Config
 from sidecar.kafka.errors import error_of
 from sidecar.policies.operations import Switches
@@ -45,12 +45,14 @@ class Operating(Switches, Protocol):
 class Backend:
     """Of one process; ``ask`` and ``change`` are for the event loop."""
 
-    def __init__(self, config: Config, operations: Operating, inquiries: Inquiries) -> None:
+    def __init__(
+        self, config: Config, operations: Operating, inquiries: Inquiries, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self.config = config
         self.operations = operations
         self.inquiries = inquiries
-        self._reading = Calls("admin-read", READING_THREADS)
-        self._changing = Calls("admin-change", CHANGING_THREADS)
+        self._reading = Calls("admin-read", READING_THREADS, timeout_s)
+        self._changing = Calls("admin-change", CHANGING_THREADS, timeout_s)
         self._looking = threading.Lock()
         self._table: PolicyTable | None = None
         self._looked_s = 0.0

@@ -22,7 +22,7 @@ CHANGING_THREADS: Final = 2
 class Calls:
     """A pool of its own for reading or for changing."""
 
-    def __init__(self, name: str, threads: int, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, name: str, threads: int, timeout_s: float) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _options(arguments)
     console = Console()
     try:
-        with _terminable():
+        with terminable():
             console.print("starting Kafka ...")
             with local_kafka.cluster() as kafka:
                 shared = kafka.origin == "given"
@@ -68,7 +68,7 @@ def _count(text: str) -> int:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Have SIGTERM and a closed terminal clean up as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal() calls it with

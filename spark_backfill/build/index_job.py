@@ -106,7 +106,7 @@ def prepare(
 ) -> Job:
     """Divide the work, which takes a glance at the records."""
     seal_rules = dataclasses.replace(topic.seal_rules, placement=scope.placement(admin, topic))
-    slots = _divided(settings, topic.rules, ranges, options, seal_rules)
+    slots = divided(settings, topic.rules, ranges, options, seal_rules)
     return Job(
         name=options.job,
         run=secrets.token_hex(6),
@@ -125,7 +125,7 @@ def prepare(
     )
 
 
-def _divided(
+def divided(
     settings: Settings, rules: Rules, ranges: Sequence[OffsetRange], options: Options, seal_rules: SealRules
 ) -> Slots:
     """Buckets of as many offsets as was asked for, or fewer: small segments would be too many for a manifest."""

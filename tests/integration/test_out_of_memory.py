@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sidecar.config.model import Config
+from sidecar.partition import worker as module
 from tests.faults.stage import SMALL_BUCKETS
 from tests.integration.one_worker import one_worker
 from tests.integration.scenario import Load, Stage, wait_until
@@ -23,7 +24,7 @@ def _run_out(thread_id: int) -> None:
 
 @pytest.mark.timeout(300)
 def test_at_any_step(stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.partition.worker.LOOK_AGAIN_S", 0.2)
+    monkeypatch.setattr(module, "LOOK_AGAIN_S", 0.2)
     delay = stage.delay("delay", 1, default_target=stage.target("out"), **SMALL_BUCKETS)
     config = Config.model_validate(
         {

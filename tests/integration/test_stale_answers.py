@@ -1,10 +1,13 @@
 """Answers of brokers that lag behind, as a broker that has just started gives them."""
 
-import pytest
+from concurrent.futures import Future
+from typing import Any
 
-from index.schedule import Reason, Rejection
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, TopicDescription
+
 from sidecar.config.model import load
-from sidecar.release.target_directory import Target, TargetDirectory
 from tests.integration.one_worker import one_worker
 from tests.integration.scenario import Stage
 
@@ -13,16 +16,20 @@ def test_one_wrong_answer_of_a_broker_rejects_nothing(stage: Stage, monkeypatch:
     """A broker that has just started may not know the target yet; what is rejected is rejected for good."""
     out = stage.target()
     delay = stage.delay(default_target=out)
-    describe = TargetDirectory._describe
+    describe = AdminClient.describe_topics
     lies = [out]
 
-    def first_a_lie(directory: TargetDirectory, names: list[str], now_s: float) -> dict[str, Target]:
-        told = describe(directory, names, now_s)
-        if lies and lies[0] in names:
-            told[lies.pop()] = Target(0, Rejection(Reason.TARGET_UNKNOWN, "says a broker that lags"), now_s + 2.0)
-        return told
+    def first_a_lie(
+        client: AdminClient, topics: TopicCollection, **options: Any
+    ) -> "dict[str, Future[TopicDescription]]":
+        found: dict[str, Future[TopicDescription]] = describe(client, topics, **options)
+        if lies and lies[0] in found:
+            lie: Future[TopicDescription] = Future()
+            lie.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+            found[lies.pop()] = lie
+        return found
 
-    monkeypatch.setattr(TargetDirectory, "_describe", first_a_lie)
+    monkeypatch.setattr(AdminClient, "describe_topics", first_a_lie)
     with one_worker(load(stage.router().config, {})):
         stage.send(delay)
         assert [each.value for each in stage.wait_records(out, 1)] == [b"v"]

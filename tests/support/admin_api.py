@@ -156,14 +156,14 @@ class _InMemory(httpx.BaseTransport):
 class Api:
     """The application within its guard, and what it stands on."""
 
-    def __init__(self, directory: Path, **admin: Any) -> None:
+    def __init__(self, directory: Path, *, timeout_s: float = 20.0, **admin: Any) -> None:
         self.token_file = directory / "tokens"
         self.token_file.write_text(f"# for tests\nread {READ}\n\noperate {OPERATE}\n")
         self.config = config(token_file=str(self.token_file), **admin)
         self.operations = FakeOperations(self.config)
         self.inquiries = FakeInquiries(self.config)
         self.now_s = 1_000.0
-        self.backend = Backend(self.config, self.operations, self.inquiries)
+        self.backend = Backend(self.config, self.operations, self.inquiries, timeout_s=timeout_s)
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)
         self.app: ASGIApp = Guard(application(self.backend), self.config.admin, self.tokens, Pace(lambda: self.now_s))
 

@@ -106,8 +106,7 @@ def test_added_before_what_is_left_of_the_chunk_being_released() -> None:
 def test_check_finds_an_entry_in_the_wrong_chunk() -> None:
     index: PendingIndex[None] = PendingIndex()
     index.add([(10, 0, None)])
-    index._chunks[1] = [(10, 1, None)]
-    index._count += 1
+    index.put_chunks([(1, [(10, 1, None)])])
     with pytest.raises(AssertionError, match="stranger"):
         index.check()
 

@@ -6,11 +6,13 @@ import tracemalloc
 from collections.abc import Callable
 
 import pytest
+from google.protobuf.internal import api_implementation
 from pyroaring import BitMap64
 
 from index.bucket import Placement
 from index.errors import ConfigError, FormatError
 from index.record import Record
+from snapshots import libraries
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.libraries import check_bitmap_library, check_protobuf_library
 from snapshots.offsets import encode_offsets
@@ -289,14 +291,14 @@ def test_a_bitmap_library_that_takes_garbage_is_refused(monkeypatch: pytest.Monk
             assert isinstance(buff, bytes)
             return cls([5, 10])
 
-    monkeypatch.setattr("snapshots.libraries.BitMap64", Gullible)
+    monkeypatch.setattr(libraries, "BitMap64", Gullible)
     with pytest.raises(ConfigError, match=r"for a bitmap; install pyroaring >= 1\.1"):
         check_bitmap_library()
 
 
 def test_protobuf_is_the_compiled_one(monkeypatch: pytest.MonkeyPatch) -> None:
     check_protobuf_library()
-    monkeypatch.setattr("snapshots.libraries.api_implementation.Type", lambda: "python")
+    monkeypatch.setattr(api_implementation, "Type", lambda: "python")
     with pytest.raises(ConfigError, match="protobuf runs on its 'python' implementation; install a wheel"):
         check_protobuf_library()
 

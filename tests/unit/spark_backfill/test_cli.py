@@ -14,7 +14,7 @@ from spark_backfill.build.index_command import by_partition, job_name
 from spark_backfill.cli import JOBS, cli
 from spark_backfill.cli_common import FAILED, WRONG_USAGE, first_lines
 from spark_backfill.errors import JobError
-from spark_backfill.session import _spark_defaults, _submit_arguments
+from spark_backfill.session import spark_defaults, submit_arguments
 from tests.support.paths import ROOT
 
 CONFIG = '[kafka]\n"bootstrap.servers" = "localhost:1"\n[[delay_topics]]\nname = "orders.delay"\n'
@@ -91,14 +91,14 @@ def test_the_stack_of_the_jvm_is_left_out() -> None:
 
 def test_defaults_give_way_to_what_is_set_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("# mine\nspark.master  yarn\nspark.jars=a.jar\nspark.empty\n")
-    assert _spark_defaults({"SPARK_CONF_DIR": str(tmp_path)}) == {
+    assert spark_defaults({"SPARK_CONF_DIR": str(tmp_path)}) == {
         "spark.master": "yarn",
         "spark.jars": "a.jar",
         "spark.empty": "",
     }
-    assert _spark_defaults({"SPARK_HOME": str(tmp_path)}) == {}
+    assert spark_defaults({"SPARK_HOME": str(tmp_path)}) == {}
     given = {"PYSPARK_SUBMIT_ARGS": "--master local[1] --conf spark.a=b=c --packages p:q:1 pyspark-shell"}
-    assert _submit_arguments(given) == {
+    assert submit_arguments(given) == {
         "spark.master": "local[1]",
         "spark.a": "b=c",
         "spark.jars.packages": "p:q:1",

@@ -292,10 +292,10 @@ def test_bodies_that_are_none_are_told_without_what_they_hold(api: Api, body: by
     assert api.operations.held.policies == {}
 
 
-def test_a_call_that_hangs_ends_for_the_caller(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_hangs_ends_for_the_caller(tmp_path: Path) -> None:
+    api = Api(tmp_path, timeout_s=0.1)
     hangs = threading.Event()
     api.inquiries.before = lambda: (hangs.wait(30), None)[1]
-    monkeypatch.setattr(api.backend._reading, "_timeout_s", 0.1)
     try:
         answer = api.client(READ).get(TOPICS)
         assert answer.status_code == 504

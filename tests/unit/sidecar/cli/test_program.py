@@ -12,7 +12,7 @@ import pytest
 import structlog
 from click.testing import CliRunner, Result
 
-from sidecar import __version__
+from sidecar import __version__, app
 from sidecar.cli.program import cli
 from sidecar.cli.router_answers import quantile_s, topics_of
 from sidecar.logs import events
@@ -109,7 +109,7 @@ def test_run_hands_over_configuration_and_exit_code(config_file: Path, monkeypat
         seen.append(repr(config))
         return 7
 
-    monkeypatch.setattr("sidecar.app.run", fake)
+    monkeypatch.setattr(app, "run", fake)
     assert run("run", "-c", config_file).exit_code == 7
     assert "orders.delay" in seen[0]
 

@@ -80,11 +80,11 @@ def test_a_fan_out_has_arrived_when_it_is_in_every_target() -> None:
 
 def test_the_board_is_complete_when_each_order_arrived_or_was_rejected() -> None:
     board = filled()
-    for number, row in enumerate(list(board._rows.values())):
+    for number, order in enumerate(orders(6, TOPICS, NOW_MS)):
         assert not board.complete
-        for target in row.order.targets:
+        for target in order.targets:
             board.arrived(target, NOW_MS, [source(number)])
-        if not row.order.targets:
+        if not order.targets:
             board.arrived("orders.delay.rejected", NOW_MS, [("delay-error", b"WHY"), source(number)])
     assert board.complete
 
@@ -155,7 +155,7 @@ def test_the_exit_code_is_what_the_auditor_counted(
 
     monkeypatch.setattr(run, "audit", audit)
     output = io.StringIO()
-    assert run.Demo("b:1", Console(file=output), count=30, kill=True, shared=False)._conclude() == code
+    assert run.Demo("b:1", Console(file=output), count=30, kill=True, shared=False).conclude() == code
     assert report.summary() in output.getvalue()
     assert asked[0]["delay"] == ["orders.delay"]
     assert asked[0]["targets"] == ["orders", "billing"]
@@ -173,7 +173,7 @@ def test_a_wrong_number_of_orders_is_wrong_usage(wrong: str, capsys: pytest.Capt
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_being_ended_cleans_up_as_ctrl_c_does(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), demo._terminable():
+    with pytest.raises(KeyboardInterrupt), demo.terminable():
         signal.raise_signal(number)
     assert signal.getsignal(number) is before
 

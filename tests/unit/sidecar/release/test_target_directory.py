@@ -74,11 +74,13 @@ def test_a_topic_that_is_gone_is_confirmed_once() -> None:
     brokers = Brokers(["a"], [])
     assert brokers.missing("a") == set()
     brokers.now_s += KNOWN_FOR_S + 1
-    brokers.directory._confirm_new_s = float("inf")
+    # What never was is asked for twice now, and not again for a while.
+    assert brokers.missing("typo") == {"typo"}
     for _ in range(5):
         assert brokers.missing("a") == {"a"}
         brokers.now_s += REFUSED_FOR_S + 0.1
-    assert brokers.slept == [CONFIRM_AFTER_S]
+    assert brokers.now_s < CONFIRM_NEW_EVERY_S
+    assert brokers.slept == [CONFIRM_AFTER_S] * 2
 
 
 def test_names_that_never_were_hold_up_others_now_and_then_only() -> None:

@@ -15,7 +15,7 @@ from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import Denied, TopicFacts
 from sidecar.partition.status import PartitionState, PartitionStatus
-from sidecar.status import report_publisher
+from sidecar.status import report_publisher, reports
 from sidecar.status.report_publisher import ReportPublisher, instance_name
 
 CONFIG = Config.model_validate(
@@ -100,7 +100,7 @@ def test_it_reports_what_changes_at_once_and_what_does_not_now_and_then(broker: 
 
 
 def test_a_part_that_is_no_more_is_emptied(broker: Broker, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.status.reports.PARTITIONS_A_PART", 1)
+    monkeypatch.setattr(reports, "PARTITIONS_A_PART", 1)
     running.statuses = [PartitionStatus("d", number, PartitionState.ACTIVE) for number in (0, 1)]
     running.publisher.start()
     until(lambda: len(broker.written) >= 2)

@@ -55,7 +55,7 @@ def divided(monkeypatch: pytest.MonkeyPatch, span: int, size_bytes: int, rules: 
         return {bucket: [Sampled(Position(due_ms, 0), size_bytes) for due_ms in range(10)] for bucket in buckets}
 
     monkeypatch.setattr(index_job, "sample", sample)
-    return index_job._divided(SETTINGS, RULES, [OffsetRange(0, 0, span)], Options(), rules)
+    return index_job.divided(SETTINGS, RULES, [OffsetRange(0, 0, span)], Options(), rules)
 
 
 @pytest.mark.parametrize("size_bytes", [30, 2_000, 30_000, 99_000, 5_000_000])
