@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -129,7 +130,11 @@ def _offsets(
         return {}
     asked = dict.fromkeys(places, spec)
     futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
-    return {place.partition: int(future.result(REQUEST_TIMEOUT_S + 1).offset) for place, future in futures.items()}
+    found = {place.partition: int(future.result(REQUEST_TIMEOUT_S + 1).offset) for place, future in futures.items()}
+    # What the client makes of a request whose connection was lost: a result without an error, and no offset.
+    if OFFSET_INVALID in found.values():
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"{places[0].topic}: no broker has told its offsets"))
+    return found
 
 
 def group_members(admin: AdminClient, group_id: str) -> list[str]:

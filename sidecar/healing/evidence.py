@@ -12,11 +12,11 @@ from index.rules import Rules
 from index.schedule import Reason, Rejection
 from sidecar.buckets.segments import SegmentSource
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.healing.hidden import Ends, Found, Place, Read, ends_of, first_offsets, ours, read_hidden, read_seen
+from sidecar.healing.hidden import Ends, Found, Read, ends_of, first_offsets, ours, read_hidden, read_seen
 from sidecar.healing.transaction_log import outcome_of_last
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka import clients
-from sidecar.kafka.admin import REQUEST_TIMEOUT_S
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Place
 from sidecar.kafka.compacted import Stored
 from sidecar.partition.context import Shared
 from sidecar.partition.takeover import Origin

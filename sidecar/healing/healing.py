@@ -29,9 +29,10 @@ from index.record import Record
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.healing.evidence import Evidence, folded, is_copied
-from sidecar.healing.hidden import PAUSE_S, Ends, Found, Place, ends_of, ours, read_hidden, still_open
+from sidecar.healing.hidden import PAUSE_S, Ends, Found, ends_of, ours, read_hidden, still_open
 from sidecar.healing.short_transactions import TOUCH_KEY, ShortTransactions
 from sidecar.kafka import clients
+from sidecar.kafka.admin import Place
 from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import error_of
 from sidecar.partition.context import Shared

@@ -14,11 +14,7 @@ from index.orphans import NOTHING_WRITTEN
 from index.record import Record
 from sidecar.config.model import Config
 from sidecar.kafka import clients
-from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
-from sidecar.kafka.errors import error_of
-
-Place = tuple[str, int]
-"""A partition of a topic."""
+from sidecar.kafka.admin import MISSING, Place, Told, offsets
 
 POLL_S = 5.0
 PAUSE_S = 0.02
@@ -71,14 +67,14 @@ def ends_of(admin: AdminClient, places: Iterable[Place]) -> dict[Place, Ends]:
 
     KafkaException when one cannot be asked: it may be the one that hides something.
     """
-    wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+    wanted = {place: OffsetSpec.latest() for place in places}
     if not wanted:
         return {}
     # In this order: what is committed between the two questions must not look open for longer than it is.
     written = _offsets(admin, wanted, IsolationLevel.READ_UNCOMMITTED)
     settled = _offsets(admin, wanted, IsolationLevel.READ_COMMITTED)
     return {
-        place: Ends(min(settled[place][0], end), end, settled[place][1])
+        place: Ends(min(settled[place].offset, end), end, settled[place].leader_epoch)
         for place, (end, _) in written.items()
         if place in settled
     }
@@ -99,23 +95,16 @@ def still_open(admin: AdminClient, places: Iterable[Place], within_s: float) -> 
     return left
 
 
-def _offsets(
-    admin: AdminClient, at: dict[TopicPartition, OffsetSpec], isolation: IsolationLevel
-) -> dict[Place, tuple[int, int | None]]:
-    """Offset and leader epoch of each."""
-    futures = admin.list_offsets(at, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
-    found: dict[Place, tuple[int, int | None]] = {}
-    for asked, future in futures.items():
-        try:
-            result = future.result(REQUEST_TIMEOUT_S + 1)
-            found[asked.topic, asked.partition] = int(result.offset), result.leader_epoch
-        except KafkaException as exception:
-            error = error_of(exception)
-            if error.code() not in _NOT_OURS:
-                raise NotYetError(
-                    f"{asked.topic}/{asked.partition} does not tell whether a transaction of this partition is open"
-                    f" there ({error.name()}); until it does, nothing may be written there"
-                ) from exception
+def _offsets(admin: AdminClient, at: dict[Place, OffsetSpec], isolation: IsolationLevel) -> dict[Place, Told]:
+    found: dict[Place, Told] = {}
+    for place, told in offsets(admin, at, isolation).items():
+        if isinstance(told, Told):
+            found[place] = told
+        elif told.code() not in _NOT_OURS:
+            raise NotYetError(
+                f"{place[0]}/{place[1]} does not tell whether a transaction of this partition is open"
+                f" there ({told.name()}); until it does, nothing may be written there"
+            ) from KafkaException(told)
     return found
 
 
@@ -167,7 +156,7 @@ def _record_of(message: Message) -> Record:
 def first_offsets(admin: AdminClient, places: Iterable[Place], since_ms: int | None) -> dict[Place, int]:
     """The first offset of each as late as that, or the first there is; beyond all where nothing is as late."""
     spec = OffsetSpec.earliest() if since_ms is None else OffsetSpec.for_timestamp(max(since_ms, 0))
-    wanted = {TopicPartition(*place): spec for place in places}
+    wanted = dict.fromkeys(places, spec)
     found = _offsets(admin, wanted, IsolationLevel.READ_UNCOMMITTED) if wanted else {}
     return {place: offset if offset >= 0 else BEYOND_ALL for place, (offset, _) in found.items()}
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from index.headers import DELAY_SOURCE
 from index.orphans import NOTHING_WRITTEN
 from index.record import Record
-from sidecar.healing.hidden import Place
+from sidecar.kafka.admin import Place
 from sidecar.kafka.errors import resumed
 from sidecar.release.releaser import commit
 

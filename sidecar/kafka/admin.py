@@ -1,12 +1,13 @@
 """Questions to the cluster, one request for many topics, with answers as plain values."""
 
 import difflib
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AclOperation,
     AdminClient,
@@ -22,11 +23,17 @@ from confluent_kafka.admin import (
 from index.errors import ConfigError
 from sidecar.config import librdkafka_keys
 from sidecar.config.model import Config
-from sidecar.kafka.errors import error_of, is_leaderless
+from sidecar.kafka.errors import error_of, is_leaderless, tells_of_stale_look
 from sidecar.logs import events
 
 REQUEST_TIMEOUT_S: Final = 10.0
 """Of one request; a broker that needs longer is as good as away."""
+
+ASK_AGAIN_WITHIN_S: Final = 2.0
+"""For how long offsets are asked for again while the client has lost sight of brokers that are there."""
+
+ASK_AGAIN_AFTER_S: Final = 0.05
+"""After the second answer; later pauses are twice as long each."""
 
 MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 """Codes that say that a topic or a partition of it is not there."""
@@ -57,6 +64,16 @@ class Denied:
 
 Answer = TopicFacts | Denied | None
 """None: there is no such topic."""
+
+Place = tuple[str, int]
+"""A partition of a topic."""
+
+
+class Told(NamedTuple):
+    """An offset of a partition, -1 where there is none as late as was asked for, and since which election."""
+
+    offset: int
+    leader_epoch: int | None
 
 
 def connect(config: Config, on_error: Callable[[KafkaError], None] | None = None) -> AdminClient:
@@ -144,32 +161,84 @@ def add_partitions(admin: AdminClient, topic: str, count: int) -> KafkaError | N
 
 def log_range(admin: AdminClient, topic: str, partition: int) -> tuple[int, int]:
     """First offset still there, and the one behind the last committed record."""
-    at = TopicPartition(topic, partition)
+    at = topic, partition
     return _offset(admin, at, OffsetSpec.earliest()), _offset(admin, at, OffsetSpec.latest())
 
 
 def uncommitted_end(admin: AdminClient, topic: str, partition: int) -> int:
     """The offset behind the last record, open transactions included."""
-    at = TopicPartition(topic, partition)
-    return _offset(admin, at, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+    return _offset(admin, (topic, partition), OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
 
 def _offset(
-    admin: AdminClient,
-    at: TopicPartition,
-    spec: OffsetSpec,
-    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    admin: AdminClient, at: Place, spec: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
 ) -> int:
-    (future,) = admin.list_offsets({at: spec}, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S).values()
+    told = offsets(admin, {at: spec}, isolation)[at]
+    if isinstance(told, Told):
+        return told.offset
+    if not is_leaderless(told):
+        raise KafkaException(told)
+    # The client's own words name nothing.
+    raise KafkaException(KafkaError(told.code(), f"{at[0]}/{at[1]}: no broker leads it now, or it does not exist"))
+
+
+def offsets(
+    admin: AdminClient, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel
+) -> dict[Place, Told | KafkaError]:
+    """What the brokers say of each partition, in a request to each of them, or why they do not.
+
+    A client that has lost its connections forgets which brokers there are and begins with the bootstrap servers. Until
+    it knows them again, which may take seconds, it answers for them at once, that nobody leads the partition. To look
+    at the whole cluster mends that, and tells whether there is somebody to ask; only then it is asked again.
+    """
+    told = _offsets(admin, wanted, isolation)
+    until_s, pause_s = time.monotonic() + ASK_AGAIN_WITHIN_S, 0.0
+    while (left := _without_answer(told)) and (left_s := until_s - time.monotonic()) > 0:
+        time.sleep(pause_s)
+        if not _are_led(admin, left, left_s):
+            break
+        told |= _offsets(admin, {place: wanted[place] for place in left}, isolation)
+        pause_s = max(2 * pause_s, ASK_AGAIN_AFTER_S)
+    return told
+
+
+def _without_answer(told: Mapping[Place, Told | KafkaError]) -> list[Place]:
+    return [place for place, what in told.items() if not isinstance(what, Told) and tells_of_stale_look(what)]
+
+
+def _are_led(admin: AdminClient, places: Iterable[Place], within_s: float) -> bool:
+    """Whether each has a leader by a new look at the cluster; of all topics, for who names one may create it."""
     try:
-        return int(future.result(REQUEST_TIMEOUT_S + 1).offset)
-    except KafkaException as exception:
-        error = error_of(exception)
-        if not is_leaderless(error):
-            raise
-        # The client's own words name nothing.
-        told = f"{at.topic}/{at.partition}: no broker leads it now, or it does not exist"
-        raise KafkaException(KafkaError(error.code(), told)) from exception
+        topics = admin.list_topics(timeout=within_s).topics
+    except KafkaException:
+        return False
+    return all(
+        topic in topics and partition in topics[topic].partitions and topics[topic].partitions[partition].leader >= 0
+        for topic, partition in places
+    )
+
+
+def _offsets(
+    admin: AdminClient, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel
+) -> dict[Place, Told | KafkaError]:
+    futures = admin.list_offsets(
+        {TopicPartition(*place): spec for place, spec in wanted.items()},
+        isolation_level=isolation,
+        request_timeout=REQUEST_TIMEOUT_S,
+    )
+    told: dict[Place, Told | KafkaError] = {}
+    for asked, future in futures.items():
+        place = asked.topic, asked.partition
+        try:
+            result = future.result(REQUEST_TIMEOUT_S + 1)
+        except KafkaException as exception:
+            told[place] = error_of(exception)
+            continue
+        told[place] = Told(int(result.offset), result.leader_epoch)
+        if result.offset == OFFSET_INVALID:
+            # What the client makes of a request whose connection was lost: a result without an error, and no offset.
+            told[place] = KafkaError(KafkaError._TRANSPORT, f"{place[0]}/{place[1]}: no broker has told its offsets")
+    return told
 
 
 def _described(name: str, future: "Future[TopicDescription]") -> TopicDescription | Denied | None:

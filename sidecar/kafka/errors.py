@@ -65,6 +65,17 @@ _OF_ONE_RECORD = frozenset({KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMEST
 _OUT_OF_ORDER = frozenset({KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
 # What a consumer says of a batch: that it does not unpack, that it is damaged, or of a format that it does not know.
 _UNREADABLE = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError._NOT_IMPLEMENTED})
+# What the client says of a question when it does not know the brokers, has lost one on the way, or takes another for
+# the leader.
+_STALE_LOOK = frozenset(
+    {
+        KafkaError._NOENT,
+        KafkaError._TRANSPORT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+    }
+)
 _REFUSALS = _TOO_LARGE | _UNKNOWN_TARGET | _REFUSED_RECORD | _SPOILT
 
 
@@ -149,6 +160,11 @@ def is_too_large(error: KafkaError) -> bool:
 def is_leaderless(error: KafkaError) -> bool:
     """Whether the client found no broker that leads a partition; it says the same where there is no such partition."""
     return error.code() == KafkaError._NOENT
+
+
+def tells_of_stale_look(error: KafkaError) -> bool:
+    """Whether the client asked nobody, or somebody who no longer leads: a new look at the cluster may mend that."""
+    return error.code() in _STALE_LOOK
 
 
 def reason_of(error: KafkaError) -> Reason:

@@ -22,8 +22,9 @@ from index.rules import Rules
 from sidecar.healing import evidence, healing
 from sidecar.healing.evidence import Evidence
 from sidecar.healing.healing import Healing
-from sidecar.healing.hidden import Ends, Place, Read, ours
+from sidecar.healing.hidden import Ends, Read, ours
 from sidecar.healing.short_transactions import TOUCH_KEY
+from sidecar.kafka.admin import Place
 from sidecar.metrics import Metrics
 from snapshots.owed import decode_owed
 from snapshots.state import (

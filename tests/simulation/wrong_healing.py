@@ -7,8 +7,9 @@ from typing import Any
 from index.orphans import Outcome
 from index.record import Record
 from sidecar.healing.healing import Healing
-from sidecar.healing.hidden import Ends, Place
+from sidecar.healing.hidden import Ends
 from sidecar.healing.short_transactions import TOUCH_KEY
+from sidecar.kafka.admin import Place
 from snapshots.owed import Owed
 from snapshots.state import PartitionState
 
