@@ -132,7 +132,7 @@ class SegmentSource:
             raise RefusedError(
                 f"{self._topic.name}/{self._partition}: the record at offset {offset} is not the one that was indexed"
                 f" as due at {due_ms}; was the topic created again? To index it from its start:"
-                f" delay-router init --start-over {self._topic.name}/{self._partition}"
+                f" delay-router start-over {self._topic.name}/{self._partition}"
             )
         return scheduled(decision, size_of(record), record)
 
@@ -171,7 +171,7 @@ class SegmentSource:
             raise RefusedError(
                 f"{what} is lost ({cause}), and the delay topic holds {len(found)} of its {ref.entries} records."
                 f" Restore {self._topic.snapshots}, or go on without them, releasing again what is still in the delay"
-                f" topic: delay-router init --start-over {self._topic.name}/{self._partition}"
+                f" topic: delay-router start-over {self._topic.name}/{self._partition}"
             )
         self._log.warning("segment_made_good", segment=number, bucket=manifest.bucket_id, records=len(found))
         return sorted(found, key=lambda entry: entry[:2])

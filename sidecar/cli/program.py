@@ -17,7 +17,7 @@ from sidecar.cli.output import print_json
 from sidecar.cli.policy import policy_group
 from sidecar.cli.records import send_command
 from sidecar.cli.status import status_command
-from sidecar.cli.topics import check_command, init_command
+from sidecar.cli.topics import check_command, init_command, start_over_command
 from sidecar.config.reference import effective, render_effective, render_reference
 from sidecar.logs import events
 
@@ -85,6 +85,7 @@ def completion_command(ctx: click.Context, shell: str) -> None:
 for command in (
     init_command,
     check_command,
+    start_over_command,
     send_command,
     status_command,
     *operator_commands,

@@ -1,13 +1,13 @@
-"""The commands about topics: ``init`` and ``check``."""
+"""The commands about topics: ``init``, ``check`` and ``start-over``."""
 
 import sys
 from pathlib import Path
 
 import click
-from confluent_kafka.admin import AdminClient
 
-from sidecar.cli.options import WRONG_USAGE, config_option, exit_code, json_option, load
+from sidecar.cli.options import config_option, exit_code, json_option, load
 from sidecar.cli.output import print_findings, print_json, print_table
+from sidecar.cli.side import complete_topics
 from sidecar.config.model import Config
 from sidecar.topics import acls, acls_jobs, check, reach, topics
 from sidecar.topics import init as initialisation
@@ -58,13 +58,9 @@ def check_command(
     is_flag=True,
     help="What delay topics without a state hold was never delivered: deliver it.",
 )
-@click.option(
-    "--start-over",
-    "place",
-    metavar="TOPIC/PARTITION",
-    help="Forget the state of a delay partition: what it holds is released again.",
-)
-@click.option("--yes", is_flag=True, help="With --start-over: do it.")
+# The names by which start-over went before it was a command.
+@click.option("--start-over", "place", hidden=True)
+@click.option("--yes", is_flag=True, hidden=True)
 def init_command(
     config_file: Path | None,
     as_json: bool,
@@ -78,11 +74,13 @@ def init_command(
     """Create missing topics and check existing ones; safe to repeat."""
     if yes and place is None:
         raise click.UsageError("--yes belongs to --start-over")
+    if place is not None:
+        click.echo(f"note: this is now a command of its own: delay-router start-over {place}", err=True)
+        _start_over(config_file, place, yes=yes, as_json=as_json)
+        return
     config = load(config_file)
     config.require_delay_topics()
     client = reach.connect(config)
-    if place is not None:
-        sys.exit(_start_over(config, client, place, yes=yes, as_json=as_json))
     options = initialisation.InitOptions(
         partitions or initialisation.BROKER_DEFAULT,
         replication_factor or initialisation.BROKER_DEFAULT,
@@ -120,13 +118,26 @@ def _print_acls(config: Config, principal: str, jobs: tuple[str, ...], *, as_jso
         click.echo(line)
 
 
-def _start_over(config: Config, client: AdminClient, place: str, *, yes: bool, as_json: bool) -> int:
+@click.command("start-over")
+@click.argument("place", metavar="TOPIC/PARTITION", shell_complete=complete_topics)
+@config_option
+@json_option
+@click.option("--yes", is_flag=True, help="Do it; without, only what would be done is shown.")
+def start_over_command(place: str, config_file: Path | None, *, as_json: bool, yes: bool) -> None:
+    """Forget the state of a delay partition: what its delay topic holds is released again."""
+    _start_over(config_file, place, yes=yes, as_json=as_json)
+
+
+def _start_over(config_file: Path | None, place: str, *, yes: bool, as_json: bool) -> None:
+    config = load(config_file)
+    config.require_delay_topics()
+    client = reach.connect(config)
     planned = starting_over.plan(config, client, place)
     if yes:
         starting_over.start_over(config, client, planned)
     if as_json:
         print_json({**planned.as_json(), "done": yes})
-        return 0 if yes else WRONG_USAGE
+        return
     topic, partition = planned.topic, planned.partition
     click.echo(
         f"State partition {topic.state}/{partition} ({planned.state_keys} keys)"
@@ -137,5 +148,3 @@ def _start_over(config: Config, client: AdminClient, place: str, *, yes: bool, a
     )
     if not yes:
         click.echo("Nothing was done. To do it, add --yes.")
-        return WRONG_USAGE
-    return 0

@@ -188,7 +188,7 @@ def _read_state(
             f"state topic {topic.state}/{partition} cannot be trusted: {error}. Nothing is released meanwhile. Where a"
             " newer version has served this partition, nothing is lost: upgrade this router. Otherwise restore the"
             " state topic, or give it up, which releases again what is still in the delay topic:"
-            f" delay-router init --start-over {topic.name}/{partition}"
+            f" delay-router start-over {topic.name}/{partition}"
         ) from error
 
 
@@ -218,7 +218,7 @@ def _refuse_if_state_was_lost(config: Config, topic: DelayTopicConfig, partition
             f" {found.offset} for {topic.name}/{partition}: the state was lost, and starting over would release"
             " again what has been released. Restore the state topic, or have a job tell from the target topics what is"
             " still to be released: python -m spark_backfill rebuild; or accept that:"
-            f" delay-router init --start-over {topic.name}/{partition}"
+            f" delay-router start-over {topic.name}/{partition}"
             + (f" (There is something to restore the state from, but {not_restored}.)" if not_restored else "")
         )
 
@@ -231,7 +231,7 @@ def _refuse_if_not_new(topic: DelayTopicConfig, partition: int, log_end: int) ->
             f" (its log ends at offset {log_end}): if they were delivered before, starting would deliver them again."
             f" Where no router ever has: {HOW_TO_DELIVER}. Where one has, the state was lost: restore the state topic,"
             " or have a job tell from the target topics what is still to be released: python -m spark_backfill rebuild;"
-            f" or accept that: delay-router init --start-over {topic.name}/{partition}"
+            f" or accept that: delay-router start-over {topic.name}/{partition}"
         )
 
 
@@ -239,8 +239,7 @@ def _refuse_if_other_log(
     config: Config, topic: DelayTopicConfig, partition: int, stored: StoredState, delay_topic_id: str, log_end: int
 ) -> None:
     way_on = (
-        f"To forget the old topic and index this one from its start:"
-        f" delay-router init --start-over {topic.name}/{partition}"
+        f"To forget the old topic and index this one from its start: delay-router start-over {topic.name}/{partition}"
     )
     if stored.delay_topic_id != delay_topic_id:
         raise RefusedError(

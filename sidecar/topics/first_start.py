@@ -107,7 +107,7 @@ def _lost(config: Config, topic: DelayTopicConfig, partition: int, offset: int) 
         f"state topic {topic.state}",
         f"partition {partition} is empty, but group {config.router.group_id} has offset {offset} for {place}: the state"
         " was lost",
-        f"python -m spark_backfill rebuild; or release again what was released: delay-router init --start-over {place}",
+        f"python -m spark_backfill rebuild; or release again what was released: delay-router start-over {place}",
     )
 
 

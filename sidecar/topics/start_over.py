@@ -1,4 +1,4 @@
-"""``delay-router init --start-over TOPIC/PARTITION``: forget the state of one delay partition, on purpose.
+"""``delay-router start-over TOPIC/PARTITION``: forget the state of one delay partition, on purpose.
 
 The way out where a partition refuses to start: its state was lost or damaged, or its delay topic was created again.
 What is in the delay topic is then indexed again from its start, and **released again** where it was already.
@@ -88,8 +88,8 @@ def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
 def _parse(config: Config, place: str) -> tuple[DelayTopicConfig, int]:
     name, slash, number = place.rpartition("/")
     if not slash or not (number.isascii() and number.isdecimal()):
-        raise ConfigError(f"--start-over {place}: write TOPIC/PARTITION, as in orders.delay/0")
-    return config.require_delay_topic(name, f"--start-over {place}: "), int(number)
+        raise ConfigError(f"start-over {place}: write TOPIC/PARTITION, as in orders.delay/0")
+    return config.require_delay_topic(name, f"start-over {place}: "), int(number)
 
 
 def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> None:

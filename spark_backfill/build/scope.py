@@ -119,7 +119,7 @@ def _problems_of_state(topic: DelayTopic, known: Known, partition: int) -> list[
     if state.delay_topic_id != known.delay.topic_id:
         problem = (
             f"{place}: the topic was deleted and created again (id {known.delay.topic_id}, the router's state is about"
-            f" {state.delay_topic_id}); to forget the old one: delay-router init --start-over {place}"
+            f" {state.delay_topic_id}); to forget the old one: delay-router start-over {place}"
         )
         return [problem]
     if state.epochs[-1].rules != topic.rules:
@@ -149,7 +149,7 @@ def rebuild_ranges(settings: Settings, topic: DelayTopic, known: Known, members:
     if standing:
         raise JobError(
             f"state topic {topic.state} has the state of partitions {standing}: it is not lost. Name the lost ones by"
-            " --partition, or give the state up first: delay-router init --start-over"
+            " --partition, or give the state up first: delay-router start-over"
         )
     logs = known.logs.items()
     return [OffsetRange(partition, min(log.start, log.end - 1), log.end) for partition, log in logs if log.end]

@@ -120,7 +120,7 @@ def test_segments_that_cannot_be_read(stage: Stage, rng: Random) -> None:
         why = refused(router, f"{delay}/{LOST}")
         assert re.search(rf"segment \d+ of bucket \d+ of {delay}/{LOST} is lost \(checksum", why), why
         assert f"Restore {delay}.delay-snapshots" in why
-        assert f"delay-router init --start-over {delay}/{LOST}" in why
+        assert f"delay-router start-over {delay}/{LOST}" in why
 
         wait_until(lambda: all(gone(stage, *place) for place in whole), "the others go on to their end")
         good = {(event["topic"], event["partition"]) for event in router.events("segment_made_good")}

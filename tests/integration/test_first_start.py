@@ -61,7 +61,7 @@ def test_state_and_group_are_both_gone(stage: Stage) -> None:
         router.start()
         wait_until(lambda: refused(router, f"{delay}/0"), "a refusal")
         why = status_of(router, f"{delay}/0")["why"]
-        assert f"delay-router init --start-over {delay}/0" in why
+        assert f"delay-router start-over {delay}/0" in why
         assert "delay-router init --deliver-existing" in why
         assert len(stage.records(out)) == RECORDS
         assert router.stop() == 0
@@ -81,7 +81,7 @@ def test_the_state_alone_is_gone(stage: Stage) -> None:
         stage.delete(f"{delay}.delay-state")
         (lost,) = errors(router, "--deliver-existing")
         assert "the state was lost" in lost["message"]
-        assert f"--start-over {delay}/0" in lost["remedy"]
+        assert f"start-over {delay}/0" in lost["remedy"]
         router.start()
         wait_until(lambda: refused(router, f"{delay}/0"), "a refusal")
         assert len(stage.records(out)) == 1

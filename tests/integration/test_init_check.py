@@ -1,4 +1,4 @@
-"""``init``, ``check`` and ``init --start-over`` against a real broker."""
+"""``init``, ``check`` and ``start-over`` against a real broker."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -210,10 +210,15 @@ def test_start_over_without_yes_changes_nothing(command: Command, kafka: Cluster
     state = f"{command.topic}.delay-state"
     write_state(kafka.bootstrap, state, {PROGRESS_KEY: b"damaged"})
     before = log_range(kafka_admin, state, 0)
-    result = command("init", "--start-over", f"{command.topic}/0")
-    assert result.exit_code == 2
+    result = command("start-over", f"{command.topic}/0")
+    assert result.exit_code == 0
     assert f"{state}/0 (2 keys) will be replaced" in result.output
     assert "RELEASED AGAIN" in result.output
+    assert "Nothing was done" in result.output
+    old_name = command("init", "--start-over", f"{command.topic}/0")
+    assert old_name.exit_code == 0
+    assert f"delay-router start-over {command.topic}/0" in old_name.stderr
+    assert old_name.stdout == result.stdout
     assert log_range(kafka_admin, state, 0) == before
 
 
@@ -226,7 +231,7 @@ def test_start_over_mends_damaged_state_in_one_transaction(
     write_state(kafka.bootstrap, state, {PROGRESS_KEY: b"damaged"})
     with pytest.raises(Exception, match="cannot be trusted"):
         origin_of(command, kafka_admin)
-    done = command.json("init", "--start-over", f"{command.topic}/0", "--yes")
+    done = command.json("start-over", f"{command.topic}/0", "--yes")
     assert done == {
         "topic": command.topic,
         "partition": 0,
@@ -242,7 +247,7 @@ def test_start_over_removes_keys_it_does_not_know(command: Command, kafka: Clust
     command("init", "--partitions", 1)
     state = f"{command.topic}.delay-state"
     write_state(kafka.bootstrap, state, {b"of-another-version": b"x", b"removed-before": None})
-    assert command.json("init", "--start-over", f"{command.topic}/0", "--yes")["state_keys"] == 3
+    assert command.json("start-over", f"{command.topic}/0", "--yes")["state_keys"] == 3
     config = command.config
     keys = start_over.state_keys(config, config.delay_topics[0], 0, kafka_admin)
     assert keys == {PROGRESS_KEY, RULES_KEY}
@@ -250,7 +255,7 @@ def test_start_over_removes_keys_it_does_not_know(command: Command, kafka: Clust
 
 def test_start_over_after_the_delay_topic_was_created_again(command: Command, kafka_admin: AdminClient) -> None:
     command("init", "--partitions", 1)
-    command("init", "--start-over", f"{command.topic}/0", "--yes")
+    command("start-over", f"{command.topic}/0", "--yes")
     kafka_admin.delete_topics([command.topic])[command.topic].result(10)
     deadline_tries = 100
     while topic_facts(kafka_admin, [command.topic])[command.topic] is not None:
@@ -259,7 +264,7 @@ def test_start_over_after_the_delay_topic_was_created_again(command: Command, ka
     command("init", "--partitions", 1)
     with pytest.raises(Exception, match="created again"):
         origin_of(command, kafka_admin)
-    assert command("init", "--start-over", f"{command.topic}/0", "--yes").exit_code == 0
+    assert command("start-over", f"{command.topic}/0", "--yes").exit_code == 0
     assert origin_of(command, kafka_admin).progress == start_of(0)
 
 
@@ -269,7 +274,7 @@ def test_start_over_fences_the_owner(command: Command, kafka_admin: AdminClient)
     owner.init_transactions(30)
     owner.begin_transaction()
     owner.produce(f"{command.topic}.delay-state", b"late", b"late", partition=0)
-    assert command("init", "--start-over", f"{command.topic}/0", "--yes").exit_code == 0
+    assert command("start-over", f"{command.topic}/0", "--yes").exit_code == 0
     with pytest.raises(Exception, match=r"_FENCED|PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
         owner.commit_transaction(30)
     assert origin_of(command, kafka_admin).progress == start_of(0)
@@ -278,11 +283,11 @@ def test_start_over_fences_the_owner(command: Command, kafka_admin: AdminClient)
 @pytest.mark.parametrize("place", ["{topic}", "{topic}/x", "{topic}/7", "elsewhere/0", "/0"])
 def test_start_over_of_something_else_is_wrong_usage(command: Command, place: str) -> None:
     command("init", "--partitions", 1)
-    result = command("init", "--start-over", place.format(topic=command.topic), "--yes")
+    result = command("start-over", place.format(topic=command.topic), "--yes")
     assert result.exit_code == 2, result.output
 
 
 def test_start_over_before_init_says_so(command: Command) -> None:
-    result = command("init", "--start-over", f"{command.topic}/0", "--yes")
+    result = command("start-over", f"{command.topic}/0", "--yes")
     assert result.exit_code == 1
     assert "run: delay-router init" in result.stderr

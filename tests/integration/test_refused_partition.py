@@ -24,7 +24,7 @@ def refused(router: RouterProcess, place: str) -> bool:
 
 
 def start_over(router: RouterProcess, place: str) -> None:
-    done = router.command("init", "--start-over", place, "--yes")
+    done = router.command("start-over", place, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -57,7 +57,7 @@ def test_lost_state_and_a_recreated_delay_topic(stage: Stage) -> None:
         for place, cause in ((f"{stateless}/0", "the state was lost"), (f"{recreated}/0", "deleted and created again")):
             why = partitions(router)[place]["why"]
             assert cause in why
-            assert f"delay-router init --start-over {place}" in why
+            assert f"delay-router start-over {place}" in why
             assert any(place in event["why"] for event in router.events("partition_refused"))
         # The others are not concerned.
         wait_until(lambda: partitions(router)[f"{healthy}/1"]["state"] == "active", "the healthy one is active")
@@ -109,7 +109,7 @@ def test_a_state_topic_with_what_this_router_does_not_know(stage: Stage) -> None
         wait_until(lambda: refused(router, f"{delay}/0"), "a refusal")
         why = partitions(router)[f"{delay}/0"]["why"]
         assert "cannot be trusted" in why
-        assert f"delay-router init --start-over {delay}/0" in why
+        assert f"delay-router start-over {delay}/0" in why
         time.sleep(0.5)
         assert len(stage.records(out)) == 1
 

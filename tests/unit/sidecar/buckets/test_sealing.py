@@ -154,7 +154,7 @@ def test_a_segment_is_not_made_good_from_a_part_of_its_range(
     held = {offset: record(due_ms) for offset, due_ms in dues.items() if offset not in gone}
     with pytest.raises(RefusedError, match="segment 0 of bucket 1 of d/0 is lost") as caught:
         load(held, 4)
-    assert "delay-router init --start-over d/0" in str(caught.value)
+    assert "delay-router start-over d/0" in str(caught.value)
 
 
 OTHER = Rules(topic="d", default_target="t", allowed_targets=("u",))

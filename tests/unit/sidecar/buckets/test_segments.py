@@ -146,7 +146,7 @@ def test_a_record_that_is_not_the_one_that_was_indexed_stops_the_partition(
 ) -> None:
     entries = [(due_ms, offset, changed if offset == 103 else kept) for due_ms, offset, kept in ENTRIES]
     manifest, value = stored(placement, entries)
-    with pytest.raises(RefusedError, match=r"record at offset 103 is not the one .* due at 5020.*--start-over d/3"):
+    with pytest.raises(RefusedError, match=r"record at offset 103 is not the one .* due at 5020.*start-over d/3"):
         source().load(manifest, 0, Reader(value, log(_103=changed)))
 
 
@@ -197,7 +197,7 @@ def test_what_was_released_before_the_segment_was_written_comes_with_it() -> Non
 @pytest.mark.parametrize("segment", LOST)
 def test_a_lost_segment_stops_the_partition_when_the_delay_topic_is_gone_too(segment: bytes | None) -> None:
     manifest, _ = stored()
-    named = r"segment 0 of bucket 7 of d/3 is lost .*holds 0 of its 4 records.*Restore d\.delay-snapshots.*--start-over"
+    named = r"segment 0 of bucket 7 of d/3 is lost .*holds 0 of its 4 records.*Restore d\.delay-snapshots.*start-over"
     with pytest.raises(RefusedError, match=named):
         source().load(manifest, 0, Reader(segment, log(), log_start=FROM + 1))
 
