@@ -51,6 +51,11 @@ def delay_topic_needed_from(committed: Progress, buckets: Iterable[Bucket]) -> i
     return min([committed.sealed_to, *pointers])
 
 
+def rules_needed_from(committed: Progress, buckets: Iterable[Manifest]) -> int:
+    """The lowest offset of a record that may be decided again: from S on, or when a segment of a bucket is loaded."""
+    return min([committed.sealed_to, *(manifest.from_offset for manifest in buckets)])
+
+
 def snapshots_needed_from(
     watermark: Position, buckets: Iterable[Bucket], being_merged: Container[int] = ()
 ) -> int | None:

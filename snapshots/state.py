@@ -21,13 +21,14 @@ fails would hold it back; the history costs a few hundred bytes.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from index.bucket import Manifest
 from index.errors import FormatError
 from index.progress import Behind, Position, Progress, Skipped
+from index.retention import rules_needed_from
+from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.held import HELD_PREFIX, HeldEntry, decode_held
@@ -39,41 +40,15 @@ PROGRESS_KEY = b"progress"
 RULES_KEY = b"rules"
 
 
-class RuleEpoch(NamedTuple):
-    """Rules that decide records at and beyond ``from_offset``, up to the next epoch."""
-
-    from_offset: int
-    rules: Rules
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """Everything the state topic says about one delay partition."""
 
     progress: Progress
     delay_topic_id: str
-    epochs: tuple[RuleEpoch, ...]
+    history: RuleHistory
     buckets: tuple[Manifest, ...] = ()
     held: tuple[HeldEntry, ...] = ()
-
-
-def next_epochs(
-    epochs: tuple[RuleEpoch, ...], progress: Progress, rules: Rules, buckets: Iterable[Manifest] = ()
-) -> tuple[RuleEpoch, ...]:
-    """Drop epochs that no record needs any more, and start one at C when ``rules`` differ from those in force.
-
-    Needed are the records from S on, and those in buckets: what a segment holds is decided again when it is loaded.
-    """
-    needed_from = min([progress.sealed_to, *(manifest.from_offset for manifest in buckets)])
-    changed = epochs
-    if not epochs or epochs[-1].rules != rules:
-        below_cursor = tuple(epoch for epoch in epochs if epoch.from_offset < progress.cursor)
-        changed = (*below_cursor, RuleEpoch(progress.cursor, rules))
-    return tuple(
-        epoch
-        for position, epoch in enumerate(changed)
-        if position + 1 == len(changed) or changed[position + 1].from_offset > needed_from
-    )
 
 
 def encode_progress(progress: Progress, delay_topic_id: str) -> bytes:
@@ -95,10 +70,10 @@ def encode_progress(progress: Progress, delay_topic_id: str) -> bytes:
     return wrap(Kind.PROGRESS, message.SerializeToString())
 
 
-def encode_epochs(epochs: Iterable[RuleEpoch]) -> bytes:
-    """Value of the ``rules`` record."""
+def encode_history(history: RuleHistory) -> bytes:
+    """Value of the ``rules`` record; FormatError when it would be larger than a value may be."""
     message = state_pb2.RuleHistory(
-        epochs=[state_pb2.RuleEpoch(from_offset=e.from_offset, rules=e.rules.to_json()) for e in epochs]
+        epochs=[state_pb2.RuleEpoch(from_offset=e.from_offset, rules=e.rules.to_json()) for e in history.epochs]
     )
     return wrap(Kind.RULES, message.SerializeToString())
 
@@ -126,12 +101,10 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> Partitio
     if missing:
         raise FormatError(f"key {min(missing)!r} is missing from the state topic: part of the state was lost")
     progress, delay_topic_id = _decode_progress(latest[PROGRESS_KEY])
-    epochs = _decode_epochs(latest[RULES_KEY])
+    history = _decode_history(latest[RULES_KEY])
     buckets = _decode_buckets(manifests, progress)
-    needed_from = min([progress.sealed_to, *(manifest.from_offset for manifest in buckets)])
-    if epochs[0].from_offset > needed_from:
-        raise FormatError(f"rule epochs start at {epochs[0].from_offset}, but records from {needed_from} on need rules")
-    return PartitionState(progress, delay_topic_id, epochs, buckets, decode_held(held))
+    history.check(rules_needed_from(progress, buckets))
+    return PartitionState(progress, delay_topic_id, history, buckets, decode_held(held))
 
 
 def _decode_buckets(stored: dict[bytes, bytes], progress: Progress) -> tuple[Manifest, ...]:
@@ -170,17 +143,13 @@ def _decode_progress(value: bytes) -> tuple[Progress, str]:
     return progress, message.delay_topic_id
 
 
-def _decode_epochs(value: bytes) -> tuple[RuleEpoch, ...]:
+def _decode_history(value: bytes) -> RuleHistory:
     message = state_pb2.RuleHistory()
     _parse(message, RULES_KEY, Kind.RULES, value)
     try:
-        epochs = tuple(RuleEpoch(epoch.from_offset, Rules.from_json(epoch.rules)) for epoch in message.epochs)
+        return RuleHistory(tuple(RuleEpoch(each.from_offset, Rules.from_json(each.rules)) for each in message.epochs))
     except FormatError as error:
         raise FormatError(f"record {RULES_KEY.decode()!r} of the state topic: {error}") from error
-    offsets = [epoch.from_offset for epoch in epochs]
-    if not offsets or offsets != sorted(set(offsets)):
-        raise FormatError(f"rule epochs start at {offsets}; they must rise and there must be one")
-    return epochs
 
 
 def _parse(message: state_pb2.Progress | state_pb2.RuleHistory, key: bytes, kind: Kind, value: bytes) -> None:

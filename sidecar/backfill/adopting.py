@@ -18,13 +18,13 @@ import structlog
 
 from index.adopting import Adoption, adopted
 from index.errors import FormatError
+from index.rule_history import RuleHistory
 from sidecar import failpoints
 from sidecar.backfill.staging import Waiting, fitting
 from sidecar.intake.intake import PartitionLedger
 from sidecar.metrics import Metrics
 from sidecar.release.chores import NOTHING, Chores
 from snapshots.staged import Staged
-from snapshots.state import RuleEpoch
 
 SEAL_WITHIN_S = 30.0
 AGAIN_AFTER_S = 30.0
@@ -37,14 +37,14 @@ Handled = tuple[bytes, int]
 class Adopting:
     """Belongs to one owned partition; used by its worker only.
 
-    ``epoch`` has the rules in force, by which whatever is adopted must have been decided. ``waiting`` gives what is
-    staged; what is ``handled`` may still be seen there for a moment.
+    Whatever is adopted must have been decided by the rules in force. ``waiting`` gives what is staged; what is
+    ``handled`` may still be seen there for a moment.
     """
 
     def __init__(
         self,
         ledger: PartitionLedger,
-        epoch: RuleEpoch,
+        history: RuleHistory,
         delay_topic_id: str,
         waiting: Callable[[], Mapping[bytes, Waiting]],
         metrics: Metrics,
@@ -53,7 +53,7 @@ class Adopting:
         not_before_s: float = 0.0,
     ) -> None:
         self._ledger = ledger
-        self._epoch = epoch
+        self._history = history
         self._delay_topic_id = delay_topic_id
         self._waiting = waiting
         self._backfills = metrics.backfills
@@ -115,9 +115,9 @@ class Adopting:
         self._given = NOTHING
         self._wait_a_while(why)
 
-    def enter(self, epoch: RuleEpoch) -> None:
+    def enter(self, history: RuleHistory) -> None:
         """Other rules are in force: what was decided by those of before must not be adopted any more."""
-        self._epoch = epoch
+        self._history = history
         self._sort_out(self._seen)
 
     def _wait_a_while(self, why: str) -> None:
@@ -161,7 +161,7 @@ class Adopting:
             )
         if staged.restores:
             return "made to restore a lost state, and the partition has one", "use the command that builds an index"
-        rules = self._epoch.rules
+        rules = self._history.in_force
         if staged.rules != rules:
             return (
                 f"its records were decided by other rules: {staged.rules}; here {rules} are in force",
@@ -170,7 +170,7 @@ class Adopting:
         return "", ""
 
     def _fitting(self) -> list[tuple[bytes, Staged]]:
-        if self._ledger.indexed_to < self._epoch.from_offset:
+        if self._ledger.indexed_to < self._history.last.from_offset:
             # Read again after a take-over: what comes first is decided by the rules of before.
             return []
         return fitting(list(self._open.items()), self._ledger.indexed_to)

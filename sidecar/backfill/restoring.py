@@ -16,6 +16,7 @@ from index.bucket import Manifest
 from index.errors import FormatError
 from index.progress import BEFORE_ALL, Progress
 from index.retention import Kept, kept_for_backfills
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -23,7 +24,6 @@ from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.admin import is_there, log_range
 from sidecar.kafka.compacted import Stored, read_compacted
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged, fold_staged
-from snapshots.state import RuleEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Restored:
     """A state made of staged buckets; ``withdrawn`` are keys and offsets of everything staged to restore one."""
 
     progress: Progress
-    epochs: tuple[RuleEpoch, ...]
+    history: RuleHistory
     buckets: tuple[Manifest, ...]
     withdrawn: tuple[tuple[bytes, int], ...]
 
@@ -93,8 +93,8 @@ def restored_from(
     )
     end = chosen[-1].manifest.to_offset
     progress = Progress(end, BEFORE_ALL, end, 0, len(manifests))
-    epochs = (RuleEpoch(chosen[0].manifest.from_offset, rules),)
-    return Restored(progress, epochs, manifests, tuple(withdrawn)), ""
+    history = RuleHistory.beginning(chosen[0].manifest.from_offset, rules)
+    return Restored(progress, history, manifests, tuple(withdrawn)), ""
 
 
 def _restoring(records: Iterable[Stored]) -> tuple[dict[str, list[Staged]], list[tuple[bytes, int]], list[str]]:

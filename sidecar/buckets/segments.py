@@ -5,7 +5,6 @@ own; that also checks it. A segment that is missing or damaged is made good from
 the bucket's ledger range. Otherwise the partition must stop: going on would lose records in silence.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import repeat
 from typing import cast
@@ -16,7 +15,7 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError, RefusedError
 from index.pending import Entry
 from index.record import Record
-from index.rules import Rules
+from index.rule_history import RuleHistory
 from index.rules_by_column import decide_alike
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Rejection, Schedule
 from index.unreadable import UnreadableHeaders, decide
@@ -24,7 +23,6 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.records import Scheduled, mean_size, scheduled, size_of
 from snapshots.segment import Columns, StoredEntry, decode_columns
-from snapshots.state import RuleEpoch
 
 _new_tuple = tuple.__new__
 
@@ -32,18 +30,15 @@ _new_tuple = tuple.__new__
 class SegmentSource:
     """Reads segments of one partition; used by several threads, each with a reader of its own."""
 
-    def __init__(self, topic: DelayTopicConfig, partition: int, epochs: Sequence[RuleEpoch]) -> None:
+    def __init__(self, topic: DelayTopicConfig, partition: int, history: RuleHistory) -> None:
         self._topic = topic
         self._partition = partition
-        self._epochs = list(epochs)
-        self._epoch_starts = [epoch.from_offset for epoch in epochs]
+        self._history = history
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
 
-    def enter(self, epoch: RuleEpoch) -> None:
-        """Know one more epoch; none is forgotten, since a load that is under way may still be about the oldest."""
-        # In this order: a thread that loads meanwhile finds an epoch by its start.
-        self._epochs.append(epoch)
-        self._epoch_starts.append(epoch.from_offset)
+    def enter(self, history: RuleHistory) -> None:
+        """Decide by this history, which knows all epochs of before: a load may be under way about the oldest."""
+        self._history = history
 
     def load(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[Entry[Scheduled]]:
         """Entries of a segment in release order, their records read again where the segment only points to them.
@@ -99,12 +94,12 @@ class SegmentSource:
         """All at once, where all are of one rule epoch and have the same header names."""
         names, records = columns.names, cast("Sequence[Record]", columns.records)
         lowest, highest = min(columns.offsets), max(columns.offsets)
-        epoch = bisect_right(self._epoch_starts, lowest)
-        if names is None or epoch != bisect_right(self._epoch_starts, highest):
+        rules = self._history.over(lowest, highest)
+        if names is None or rules is None:
             return None
         by_name = [columns.header_values[place :: len(names)] for place in range(len(names))]
         timestamps_ms = [record[3] for record in records]
-        schedules = decide_alike(self._epochs[epoch - 1].rules, names, by_name, timestamps_ms, columns.dues_ms)
+        schedules = decide_alike(rules, names, by_name, timestamps_ms, columns.dues_ms)
         if schedules is None:
             return None
         size = mean_size(len(records), len(columns.header_values), size_bytes)
@@ -124,7 +119,7 @@ class SegmentSource:
         if record is None:
             # Gone from the delay topic. It is counted as lost when it is due, and not before.
             return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), 0, None)
-        decision, record = decide(self._rules_at(offset), record)
+        decision, record = decide(self._history.at(offset), record)
         if isinstance(decision, Rejection) and due_ms == AT_ONCE:
             # A backfill leaves it to the owner to reject; see sidecar.release.screening.
             return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), size_of(record), record)
@@ -138,10 +133,7 @@ class SegmentSource:
 
     def decide(self, offset: int, record: Record) -> Schedule | Rejection:
         """Decide a record again, by the rules that held when it was indexed."""
-        return decide(self._rules_at(offset), record)[0]
-
-    def _rules_at(self, offset: int) -> Rules:
-        return self._epochs[bisect_right(self._epoch_starts, offset) - 1].rules
+        return decide(self._history.at(offset), record)[0]
 
     def _from_delay_topic(
         self, manifest: Manifest, number: int, reader: OffsetReader, cause: FormatError

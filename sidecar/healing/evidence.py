@@ -52,7 +52,7 @@ class Evidence:
 
     def targets(self, origin: Known) -> list[Place]:
         """Every partition of every target that may be released to, and of the rejected topic."""
-        rules = [self._shared.config.rules_for(self._topic), *(epoch.rules for epoch in origin.epochs)]
+        rules = [self._shared.config.rules_for(self._topic), *(epoch.rules for epoch in origin.history.epochs)]
         named = {name for each in rules for name in (each.default_target, *each.allowed_targets) if name}
         names = {name for name in named if "*" not in name} | {self._topic.rejected}
         names |= {target for entry in origin.held for target in entry.schedule.targets}
@@ -85,7 +85,7 @@ class Evidence:
             reader.close()
         if record is None:
             return None
-        decision = SegmentSource(self._topic, self._partition, origin.epochs).decide(offset, record)
+        decision = SegmentSource(self._topic, self._partition, origin.history).decide(offset, record)
         return WHEN_INDEXED if isinstance(decision, Rejection) else decision.due_ms
 
     def of_state(self, stored: PartitionState | None, then: PartitionState | None, since_ms: int) -> Outcome:

@@ -7,7 +7,7 @@ worker for its transactions. What is decided is handed over in order, and indexe
 import queue
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import accumulate
 
@@ -17,7 +17,7 @@ from index.errors import RefusedError
 from index.partition import PartitionIndex
 from index.pending import Entry
 from index.record import Record
-from index.rules import Rules
+from index.rule_history import RuleHistory
 from index.schedule import AT_ONCE, Rejection
 from index.unreadable import UnreadableHeaders, decide
 from sidecar.intake.bad_batches import BadBatch
@@ -26,7 +26,6 @@ from sidecar.intake.fetching import Fetch, Fetching
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Payload, Refused, packed, resident_bytes, scheduled, scheduled_size, size_of
 from snapshots.rows import RowPacker
-from snapshots.state import RuleEpoch
 
 PartitionLedger = PartitionIndex[Payload, Refused]
 """What the router keeps of a delay partition."""
@@ -69,7 +68,7 @@ class Intake:
         fetching: Fetching,
         place: tuple[str, int],
         ledger: PartitionLedger,
-        epochs: Sequence[RuleEpoch],
+        history: RuleHistory,
         budget: PayloadBudget,
         *,
         now_ms: Callable[[], int],
@@ -79,9 +78,9 @@ class Intake:
     ) -> None:
         self._fetching = fetching
         self._ledger = ledger
-        self._epochs = list(epochs)
+        self._history = history
         self._budget = budget
-        self._rules: Rules = self._epochs[0].rules
+        self._rules = history.at(ledger.indexed_to)
         self._rules_end = 0
         self._now_ms = now_ms
         self._soon_ms = soon_ms
@@ -224,7 +223,7 @@ class Intake:
                 run = []
                 break
             if offset >= self._rules_end:
-                self._enter_epoch_of(offset)
+                self._look_up_rules(offset)
             timestamp_ms = message.timestamp()[1]
             record = _new(Record, (message.key(), message.value(), headers, timestamp_ms))
             if isinstance(headers, UnreadableHeaders):
@@ -271,11 +270,10 @@ class Intake:
             return None
         return packed(timestamp_ms, row, packer, targets[0] if len(targets) == 1 else targets)
 
-    def _enter_epoch_of(self, offset: int) -> None:
-        while len(self._epochs) > 1 and self._epochs[1].from_offset <= offset:
-            self._epochs.pop(0)
-        self._rules = self._epochs[0].rules
-        self._rules_end = self._epochs[1].from_offset if len(self._epochs) > 1 else NEVER
+    def _look_up_rules(self, offset: int) -> None:
+        # Once an epoch, and not once a record.
+        ends_at = self._history.ends_at(offset)
+        self._rules, self._rules_end = self._history.at(offset), NEVER if ends_at is None else ends_at
 
 
 def _end_at(offset: int, error: KafkaError) -> int:

@@ -11,6 +11,7 @@ from index.batch import Batch
 from index.partition import PartitionIndex
 from index.pending import Entry
 from index.record import Record
+from index.rule_history import RuleHistory
 from sidecar import failpoints
 from sidecar.backfill.adopting import Adopting
 from sidecar.backfill.restoring import has_records
@@ -42,7 +43,6 @@ from sidecar.release.gate import Gate
 from sidecar.release.releaser import Released, Releaser, commit
 from sidecar.release.writer import PartitionWriter
 from sidecar.topics.retention import Retention, placement_under
-from snapshots.state import RuleEpoch
 
 DROPPED_AT_ONCE = 10_000
 """Entries let go of in one round once a bucket holds them: freeing all at once would stall the release loop."""
@@ -90,8 +90,8 @@ class Owned:
         self._closing.callback(shared.staging.unwatch, self._staged_at)
         origin = settled_origin(shared, topic, partition, admin, self._producer, settings)
         failpoints.passing("recovery.state_read")
-        self._changes.begin(origin.epochs)
-        rules = origin.epochs[-1].rules
+        self._changes.begin(origin.history)
+        rules = origin.history.in_force
         writer = PartitionWriter(self._producer, topic, partition, rules, origin.delay_topic_id)
         if not origin.is_stored:
             write_origin(writer, origin)
@@ -99,7 +99,7 @@ class Owned:
         self.ledger: PartitionLedger = PartitionIndex(origin.progress, scheduled_size, origin.buckets)
         self.gate = Gate(shared.limits, origin.held)
         self._give_back(-self.gate.resident_bytes)
-        self._source = source = SegmentSource(topic, partition, origin.epochs)
+        self._source = source = SegmentSource(topic, partition, origin.history)
         compresses, decide = clients.compresses(shared.config), source.decide
         self._releaser = Releaser(
             writer, rules, shared.directory, self._read, compresses, decide, shared.clock.now_ms, self.gate
@@ -109,7 +109,7 @@ class Owned:
             shared,
             (topic.name, partition),
             self.ledger,
-            origin.epochs,
+            origin.history,
             topic.seal_rules.soon_ms,
             connects_of(shared.config, stops_at_bad=topic.on_unreadable == "stop"),
             partial(shared.staging.has_looked, self._staged_at) if staged else None,
@@ -123,7 +123,7 @@ class Owned:
         self._closing.callback(self._housekeeping.stop)
         self.upkeep = upkeep_of(shared, topic, partition, self.ledger, self.gate, self.topics[topic.name])
         waiting = partial(shared.staging.waiting, self._staged_at)
-        known = self.ledger, origin.epochs[-1], origin.delay_topic_id, waiting, shared.metrics, (topic.name, partition)
+        known = self.ledger, origin.history, origin.delay_topic_id, waiting, shared.metrics, (topic.name, partition)
         held_off_s = shared.staging.not_before_s(self._staged_at)
         self._adopting = Adopting(*known, handled=origin.restored, not_before_s=held_off_s)
         self._apply(self._changes.settings)
@@ -153,12 +153,12 @@ class Owned:
         self.upkeep.retention = retention
         self._housekeeping.use_placement(placement_under(self.settings.topic, retention))
 
-    def _enter(self, epochs: tuple[RuleEpoch, ...]) -> None:
-        epoch = self._changes.committed(epochs)
-        self._source.enter(epoch)
-        self._releaser.rules = epoch.rules
-        self._adopting.enter(epoch)
-        self._tail.enter(epochs)
+    def _enter(self, committed: RuleHistory) -> None:
+        history = self._changes.committed(committed)
+        self._source.enter(history)
+        self._releaser.rules = history.in_force
+        self._adopting.enter(history)
+        self._tail.enter(history)
 
     def _read(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         return self._reader.read(self._topic.name, self.partition, offsets)
@@ -260,8 +260,8 @@ class Owned:
             self._housekeeping.failed(released.refused_segments)
         elif len(released.record_offsets) == len(chores.segments):
             self._housekeeping.done(chores, released.record_offsets)
-        if chores.epochs:
-            self._enter(chores.epochs)
+        if chores.history is not None:
+            self._enter(chores.history)
         if self.ledger.committed.catching_up and batch.late:
             failpoints.passing("adopt.catching_up")
         self._give_back(resident_bytes(batch.late) + resident_bytes(batch.due) + held_bytes)

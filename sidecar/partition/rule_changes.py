@@ -23,26 +23,28 @@ from typing import Final
 import structlog
 
 from index.errors import FormatError, RefusedError
+from index.retention import rules_needed_from
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.intake.intake import PartitionLedger
 from sidecar.policies.table import Policies, TopicSettings, settings_of
 from sidecar.release.chores import Chores
-from snapshots.state import RuleEpoch, encode_epochs, next_epochs
+from snapshots.state import encode_history
 
 AGAIN_AFTER_S: Final = 30.0
 """How soon a change is tried again for which the state has no room."""
 
 
-def epochs_from(ledger: PartitionLedger, epochs: tuple[RuleEpoch, ...], rules: Rules) -> tuple[RuleEpoch, ...]:
-    """The epochs to commit when ``rules`` are to decide from the next record on."""
+def history_to_commit(ledger: PartitionLedger, history: RuleHistory, rules: Rules) -> RuleHistory:
+    """What records may still need, when ``rules`` are to decide from the next one on."""
     parts, committed = ledger.parts, ledger.committed
     # Its first records may have left, and S is beyond them; once it is sealed, its bucket begins there all the same.
     unsealed_from = [part.from_offset for part in (parts.frozen, parts.mutable) if part is not None]
-    sealed_to = min(committed.sealed_to, *unsealed_from)
     manifests = (bucket.manifest for bucket in parts.buckets.values())
-    return next_epochs(epochs, committed._replace(cursor=ledger.indexed_to, sealed_to=sealed_to), rules, manifests)
+    needed_from = min([rules_needed_from(committed, manifests), *unsealed_from])
+    return history.with_epoch(ledger.indexed_to, rules).since(needed_from)
 
 
 class RuleChanges:
@@ -54,7 +56,6 @@ class RuleChanges:
         self._config = config
         self._configured = configured
         self._table = policies.table
-        self._epochs: tuple[RuleEpoch, ...] = ()
         self._waits = False
         self._not_before_s = 0.0
         self._log = structlog.get_logger().bind(topic=configured.name)
@@ -62,11 +63,12 @@ class RuleChanges:
             self.settings = settings_of(self._table, config, configured)
         except ValueError as error:
             raise RefusedError(f"the policies of {configured.name} cannot be: {error}") from error
+        self._history = RuleHistory.beginning(0, self.settings.rules)
 
-    def begin(self, epochs: tuple[RuleEpoch, ...]) -> None:
-        """The partition was restored, and these are its epochs; the last has the rules in force."""
-        self._epochs = epochs
-        self.settings = replace(self.settings, rules=epochs[-1].rules)
+    def begin(self, history: RuleHistory) -> None:
+        """The partition was restored, and these are the rules that it knows."""
+        self._history = history
+        self.settings = replace(self.settings, rules=history.in_force)
 
     def look(self) -> TopicSettings | None:
         """What holds from now on, when that has changed; its rules only once an epoch of theirs is committed."""
@@ -84,26 +86,27 @@ class RuleChanges:
         if settings == self.settings:
             return None
         self.settings = settings
-        self._waits = settings.rules != self._epochs[-1].rules
+        self._waits = settings.rules != self._history.in_force
         return settings
 
     def joined(self, chores: Chores, ledger: PartitionLedger) -> Chores:
-        """The chores, with the epochs of a change that waits for a transaction."""
+        """The chores, with the history of rules where a change waits for a transaction."""
         if not self._waits or time.monotonic() < self._not_before_s:
             return chores
-        epochs = epochs_from(ledger, self._epochs, self.settings.rules)
+        history = history_to_commit(ledger, self._history, self.settings.rules)
         try:
-            encode_epochs(epochs)
+            encode_history(history)
         except FormatError as error:
             # Records in old buckets still need all of them: nothing is lost by waiting but time.
-            self._log.error("rules_not_changed", why=str(error), epochs=len(epochs), again_in_s=AGAIN_AFTER_S)
+            self._log.error("rules_not_changed", why=str(error), epochs=len(history.epochs), again_in_s=AGAIN_AFTER_S)
             self._not_before_s = time.monotonic() + AGAIN_AFTER_S
             return chores
-        return replace(chores, epochs=epochs)
+        return replace(chores, history=history)
 
-    def committed(self, epochs: tuple[RuleEpoch, ...]) -> RuleEpoch:
-        """These epochs are in the state now; returns the one that begins."""
-        self._epochs = epochs
+    def committed(self, written: RuleHistory) -> RuleHistory:
+        """``written`` is in the state now; returns what to decide by, with all that was left out of it."""
+        # A load that is under way may still be about records that nobody needs any more.
+        self._history = self._history.with_epoch(*written.last)
         self._waits = False
-        self._log.info("rules_changed", from_offset=epochs[-1].from_offset, epochs=len(epochs))
-        return epochs[-1]
+        self._log.info("rules_changed", from_offset=written.last.from_offset, epochs=len(written.epochs))
+        return self._history

@@ -11,15 +11,15 @@ letting the epoch begin where the intake has got to: what is decided by it could
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from confluent_kafka import TopicPartition
 
+from index.rule_history import RuleHistory
 from sidecar.intake.decided import Indexed
 from sidecar.intake.fetching import Connects, Fetching
 from sidecar.intake.intake import NEVER, Intake, PartitionLedger
 from sidecar.partition.context import Shared
-from snapshots.state import RuleEpoch
 
 LOOK_WITHIN_S = 10.0
 """Longest wait at a take-over for what is staged, if there is anything, before the delay topic is read on."""
@@ -36,7 +36,7 @@ class Tail:
         shared: Shared,
         place: tuple[str, int],
         ledger: PartitionLedger,
-        epochs: Sequence[RuleEpoch],
+        history: RuleHistory,
         soon_ms: int,
         connects: Connects,
         has_looked: Callable[[], bool] | None = None,
@@ -44,7 +44,7 @@ class Tail:
         self._shared = shared
         self._place = place
         self._ledger = ledger
-        self._epochs = epochs
+        self._history = history
         self._soon_ms = soon_ms
         self._connects = connects
         self._has_looked = has_looked
@@ -68,9 +68,9 @@ class Tail:
         self._has_looked = None
         self.begin_anew()
 
-    def enter(self, epochs: Sequence[RuleEpoch]) -> None:
-        """Decide by these epochs, of which the last begins at the next record to index."""
-        self._epochs = epochs
+    def enter(self, history: RuleHistory) -> None:
+        """Decide by this history, whose last epoch begins at the next record to index."""
+        self._history = history
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -98,7 +98,7 @@ class Tail:
             Fetching(self._connects, at),
             self._place,
             self._ledger,
-            self._epochs,
+            self._history,
             shared.budget,
             now_ms=shared.clock.now_ms,
             soon_ms=self._soon_ms,

@@ -20,6 +20,8 @@ from confluent_kafka.admin import AdminClient
 from index.bucket import Manifest
 from index.errors import FormatError, RefusedError
 from index.progress import Progress, start_of
+from index.retention import rules_needed_from
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.rules_stored import differing
 from sidecar.backfill.restoring import read_backfills, restored_from
@@ -36,7 +38,7 @@ from sidecar.topics.first_start import HOW_TO_DELIVER
 from snapshots.held import HeldEntry
 from snapshots.owed import Owed, decode_owed
 from snapshots.state import PartitionState as StoredState
-from snapshots.state import RuleEpoch, fold_state, next_epochs
+from snapshots.state import fold_state
 
 Pay = Callable[[Collection[Owed], StoredState | None], None]
 
@@ -57,7 +59,7 @@ class Origin:
     """
 
     progress: Progress
-    epochs: tuple[RuleEpoch, ...]
+    history: RuleHistory
     delay_topic_id: str
     lost: int
     is_stored: bool
@@ -114,7 +116,7 @@ def read_origin(
         if restored is not None:
             return Origin(
                 restored.progress,
-                restored.epochs,
+                restored.history,
                 delay_topic_id,
                 lost=0,
                 is_stored=False,
@@ -124,23 +126,24 @@ def read_origin(
         _refuse_if_state_was_lost(config, topic, partition, why_not)
         _refuse_if_not_new(topic, partition, log_end or uncommitted_end(admin, topic.name, partition))
         progress = start_of(log_start)
-        return Origin(progress, next_epochs((), progress, rules), delay_topic_id, lost=0, is_stored=False)
+        return Origin(progress, RuleHistory.beginning(progress.cursor, rules), delay_topic_id, lost=0, is_stored=False)
     if log_end < stored.progress.cursor:
         # Somebody else may have taken over since the end was asked for, and have indexed what came in behind it.
         _, log_end = log_range(admin, topic.name, partition)
     _refuse_if_other_log(config, topic, partition, stored, delay_topic_id, log_end)
     progress = _within_log(stored.progress, log_start)
-    in_force = stored.epochs[-1].rules if stored_rules_hold else rules
-    epochs = next_epochs(stored.epochs, progress, in_force, stored.buckets)
+    in_force = stored.history.in_force if stored_rules_hold else rules
+    needed_from = rules_needed_from(progress, stored.buckets)
+    history = stored.history.with_epoch(progress.cursor, in_force).since(needed_from)
     return Origin(
         progress,
-        epochs,
+        history,
         delay_topic_id,
         lost=max(0, log_start - stored.progress.sealed_to),
-        is_stored=(progress, epochs) == (stored.progress, stored.epochs),
+        is_stored=(progress, history) == (stored.progress, stored.history),
         buckets=stored.buckets,
         held=stored.held,
-        changed=differing(stored.epochs[-1].rules, in_force),
+        changed=differing(stored.history.in_force, in_force),
         state_starts_at=log_range(admin, topic.state, partition)[0],
     )
 
@@ -148,7 +151,7 @@ def read_origin(
 def write_origin(writer: PartitionWriter, origin: Origin) -> None:
     """Begin the first transaction, and write what the state topic does not say yet."""
     writer.producer.begin_transaction()
-    writer.write_epochs(origin.epochs)
+    writer.write_history(origin.history)
     if origin.restored:
         for manifest in origin.buckets:
             writer.write_manifest(manifest)

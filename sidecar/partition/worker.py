@@ -221,7 +221,7 @@ class Worker(threading.Thread):
             self._log.warning(
                 "rules_differ",
                 by=list(origin.changed),
-                from_offset=origin.epochs[-1].from_offset,
+                from_offset=origin.history.last.from_offset,
                 note="once after a change of configuration, policies or version; where it is told again and again,"
                 f" routers of group {self._shared.config.router.group_id} are configured differently",
             )

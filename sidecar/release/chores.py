@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from index.batch import Installs
-from snapshots.state import RuleEpoch
+from index.rule_history import RuleHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class Chores:
 
     A manifest is never in the transaction of a segment it names, since the offset of a segment is only known once it is
     committed. ``removed`` are keys of the state topic, ``reclaimed`` of the snapshots topic, ``withdrawn`` of the
-    backfill topic. ``epochs`` are all rule epochs from this transaction on, where it starts one.
+    backfill topic. ``history`` is that of the rules from this transaction on, where it starts an epoch.
     """
 
     segments: tuple[tuple[bytes, bytes], ...] = ()
@@ -20,11 +20,11 @@ class Chores:
     removed: tuple[bytes, ...] = ()
     reclaimed: tuple[bytes, ...] = ()
     withdrawn: tuple[bytes, ...] = ()
-    epochs: tuple[RuleEpoch, ...] = ()
+    history: RuleHistory | None = None
 
     def __bool__(self) -> bool:
         kept = self.segments or self.installs or self.removed or self.reclaimed
-        return bool(kept or self.withdrawn or self.epochs)
+        return bool(kept or self.withdrawn or self.history)
 
     @property
     def size_bytes(self) -> int:
@@ -33,7 +33,7 @@ class Chores:
 
     def without_refusable(self) -> "Chores":
         """The same without what the broker may refuse, which is tried again later."""
-        return Chores(epochs=self.epochs)
+        return Chores(history=self.history)
 
 
 NOTHING = Chores()

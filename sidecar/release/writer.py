@@ -10,13 +10,14 @@ from index.bucket import Manifest
 from index.pending import Entry
 from index.progress import Progress
 from index.released_headers import ReleasedHeaders, rejected_headers
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import KEEP_KEY
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.payload.records import Refused, Scheduled
 from sidecar.release.chores import Chores
 from snapshots.manifest import encode_manifest, manifest_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, RuleEpoch, encode_epochs, encode_progress
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 
 OnDelivery = Callable[[KafkaError | None, Message], None]
 _QUEUE_WAIT_S = 0.05
@@ -84,15 +85,15 @@ class PartitionWriter:
         """Produce the progress record."""
         self._write_state(PROGRESS_KEY, encode_progress(progress, self._delay_topic_id))
 
-    def write_epochs(self, epochs: tuple[RuleEpoch, ...]) -> None:
+    def write_history(self, history: RuleHistory) -> None:
         """Produce the record of the rules in force."""
-        self._write_state(RULES_KEY, encode_epochs(epochs))
+        self._write_state(RULES_KEY, encode_history(history))
 
     def write_chores(self, chores: Chores) -> dict[int, int]:
         """Produce segments, a manifest and tombstones; the offsets of the segments are there once it is committed."""
         record_offsets: dict[int, int] = {}
-        if chores.epochs:
-            self.write_epochs(chores.epochs)
+        if chores.history is not None:
+            self.write_history(chores.history)
         for number, (key, value) in enumerate(chores.segments):
             self._produce_snapshot(key, value, partial(_note_offset, record_offsets, number))
         # Of an adopted range nothing may be pending.

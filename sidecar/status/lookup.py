@@ -13,7 +13,6 @@ so not even the message of a rejection is, which quotes them.
 """
 
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -133,12 +132,11 @@ class _One:
             reader.close()
 
     def _by_state(self, record: Record, state: PartitionState) -> LookupAnswer:
-        offset, progress, epochs = self._offset, state.progress, state.epochs
-        number = bisect_right([epoch.from_offset for epoch in epochs], offset) - 1
-        if number < 0:
+        offset, progress, history = self._offset, state.progress, state.history
+        if offset < history.from_offset:
             # Nothing below the first epoch is needed any more: it has left, by rules that are not kept.
             return self._left(record, None)
-        decision, record = decide(epochs[number].rules, record)
+        decision, record = decide(history.at(offset), record)
         if offset >= progress.cursor:
             if isinstance(decision, Rejection):
                 return self._rejected(Fate.PENDING, decision.reason, "not indexed yet; to be rejected: ")

@@ -19,12 +19,13 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError, DelayRouterError
 from index.progress import start_of
+from index.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import TopicFacts, log_range, topic_facts, uncommitted_end
 from sidecar.kafka.errors import Verdict, classify, error_of
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_epochs, encode_progress, next_epochs
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 
 ATTEMPTS: Final = 3
 """A router that runs takes its partition back; it and we may fence each other once or twice."""
@@ -119,10 +120,9 @@ def write_fresh(
         raise DelayRouterError(f"delay topic {topic.name} does not exist any more")
     start, _ = log_range(admin, topic.name, partition)
     progress = start_of(start)
-    epochs = next_epochs((), progress, config.rules_for(topic))
     records: dict[bytes, bytes | None] = dict.fromkeys(stale)
     records[PROGRESS_KEY] = encode_progress(progress, delay.topic_id)
-    records[RULES_KEY] = encode_epochs(epochs)
+    records[RULES_KEY] = encode_history(RuleHistory.beginning(progress.cursor, config.rules_for(topic)))
     producer.begin_transaction()
     for key, value in records.items():
         _produce(producer, topic.state, partition, key, value)

@@ -122,7 +122,7 @@ def _problems_of_state(topic: DelayTopic, known: Known, partition: int) -> list[
             f" {state.delay_topic_id}); to forget the old one: delay-router start-over {place}"
         )
         return [problem]
-    if state.epochs[-1].rules != topic.rules:
+    if state.history.in_force != topic.rules:
         problem = (
             f"{place}: the router decides by other rules than this configuration; start it with the same"
             " configuration first, or name the one that it runs with by --config. Where a policy has changed the rules,"

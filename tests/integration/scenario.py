@@ -24,9 +24,10 @@ from confluent_kafka import KafkaError, Message, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from index.progress import start_of
+from index.rule_history import RuleHistory
 from sidecar.audit import AuditReport, Record, audit, ranges, read
 from sidecar.config.model import Config
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_epochs, encode_progress, next_epochs
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.router_process import RouterProcess
 
 Header = tuple[str, bytes | None]
@@ -114,7 +115,7 @@ class Stage:
         rules, first = config.rules_for(config.delay_topics[0]), start_of(0)
         state = {
             PROGRESS_KEY: encode_progress(first, str(described.topic_id)),
-            RULES_KEY: encode_epochs(next_epochs((), first, rules)),
+            RULES_KEY: encode_history(RuleHistory.beginning(first.cursor, rules)),
         }
         for partition in range(partitions):
             for key, value in state.items():

@@ -6,10 +6,11 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from index.progress import Position, Progress
+from index.rule_history import RuleHistory
 from sidecar.config.model import load
 from sidecar.kafka.admin import connect
 from sidecar.partition.takeover import topic_id
-from snapshots.state import PROGRESS_KEY, RULES_KEY, RuleEpoch, encode_epochs, encode_progress
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, now_ms
 from tests.integration.stored_buckets import state
@@ -21,7 +22,7 @@ def as_left_by_version_2(stage: Stage, router: RouterProcess, delay: str, cursor
     rules = replace(config.rules_for(config.delay_topics[0]), version=2)
     progress = Progress(cursor, Position(released_to_ms, cursor), sealed_to=0, number=7)
     producer = Producer(stage.kafka)
-    producer.produce(f"{delay}.delay-state", encode_epochs([RuleEpoch(0, rules)]), RULES_KEY)
+    producer.produce(f"{delay}.delay-state", encode_history(RuleHistory.beginning(0, rules)), RULES_KEY)
     producer.produce(f"{delay}.delay-state", encode_progress(progress, topic_id(connect(config), delay)), PROGRESS_KEY)
     assert producer.flush(TIMEOUT_S) == 0
 
@@ -56,4 +57,4 @@ def test_what_rules_of_version_2_have_decided_stands(stage: Stage) -> None:
         assert header(rejected[to_other.encode()], "delay-error") == b"TARGET_NOT_ALLOWED"
         assert stage.records(named_alike) == []
         assert router.stop() == 0
-    assert [epoch.rules.version for epoch in state(stage, delay).epochs][-1] == 3
+    assert state(stage, delay).history.in_force.version == 3

@@ -18,6 +18,7 @@ from index.errors import NotYetError
 from index.orphans import Outcome
 from index.progress import Position, Progress
 from index.record import Record
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.healing import evidence, healing
 from sidecar.healing.evidence import Evidence
@@ -31,8 +32,7 @@ from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,
     PartitionState,
-    RuleEpoch,
-    encode_epochs,
+    encode_history,
     encode_progress,
     fold_state,
 )
@@ -247,7 +247,7 @@ class Run:
         rules = Rules(topic="d", default_target="t")
         records = [
             (PROGRESS_KEY, encode_progress(Progress(0, Position(-1, -1), 0), "id")),
-            (RULES_KEY, encode_epochs([RuleEpoch(0, rules)])),
+            (RULES_KEY, encode_history(RuleHistory.beginning(0, rules))),
         ]
         Transactions(self.kafka, MAIN).write([(STATE, Record(key, value, (), 0)) for key, value in records])
 
@@ -275,7 +275,7 @@ class Run:
         healer.heal_own()
         while True:
             stored = self._stored(healer)
-            origin: Any = SimpleNamespace(progress=stored.progress, buckets=(), held=(), epochs=stored.epochs)
+            origin: Any = SimpleNamespace(progress=stored.progress, buckets=(), held=(), history=stored.history)
             if not healer.heal_targets(origin):
                 break
         self._serve(stored)

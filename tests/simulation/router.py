@@ -13,9 +13,11 @@ from index.retention import (
     Kept,
     delay_topic_needed_from,
     kept_for_backfills,
+    rules_needed_from,
     snapshots_known_to,
     snapshots_needed_from,
 )
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection, Schedule
 from sidecar.backfill.adopting import Adopting
@@ -27,7 +29,7 @@ from sidecar.intake.intake import PartitionLedger
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.metrics import Metrics
 from sidecar.partition.rounds import BEFORE_ALL_TIME_NS
-from sidecar.partition.rule_changes import epochs_from
+from sidecar.partition.rule_changes import history_to_commit
 from sidecar.partition.takeover import _within_log
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.packing import whole_batch
@@ -52,11 +54,9 @@ from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,
     PartitionState,
-    RuleEpoch,
-    encode_epochs,
+    encode_history,
     encode_progress,
     fold_state,
-    next_epochs,
 )
 from tests.simulation.fetching import Pool, Reader, record_of
 from tests.simulation.jobs import Watch
@@ -112,7 +112,7 @@ class Router:
         self.around = around
         self.rules = self.in_force = rules
         self.epoch = 0
-        self.epochs: tuple[RuleEpoch, ...] = ()
+        self.history = RuleHistory.beginning(0, rules)
         self.reader = Reader(around.log, around.store, self.is_owner)
         self.pool = Pool(self.reader, around.faults)
         self.budget = PayloadBudget(PLENTY_BYTES)
@@ -132,20 +132,22 @@ class Router:
         self.gate = Gate(RateLimits(around.clock.monotonic), self.held_by(stored))
         self.budget.take(self.gate.resident_bytes)
         buckets = stored.buckets if stored else ()
-        self.epochs = next_epochs(stored.epochs if stored else (), progress, self.rules, buckets)
-        if stored is None or (stored.progress, stored.epochs) != (progress, self.epochs):
-            state = [(RULES_KEY, encode_epochs(self.epochs)), *self.state_of(progress)]
+        known = stored.history if stored else RuleHistory.beginning(progress.cursor, self.rules)
+        needed_from = rules_needed_from(progress, buckets)
+        self.history = known.with_epoch(progress.cursor, self.rules).since(needed_from)
+        if stored is None or (stored.progress, stored.history) != (progress, self.history):
+            state = [(RULES_KEY, encode_history(self.history)), *self.state_of(progress)]
             self.commit(Transaction(around.clock.now_ms, [], state))
             around.faults.point("first transaction")
         self.ledger: PartitionLedger = self.ledger_type(progress, scheduled_size, buckets)
-        self.source = source = self.source_type(TOPIC, 0, self.epochs)
+        self.source = source = self.source_type(TOPIC, 0, self.history)
         self.decide = source.decide
         self.loading = Loading(self.ledger.parts, source, self.pool, self.budget, METRICS, DELAY_TOPIC)
         self.housekeeping = Housekeeping(
             self.ledger, around.seal_rules, around.max_buckets, source, self.pool, METRICS, DELAY_TOPIC
         )
         watch = Watch(around.store, around.faults.rng)
-        self.adopting = Adopting(self.ledger, self.epochs[-1], TOPIC_ID, watch, METRICS, (DELAY_TOPIC, 0))
+        self.adopting = Adopting(self.ledger, self.history, TOPIC_ID, watch, METRICS, (DELAY_TOPIC, 0))
 
     def stored_state(self) -> PartitionState | None:
         """What the last owner has left behind."""
@@ -219,7 +221,7 @@ class Router:
                 continue
             break
         self.around.faults.point(
-            f"commit of {kind_of(chores)}", rare=chores.installs is not None or bool(chores.epochs)
+            f"commit of {kind_of(chores)}", rare=chores.installs is not None or bool(chores.history)
         )
         if self.ledger.committed.catching_up:
             self.around.faults.point("commit while catching up", rare=True)
@@ -229,8 +231,8 @@ class Router:
             self.housekeeping.failed(refused)
         else:
             self.done(chores, record_offsets)
-        if chores.epochs:
-            self.enter(chores.epochs)
+        if chores.history is not None:
+            self.enter(chores.history)
         self.budget.give_back(resident_bytes(batch.late) + resident_bytes(batch.due) + held_bytes)
         self.housekeeping.begin(memory_full=self.seal_all())
         self.check()
@@ -251,19 +253,20 @@ class Router:
         adopting = self.adopting.chores(self.housekeeping.free_id())
         chores = adopting or self.housekeeping.chores(now_ms, memory_full=self.seal_all())
         self.check()
-        if self.rules == self.epochs[-1].rules or isinstance(chores.installs, Adoption):
+        if self.rules == self.history.in_force or isinstance(chores.installs, Adoption):
             return chores
-        return replace(chores, epochs=self.changed_epochs())
+        return replace(chores, history=self.changed_history())
 
-    def changed_epochs(self) -> tuple[RuleEpoch, ...]:
-        """The epochs once rules have changed while the partition is served."""
-        return epochs_from(self.ledger, self.epochs, self.rules)
+    def changed_history(self) -> RuleHistory:
+        """What to commit once rules have changed while the partition is served."""
+        return history_to_commit(self.ledger, self.history, self.rules)
 
-    def enter(self, epochs: tuple[RuleEpoch, ...]) -> None:
+    def enter(self, committed: RuleHistory) -> None:
         """An epoch has begun."""
-        self.epochs, self.in_force = epochs, epochs[-1].rules
-        self.source.enter(epochs[-1])
-        self.adopting.enter(epochs[-1])
+        self.history = self.history.with_epoch(*committed.last)
+        self.in_force = self.history.in_force
+        self.source.enter(self.history)
+        self.adopting.enter(self.history)
 
     def held_by(self, stored: PartitionState | None) -> tuple[HeldEntry, ...]:
         """What was held back when the last owner committed last."""
@@ -345,7 +348,7 @@ class Router:
 
     def rules_at(self, offset: int) -> Rules:
         """The rules that decide a record: of the epoch it lies in."""
-        return next(epoch.rules for epoch in reversed(self.epochs) if epoch.from_offset <= offset)
+        return self.history.at(offset)
 
     def due_ms(self, schedule: Schedule) -> int:
         """When an accepted record is due."""
@@ -388,8 +391,8 @@ class Router:
 def state_of_chores(chores: Chores) -> list[tuple[bytes, bytes | None]]:
     """State records of chores: a manifest, and tombstones."""
     removed: list[tuple[bytes, bytes | None]] = [(key, None) for key in chores.removed]
-    if chores.epochs:
-        removed.append((RULES_KEY, encode_epochs(chores.epochs)))
+    if chores.history is not None:
+        removed.append((RULES_KEY, encode_history(chores.history)))
     if chores.installs is None or not chores.installs.manifest.segments:
         return removed
     manifest = chores.installs.manifest
@@ -404,7 +407,7 @@ def kind_of(chores: Chores) -> str:
         return "an adoption"
     if chores.installs is not None:
         return "a merge" if chores.installs.merged_from else "a seal"
-    if chores.epochs:
+    if chores.history:
         return "rules"
     if chores.withdrawn:
         return "a withdrawal"

@@ -12,12 +12,13 @@ from index.batch import Batch, Installs
 from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Position, Progress
+from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
 from sidecar.payload.records import Leaving, Payload, Refused
 from sidecar.release.chores import Chores
 from snapshots.held import HeldEntry
-from snapshots.state import PartitionState, RuleEpoch
+from snapshots.state import PartitionState
 from tests.simulation import wrong_adopting, wrong_buckets, wrong_owning
 from tests.simulation.router import Router, state_of_chores
 from tests.simulation.world import AbortedError, Transaction, UnknownOutcomeError
@@ -102,7 +103,7 @@ class RulesWithoutEpoch(Wrong):
     """Decides by other rules at once, and leaves it to the next owner to write that down."""
 
     def chores(self, now_ms: int) -> Chores:
-        return replace(super().chores(now_ms), epochs=())
+        return replace(super().chores(now_ms), history=None)
 
     def rules_at(self, offset: int) -> Rules:
         return self.rules if offset >= self.ledger.committed.cursor else super().rules_at(offset)
@@ -111,10 +112,10 @@ class RulesWithoutEpoch(Wrong):
 class EpochAtLastCommit(Wrong):
     """Lets an epoch begin at the C of the last transaction, though more has been indexed since."""
 
-    def changed_epochs(self) -> tuple[RuleEpoch, ...]:
+    def changed_history(self) -> RuleHistory:
         cursor = self.ledger.committed.cursor
-        before = [epoch for epoch in super().changed_epochs() if epoch.from_offset < cursor]
-        return (*before, RuleEpoch(cursor, self.rules))
+        before = [epoch for epoch in super().changed_history().epochs if epoch.from_offset < cursor]
+        return RuleHistory((*before, RuleEpoch(cursor, self.rules)))
 
 
 class ReadAheadKept(Wrong):
@@ -123,12 +124,12 @@ class ReadAheadKept(Wrong):
     ahead_to = 0
     ahead_by: Rules
 
-    def enter(self, epochs: tuple[RuleEpoch, ...]) -> None:
+    def enter(self, committed: RuleHistory) -> None:
         self.ahead_by, self.ahead_to = self.in_force, self.ledger.indexed_to + 2
-        super().enter(epochs)
+        super().enter(committed)
 
     def rules_at(self, offset: int) -> Rules:
-        return self.ahead_by if self.epochs[-1].from_offset <= offset < self.ahead_to else super().rules_at(offset)
+        return self.ahead_by if self.history.last.from_offset <= offset < self.ahead_to else super().rules_at(offset)
 
 
 class EpochWithAdoption(Wrong):
@@ -136,10 +137,10 @@ class EpochWithAdoption(Wrong):
 
     def chores(self, now_ms: int) -> Chores:
         chores = super().chores(now_ms)
-        if self.rules == self.epochs[-1].rules:
+        if self.rules == self.history.in_force:
             return chores
         waits = self.adopting.pauses and not isinstance(chores.installs, Adoption)
-        return replace(chores, epochs=() if waits else self.changed_epochs())
+        return replace(chores, history=None if waits else self.changed_history())
 
 
 class HeldForgotten(Wrong):

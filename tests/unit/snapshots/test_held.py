@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from index.errors import FormatError
 from index.progress import Position, Progress
 from index.record import Record
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import KEEP_KEY, Schedule
 from snapshots.envelope import Kind, wrap
 from snapshots.held import MAX_PART_BYTES, HeldEntry, decode_held, encode_held, held_key
 from snapshots.show import show
-from snapshots.state import PROGRESS_KEY, RULES_KEY, RuleEpoch, encode_epochs, encode_progress, fold_state
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, fold_state
 from tests.support.stored import forged, golden
 
 _bytes = st.none() | st.binary(max_size=20)
@@ -121,7 +122,7 @@ def test_the_state_of_a_partition_has_them() -> None:
     progress = Progress(9, Position(5, 7), 9)
     state = [
         (PROGRESS_KEY, encode_progress(progress, "id")),
-        (RULES_KEY, encode_epochs([RuleEpoch(0, Rules("d", default_target="a"))])),
+        (RULES_KEY, encode_history(RuleHistory.beginning(0, Rules("d", default_target="a")))),
         *encode_held(ENTRY),
     ]
     found = fold_state(state)

@@ -10,6 +10,7 @@ import pytest
 from index.bucket import Manifest, Placement
 from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
 from index.record import Record
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from snapshots.__main__ import main
 from snapshots.envelope import Kind, wrap
@@ -17,7 +18,7 @@ from snapshots.manifest import encode_manifest
 from snapshots.segment import encode_segment
 from snapshots.show import show
 from snapshots.staged import Staged, encode_staged
-from snapshots.state import RuleEpoch, encode_epochs, encode_progress
+from snapshots.state import encode_history, encode_progress
 from tests.support.paths import GOLDEN, ROOT
 from tests.support.stored import DUE_MS, MANIFEST
 
@@ -52,7 +53,9 @@ def test_progress() -> None:
 
 
 def test_rules() -> None:
-    lines = list(show(encode_epochs([RuleEpoch(0, Rules("d", default_target="t")), RuleEpoch(70, Rules("d"))])))
+    lines = list(
+        show(encode_history(RuleHistory.beginning(0, Rules("d", default_target="t")).with_epoch(70, Rules("d"))))
+    )
     assert lines[0].startswith("rules, format version 1, ")
     assert lines[1].startswith('  from 0       {"aliases":')
     assert '"default_target":"t"' in lines[1]

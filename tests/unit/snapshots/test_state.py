@@ -6,6 +6,7 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.headers import PRESETS
 from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped, start_of
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from snapshots.envelope import Kind, wrap
 from snapshots.manifest import encode_manifest, manifest_key
@@ -14,11 +15,9 @@ from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,
     PartitionState,
-    RuleEpoch,
-    encode_epochs,
+    encode_history,
     encode_progress,
     fold_state,
-    next_epochs,
 )
 from tests.support.paths import GOLDEN
 
@@ -27,26 +26,25 @@ GOLDEN_RULES = (GOLDEN / "rules-v1.bin").read_bytes()
 GOLDEN_STATE = PartitionState(
     Progress(cursor=4711, watermark=Position(1_800_000_000_123, 4242), sealed_to=4000, number=99),
     "kq3pQmZTRxu6dGVVTm5eJw",
-    (
-        RuleEpoch(3500, Rules("orders.delay", default_target="orders", max_delay_ms=604_800_000, version=1)),
-        RuleEpoch(
-            4100,
-            Rules(
-                "orders.delay",
-                default_target="orders",
-                allowed_targets=("orders", "billing.*"),
-                max_delay_ms=86_400_000,
-                aliases=PRESETS["etf1"],
-                forbidden_targets=frozenset({"orders.delay.rejected"}),
-                version=1,
-            ),
+    RuleHistory.beginning(
+        3500, Rules("orders.delay", default_target="orders", max_delay_ms=604_800_000, version=1)
+    ).with_epoch(
+        4100,
+        Rules(
+            "orders.delay",
+            default_target="orders",
+            allowed_targets=("orders", "billing.*"),
+            max_delay_ms=86_400_000,
+            aliases=PRESETS["etf1"],
+            forbidden_targets=frozenset({"orders.delay.rejected"}),
+            version=1,
         ),
     ),
 )
 
-A, B, C = (Rules("d", default_target=name) for name in "abc")
+A, B = (Rules("d", default_target=name) for name in "ab")
 PROGRESS = Progress(cursor=10, watermark=Position(7, 3), sealed_to=4, number=2, next_bucket=3)
-RULES = encode_epochs([RuleEpoch(0, A)])
+RULES = encode_history(RuleHistory.beginning(0, A))
 STORED = [(PROGRESS_KEY, encode_progress(PROGRESS, "id")), (RULES_KEY, RULES)]
 
 
@@ -65,7 +63,7 @@ def test_what_version_1_wrote_is_read() -> None:
 
 def test_what_is_written_is_version_1() -> None:
     assert encode_progress(GOLDEN_STATE.progress, GOLDEN_STATE.delay_topic_id) == GOLDEN_PROGRESS
-    assert encode_epochs(GOLDEN_STATE.epochs) == GOLDEN_RULES
+    assert encode_history(GOLDEN_STATE.history) == GOLDEN_RULES
 
 
 @pytest.mark.parametrize("name", ["progress-v1-bit-flipped.bin", "progress-v2-future.bin"])
@@ -91,9 +89,10 @@ def test_truncated_rules_are_refused_by_name() -> None:
     ],
 )
 def test_progress_comes_back_as_it_was(progress: Progress) -> None:
-    epochs = (RuleEpoch(0, A), RuleEpoch(progress.cursor + 1, B)) if progress.cursor < 2**62 else (RuleEpoch(0, A),)
-    records = [(RULES_KEY, encode_epochs(epochs)), (PROGRESS_KEY, encode_progress(progress, "topic-id"))]
-    assert fold_state(records) == PartitionState(progress, "topic-id", epochs)
+    first = RuleHistory.beginning(0, A)
+    history = first.with_epoch(progress.cursor + 1, B) if progress.cursor < 2**62 else first
+    records = [(RULES_KEY, encode_history(history)), (PROGRESS_KEY, encode_progress(progress, "topic-id"))]
+    assert fold_state(records) == PartitionState(progress, "topic-id", history)
 
 
 CATCHING_UP = PROGRESS._replace(catching_up=(Behind(0, BEFORE_ALL), Behind(2, Position(7, 3))))
@@ -130,12 +129,12 @@ def test_a_later_record_wins() -> None:
     state = fold_state(
         [
             (PROGRESS_KEY, b"not even looked at"),
-            (RULES_KEY, encode_epochs([RuleEpoch(0, A)])),
+            (RULES_KEY, encode_history(RuleHistory.beginning(0, A))),
             (PROGRESS_KEY, encode_progress(later, "id")),
-            (RULES_KEY, encode_epochs([RuleEpoch(0, B)])),
+            (RULES_KEY, encode_history(RuleHistory.beginning(0, B))),
         ]
     )
-    assert state == PartitionState(later, "id", (RuleEpoch(0, B),))
+    assert state == PartitionState(later, "id", RuleHistory.beginning(0, B))
 
 
 def test_a_tombstone_removes_and_a_record_after_it_counts() -> None:
@@ -176,7 +175,10 @@ def test_a_later_manifest_of_a_bucket_wins() -> None:
         ([bucket(0, 0, 3), bucket(1, 2, 4), *STORED], "buckets 0 and 1 overlap at offset 2"),
         ([bucket(0, 0, 5), *STORED], "bucket 0 ends beyond S=4"),
         ([bucket(3, 0, 4), *STORED], "a bucket has an id at or beyond the next one, 3"),
-        ([bucket(0, 0, 4), STORED[0], (RULES_KEY, encode_epochs([RuleEpoch(1, A)]))], "records from 0 on need rules"),
+        (
+            [bucket(0, 0, 4), STORED[0], (RULES_KEY, encode_history(RuleHistory.beginning(1, A)))],
+            "records from 0 on need rules",
+        ),
         ([(None, b"")], "key None in the state topic is not known here"),
         ([(RULES_KEY, RULES), (PROGRESS_KEY, RULES)], "record 'progress' of the state topic: holds kind 2"),
         ([(PROGRESS_KEY, encode_progress(PROGRESS, "id")), (RULES_KEY, b"")], "record 'rules' of the state topic: 0"),
@@ -214,7 +216,8 @@ def test_skipped_ranges_that_cannot_be_are_refused(skipped: list[Skipped]) -> No
     ],
 )
 def test_epochs_that_leave_a_doubt_are_refused(offsets: list[int], message: str) -> None:
-    value = encode_epochs([RuleEpoch(offset, A) for offset in offsets])
+    epochs = [state_pb2.RuleEpoch(from_offset=offset, rules=A.to_json()) for offset in offsets]
+    value = wrap(Kind.RULES, state_pb2.RuleHistory(epochs=epochs).SerializeToString())
     with pytest.raises(FormatError, match=message):
         fold_state([(PROGRESS_KEY, encode_progress(PROGRESS, "id")), (RULES_KEY, value)])
 
@@ -229,39 +232,3 @@ def test_rules_that_cannot_be_read_are_refused_by_name(rules: bytes) -> None:
 def test_a_body_that_is_no_protobuf_is_refused_by_name() -> None:
     with pytest.raises(FormatError, match="record 'progress' of the state topic: "):
         fold_state([(PROGRESS_KEY, wrap(Kind.PROGRESS, b"\xff")), (RULES_KEY, RULES)])
-
-
-@pytest.mark.parametrize(
-    ("before", "sealed_to", "cursor", "rules", "after"),
-    [
-        pytest.param("", 0, 0, A, "0A", id="the first start"),
-        pytest.param("", 500, 500, A, "500A", id="the first start, on a log that begins later"),
-        pytest.param("0A", 4, 10, A, "0A", id="the same rules"),
-        pytest.param("0A", 4, 10, B, "0A 10B", id="a change while records are pending"),
-        pytest.param("0A", 10, 10, B, "10B", id="a change with nothing pending"),
-        pytest.param("0A 10B", 4, 10, C, "0A 10C", id="a second change before C has moved"),
-        pytest.param("0A 10B", 4, 10, A, "0A 10A", id="back again before C has moved"),
-        pytest.param("0A 10B", 4, 20, A, "0A 10B 20A", id="back again later"),
-        pytest.param("0A 10B 20C", 10, 30, C, "10B 20C", id="an epoch that ends at S is dropped"),
-        pytest.param("0A 10B 20C", 9, 30, C, "0A 10B 20C", id="one that ends behind S is not"),
-        pytest.param("0A 10B 20C", 30, 30, C, "20C", id="the last one stays"),
-        pytest.param("0A 10B 20C", 25, 30, A, "20C 30A", id="a change that drops two"),
-    ],
-)
-def test_next_epochs(before: str, sealed_to: int, cursor: int, rules: Rules, after: str) -> None:
-    progress = Progress(cursor, BEFORE_ALL, sealed_to)
-    assert next_epochs(_epochs(before), progress, rules) == _epochs(after)
-    assert next_epochs(_epochs(after), progress, rules) == _epochs(after), "not settled"
-
-
-def test_rules_stay_while_a_bucket_holds_records_that_they_decided() -> None:
-    progress = Progress(30, BEFORE_ALL, 30)
-    epochs = _epochs("0A 10B 20C")
-    assert next_epochs(epochs, progress, C, [manifest(7, 25, 30), manifest(3, 9, 12)]) == epochs
-    assert next_epochs(epochs, progress, C, [manifest(7, 25, 30), manifest(3, 10, 12)]) == _epochs("10B 20C")
-    assert next_epochs(epochs, progress, A, [manifest(7, 29, 30)]) == _epochs("20C 30A")
-
-
-def _epochs(written: str) -> tuple[RuleEpoch, ...]:
-    by_name = {"A": A, "B": B, "C": C}
-    return tuple(RuleEpoch(int(each[:-1]), by_name[each[-1]]) for each in written.split())

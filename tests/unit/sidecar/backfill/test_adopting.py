@@ -11,6 +11,7 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Behind, Position, start_of
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
 from sidecar.backfill import adopting
@@ -21,7 +22,6 @@ from sidecar.metrics import Metrics
 from sidecar.payload.records import scheduled, scheduled_size
 from sidecar.release.chores import NOTHING
 from snapshots.staged import Staged, staged_key
-from snapshots.state import RuleEpoch
 
 RULES = Rules("d", default_target="out")
 PAYLOAD = scheduled(Schedule(50, ("out",), BY_KEY, KEEP_KEY, None, both_times=False), 10, None)
@@ -47,7 +47,9 @@ class Scene:
         self.ledger: PartitionLedger = PartitionIndex(start_of(100), scheduled_size)
         self.metrics = Metrics()
         self.staged: Mapping[bytes, Waiting] = {}
-        self.adopting = Adopting(self.ledger, RuleEpoch(0, RULES), "id", lambda: self.staged, self.metrics, ("d", 3))
+        self.adopting = Adopting(
+            self.ledger, RuleHistory.beginning(0, RULES), "id", lambda: self.staged, self.metrics, ("d", 3)
+        )
 
     def stage(self, *several: Staged | FormatError) -> None:
         """Stage these, each at an offset that tells its place."""
@@ -218,7 +220,7 @@ def test_an_adoption_out_of_place_is_refused_by_the_index(scene: Scene) -> None:
 def test_rules_of_before_are_refused_once_others_are_in_force(scene: Scene) -> None:
     scene.stage(staged("a", 90, 150))
     assert scene.pauses()
-    scene.adopting.enter(RuleEpoch(100, Rules("d", default_target="other")))
+    scene.adopting.enter(RuleHistory.beginning(0, RULES).with_epoch(100, Rules("d", default_target="other")))
     scene.adopting.turn()
     assert not scene.pauses()
     assert scene.commit() == (staged_key("a", 90),)
@@ -226,7 +228,7 @@ def test_rules_of_before_are_refused_once_others_are_in_force(scene: Scene) -> N
 
 
 def test_nothing_is_adopted_before_the_epoch_of_the_rules_in_force(scene: Scene) -> None:
-    scene.adopting.enter(RuleEpoch(101, RULES))
+    scene.adopting.enter(RuleHistory.beginning(101, RULES))
     scene.stage(staged("a", 90, 150))
     assert not scene.pauses(), "offset 100 is decided by the rules of before"
     scene.ledger.advance(101)

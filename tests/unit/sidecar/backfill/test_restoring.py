@@ -6,11 +6,11 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.progress import BEFORE_ALL, Position, Progress
 from index.retention import Kept
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.backfill.restoring import kept_by_backfills, restored_from
 from sidecar.kafka.compacted import Stored
 from snapshots.staged import Intent, Staged, encode_intent, encode_staged, intent_key, staged_key
-from snapshots.state import RuleEpoch
 
 RULES = Rules("d", default_target="out")
 
@@ -48,7 +48,7 @@ def test_contiguous_buckets_are_the_state() -> None:
     assert why == ""
     assert found is not None
     assert found.progress == Progress(95, BEFORE_ALL, 95, 0, 2)
-    assert found.epochs == (RuleEpoch(10, RULES),)
+    assert found.history == RuleHistory.beginning(10, RULES)
     assert [(each.bucket_id, each.from_offset, each.built_from) for each in found.buckets] == [(0, 10, 10), (1, 40, 40)]
     assert [offset for _, offset in found.withdrawn] == [7, 8, 9]
 

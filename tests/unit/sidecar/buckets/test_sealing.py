@@ -13,6 +13,7 @@ from index.pending import Entry
 from index.pending_set import Unsealed
 from index.progress import Position
 from index.record import Record
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
 from sidecar.buckets.sealing import Sealing
@@ -23,7 +24,6 @@ from sidecar.payload.records import Payload, Scheduled, packed, scheduled, size_
 from snapshots.manifest import segment_key
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment
-from snapshots.state import RuleEpoch
 from snapshots.writing import MAX_SEGMENT_BYTES, Encoded, SegmentWriter
 
 RULES = Rules(
@@ -130,7 +130,7 @@ class DelayTopic:
 def load() -> Callable[[dict[int, Record], int], list[Entry[Scheduled]]]:
     def load(held: dict[int, Record], entries: int) -> list[Entry[Scheduled]]:
         ref = SegmentRef(Position(1_000, 2), Position(3_000, 6), entries, 10, 0, Placement.INLINE)
-        source = SegmentSource(DelayTopicConfig(name="d", default_target="t"), 0, [RuleEpoch(0, RULES)])
+        source = SegmentSource(DelayTopicConfig(name="d", default_target="t"), 0, RuleHistory.beginning(0, RULES))
         return source.load(Manifest(1, 0, 8, None, (ref,)), 0, cast("OffsetReader", DelayTopic(held)))
 
     return load

@@ -12,6 +12,7 @@ from index.errors import RefusedError
 from index.pending import Entry
 from index.progress import Position
 from index.record import Record
+from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
 from index.schedule import AT_ONCE
 from sidecar.buckets.segments import SegmentSource
@@ -19,7 +20,6 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.records import Scheduled, size_of
 from snapshots.segment import StoredEntry, encode_segment
-from snapshots.state import RuleEpoch
 from snapshots.writing import SegmentWriter
 from tests.support.stored import flipped
 
@@ -94,7 +94,7 @@ def stored(placement: Placement = Placement.INLINE, entries: Sequence[StoredEntr
 
 
 def source(*epochs: RuleEpoch) -> SegmentSource:
-    return SegmentSource(TOPIC, 3, epochs or (RuleEpoch(0, RULES),))
+    return SegmentSource(TOPIC, 3, RuleHistory(epochs or (RuleEpoch(0, RULES),)))
 
 
 def shown(loaded: Sequence[Entry[Scheduled]]) -> list[StoredEntry]:

@@ -9,11 +9,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from index.partition import PartitionIndex
 from index.progress import Position, Progress, start_of
+from index.rule_history import RuleHistory
 from sidecar.intake.fetching import Fetch, Fetching
 from sidecar.intake.intake import Intake, PartitionLedger
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Packed, Payload, Scheduled, scheduled_size
-from snapshots.state import RuleEpoch
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
 
 PATIENCE_S = 10.0
@@ -51,7 +51,7 @@ def made(tail: Tail, ledger: PartitionLedger, *, budget: PayloadBudget | None = 
         cast("Fetching", tail),
         ("d", 0),
         ledger,
-        [RuleEpoch(0, RULES)],
+        RuleHistory.beginning(0, RULES),
         budget or PayloadBudget(1 << 30),
         now_ms=lambda: NOW_MS,
         soon_ms=1_000,

@@ -6,6 +6,7 @@ import pytest
 
 from index.partition import PartitionIndex
 from index.progress import Position, Progress
+from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
 from sidecar.config.model import Config
 from sidecar.intake.intake import PartitionLedger
@@ -14,7 +15,6 @@ from sidecar.payload.records import scheduled_size
 from sidecar.policies.policy import policy_of, topic_scope
 from sidecar.policies.table import NO_POLICIES, PolicyTable, with_policy, without_reading
 from sidecar.release.chores import NOTHING, Chores
-from snapshots.state import RuleEpoch
 
 CONFIG = Config.model_validate(
     {"kafka": {"bootstrap.servers": "x:1"}, "delay_topics": [{"name": "d", "default_target": "out", "max_delay": "1h"}]}
@@ -40,7 +40,7 @@ class Told:
 
 def begun(told: Told, rules: Rules = RULES) -> RuleChanges:
     changes = RuleChanges(told, CONFIG, CONFIG.delay_topics[0])
-    changes.begin((RuleEpoch(0, rules),))
+    changes.begin(RuleHistory.beginning(0, rules))
     return changes
 
 
@@ -71,23 +71,28 @@ def test_new_rules_begin_where_indexing_stands_and_old_ones_stay_for_what_is_in_
     assert settings is not None
     assert settings.paused
     chores = joined(changes)
-    assert chores.epochs == (RuleEpoch(0, RULES), RuleEpoch(100, settings.rules))
-    assert joined(changes, 120).epochs[-1].from_offset == 120, "until it is committed, it goes on moving"
-    assert changes.committed(chores.epochs) == chores.epochs[-1]
+    assert chores.history is not None
+    assert chores.history == RuleHistory.beginning(0, RULES).with_epoch(100, settings.rules)
+    later = joined(changes, 120).history
+    assert later is not None
+    assert later.last.from_offset == 120, "until it is committed, it goes on moving"
+    assert changes.committed(chores.history) == chores.history
     assert joined(changes) is NOTHING
 
 
 def test_rules_of_before_stay_while_the_bucket_that_is_filled_begins_under_them() -> None:
     told = Told()
     changes = RuleChanges(told, CONFIG, CONFIG.delay_topics[0])
-    changes.begin((RuleEpoch(0, RULES), RuleEpoch(60, Rules("d", default_target="other"))))
+    changes.begin(RuleHistory.beginning(0, RULES).with_epoch(60, Rules("d", default_target="other")))
     told.say(max_delay="2h")
     assert changes.look() is not None
     ledger = ledger_at(PROGRESS, 100)
     ledger.plan(1, 10, 1_000)
     ledger.confirm()
     assert ledger.committed.sealed_to == 100
-    assert [epoch.from_offset for epoch in changes.joined(NOTHING, ledger).epochs] == [0, 60, 100]
+    history = changes.joined(NOTHING, ledger).history
+    assert history is not None
+    assert [epoch.from_offset for epoch in history.epochs] == [0, 60, 100]
 
 
 def test_what_is_decided_at_release_needs_no_epoch() -> None:
@@ -120,17 +125,22 @@ def test_what_cannot_be_read_at_all_leaves_the_rules_of_the_state() -> None:
     assert joined(changes) is NOTHING
     told.say(max_delay="2h")
     assert changes.look() is not None
-    assert joined(changes).epochs[-1].rules.max_delay_ms == 7_200_000
+    history = joined(changes).history
+    assert history is not None
+    assert history.in_force.max_delay_ms == 7_200_000
 
 
 def test_a_change_waits_while_the_state_has_no_room_for_one_more_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told()
     changes = RuleChanges(told, CONFIG, CONFIG.delay_topics[0])
     many = tuple(RuleEpoch(41 + n, Rules("d", allowed_targets=(f"{'x' * 200}{n % 2}",))) for n in range(4_500))
-    changes.begin((RuleEpoch(0, RULES), *many))
+    changes.begin(RuleHistory((RuleEpoch(0, RULES), *many)))
     told.say(max_delay="2h")
     assert changes.look() is not None
     assert joined(changes, 5_000) is NOTHING
     monkeypatch.setattr("sidecar.partition.rule_changes.time.monotonic", lambda: 1e12)
     chores = changes.joined(NOTHING, ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000))
-    assert len(chores.epochs) == 2
+    assert chores.history is not None
+    assert len(chores.history.epochs) == 2
+    everything = changes.committed(chores.history)
+    assert len(everything.epochs) == 4_502, "what the state forgets may still be asked for by a load under way"

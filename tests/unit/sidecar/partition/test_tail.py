@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Progress, start_of
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.intake.fetching import Connects, Fetch
 from sidecar.intake.intake import PartitionLedger
@@ -18,7 +19,6 @@ from sidecar.partition.context import Shared
 from sidecar.partition.tail import Tail
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Scheduled, scheduled_size
-from snapshots.state import RuleEpoch
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
 from tests.support.hand_clock import HandClock
 
@@ -65,7 +65,9 @@ def reads_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(log: Log, ledger: PartitionLedger, budget: PayloadBudget, **more: Any) -> Tail:
     connect = cast("Callable[[], Consumer]", lambda: log)
     shared = cast("Shared", SimpleNamespace(budget=budget, clock=HandClock(NOW_MS)))
-    return Tail(shared, ("d", 0), ledger, [RuleEpoch(0, RULES)], 1_000, Connects(connect, connect, connect), **more)
+    return Tail(
+        shared, ("d", 0), ledger, RuleHistory.beginning(0, RULES), 1_000, Connects(connect, connect, connect), **more
+    )
 
 
 def filled(tail: Tail, ledger: PartitionLedger, to_offset: int) -> None:
@@ -91,7 +93,7 @@ def test_what_was_read_ahead_is_decided_by_the_epoch_that_begins() -> None:
         assert time.monotonic() < until_s, "nothing is read ahead"
     begins = ledger.indexed_to
     assert begins < END
-    tail.enter((RuleEpoch(0, RULES), RuleEpoch(begins, OTHERS)))
+    tail.enter(RuleHistory.beginning(0, RULES).with_epoch(begins, OTHERS))
     filled(tail, ledger, END)
     assert targets(ledger) == {offset: "t" if offset < begins else "u" for offset in range(END)}
     assert budget.used_bytes == sum(payload[1] for payload in payloads(ledger))

@@ -9,14 +9,15 @@ from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import RefusedError
 from index.progress import Position, Progress
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.partition import takeover
-from snapshots.state import PartitionState, RuleEpoch
+from snapshots.state import PartitionState
 
 TOPIC = DelayTopicConfig(name="d", default_target="out")
 RULES = Rules("d", default_target="out")
-STORED = PartitionState(Progress(15, Position(7, 3), 4), "id", (RuleEpoch(0, RULES),))
+STORED = PartitionState(Progress(15, Position(7, 3), 4), "id", RuleHistory.beginning(0, RULES))
 NOTHING: Any = None
 
 

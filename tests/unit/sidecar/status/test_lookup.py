@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from index.bucket import Manifest, Placement, SegmentRef
 from index.progress import BEFORE_ALL, Behind, Position, Progress
 from index.record import Record
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Reason, Schedule
 from sidecar.config.model import Config
@@ -19,7 +20,7 @@ from sidecar.status.lookup import WHY, Lookup
 from sidecar.status.rejected_search import Found, NotFinished
 from snapshots.held import HeldEntry, encode_held
 from snapshots.manifest import encode_manifest, manifest_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, PartitionState, RuleEpoch, encode_epochs, encode_progress
+from snapshots.state import PROGRESS_KEY, RULES_KEY, PartitionState, encode_history, encode_progress
 
 DUE_MS = 1_800_000_000_000
 RULES = Rules(topic="d", default_target="out", max_delay_ms=3_600_000)
@@ -30,7 +31,9 @@ CONFIG = Config.model_validate(
 RECORD = Record(b"canary-key", b"canary-value", [("deliver-at", b"%d" % DUE_MS)], DUE_MS - 60_000)
 WRONG = RECORD._replace(headers=[("deliver-at", b"canary")])
 STATE = PartitionState(
-    Progress(cursor=100, watermark=Position(DUE_MS, 50), sealed_to=100, next_bucket=9), "id", (RuleEpoch(0, RULES),)
+    Progress(cursor=100, watermark=Position(DUE_MS, 50), sealed_to=100, next_bucket=9),
+    "id",
+    RuleHistory.beginning(0, RULES),
 )
 
 
@@ -65,7 +68,7 @@ class World:
         state = self.state
         values = {
             PROGRESS_KEY: encode_progress(state.progress, state.delay_topic_id),
-            RULES_KEY: encode_epochs(state.epochs),
+            RULES_KEY: encode_history(state.history),
             **{manifest_key(each.bucket_id): encode_manifest(each) for each in state.buckets},
             **{key: value for each in state.held for key, value in encode_held(each)},
             **self.more,
@@ -105,7 +108,7 @@ def test_what_is_not_indexed_yet(world: World) -> None:
 
 
 def test_rejected_by_the_rules_that_held_at_its_offset(world: World) -> None:
-    world.state = replace(STATE, epochs=(RuleEpoch(0, RULES), RuleEpoch(60, STRICT)))
+    world.state = replace(STATE, history=STATE.history.with_epoch(60, STRICT))
     assert world(59).fate is Fate.PENDING
     found = world(60)
     assert (found.fate, found.code, found.due_ms) == (Fate.REJECTED, "MAX_DELAY_EXCEEDED", None)
@@ -172,7 +175,7 @@ def test_a_state_that_cannot_be_believed(world: World) -> None:
 
 
 def test_rules_that_are_kept_no_more(world: World) -> None:
-    world.state = replace(STATE, epochs=(RuleEpoch(100, STRICT),))
+    world.state = replace(STATE, history=RuleHistory.beginning(100, STRICT))
     found = world(20)
     assert (found.fate, found.due_ms, found.targets) == (Fate.RELEASED, None, ())
     world.rejected = Found(Reason.MAX_DELAY_EXCEEDED)

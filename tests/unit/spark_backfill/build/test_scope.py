@@ -10,9 +10,10 @@ from index.bucket import Placement, SegmentRef
 from index.bucket_rules import SealRules
 from index.errors import FormatError
 from index.progress import BEFORE_ALL, Position, Progress
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from snapshots.staged import encode_staged
-from snapshots.state import PartitionState, RuleEpoch
+from snapshots.state import PartitionState
 from spark_backfill.buckets import sink
 from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.plan import BucketRange, Slots
@@ -29,7 +30,7 @@ SETTINGS = Settings({"bootstrap.servers": "a"}, "group", (DELAY,), "file")
 
 
 def state(cursor: int, *, rules: Rules = RULES, topic_id: str = "id") -> PartitionState:
-    return PartitionState(Progress(cursor, BEFORE_ALL, cursor), topic_id, (RuleEpoch(0, rules),))
+    return PartitionState(Progress(cursor, BEFORE_ALL, cursor), topic_id, RuleHistory.beginning(0, rules))
 
 
 def known(logs: Mapping[int, tuple[int, int]], states: Mapping[int, PartitionState | None] | None = None) -> Known:
