@@ -15,8 +15,8 @@ from sidecar.admission.problems import Refusal
 from sidecar.api.calls import CHANGING_THREADS, READING_THREADS, TIMEOUT_S, Calls
 from sidecar.config.model import Config
 from sidecar.kafka.errors import error_of
-from sidecar.policies.operations import Switches
 from sidecar.policies.policy import Policy, Scope
+from sidecar.policies.switches import Switches
 from sidecar.policies.table import PolicyTable
 from sidecar.status.answers import Inquiries
 

@@ -19,8 +19,10 @@ from sidecar.api.shapes import (
     PolicyAnswer,
     TopicName,
     policy_schema,
+    scope_of_target,
+    scope_of_topic,
 )
-from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of, target_scope, topic_scope
+from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of
 from sidecar.policies.table import effective
 
 _Target = Annotated[TopicName | None, Query(description="A target topic: only what holds for its records")]
@@ -54,18 +56,10 @@ def _default() -> Scope:
     return DEFAULT
 
 
-def _of_topic(topic: TopicName) -> Scope:
-    return topic_scope(topic)
-
-
-def _of_target(target: TopicName) -> Scope:
-    return target_scope(target)
-
-
 _SCOPES: Final[tuple[tuple[ScopeKind, str, Callable[..., Scope]], ...]] = (
     (ScopeKind.DEFAULT, "/policies/default", _default),
-    (ScopeKind.TOPIC, "/policies/topics/{topic}", _of_topic),
-    (ScopeKind.TARGET, "/policies/targets/{target}", _of_target),
+    (ScopeKind.TOPIC, "/policies/topics/{topic}", scope_of_topic),
+    (ScopeKind.TARGET, "/policies/targets/{target}", scope_of_target),
 )
 
 

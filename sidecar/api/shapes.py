@@ -14,7 +14,7 @@ from index.targets import illegal_topic
 from index.times import parse_number
 from sidecar.admission.problems import Refusal
 from sidecar.api.bodies import JSON
-from sidecar.policies.policy import KEYS, Policy, ScopeKind, keys_in
+from sidecar.policies.policy import KEYS, Policy, Scope, ScopeKind, keys_in, target_scope, topic_scope
 from sidecar.status.answers import Answer
 
 _TOPIC: Final = r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"
@@ -89,6 +89,18 @@ TopicName = Annotated[
     AfterValidator(_topic_name),
     WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC}$", "examples": ["orders.delay"]}),
 ]
+
+
+def scope_of_topic(topic: TopicName) -> Scope:
+    """For paths with a ``{topic}``."""
+    return topic_scope(topic)
+
+
+def scope_of_target(target: TopicName) -> Scope:
+    """For paths with a ``{target}``."""
+    return target_scope(target)
+
+
 Partition = Annotated[int, BeforeValidator(_ascii_number), Field(le=2**31 - 1), _number(2**31 - 1)]
 Offset = Annotated[int, BeforeValidator(_ascii_number), _number(2**63 - 1)]
 

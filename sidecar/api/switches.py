@@ -1,70 +1,42 @@
-"""Pause, resume, drain: policies of one key, with a path of their own."""
+"""Pause, resume, drain: policies of one key, with a path of their own for each line of the table of switches."""
 
+from functools import partial
 from http import HTTPStatus
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
-from sidecar.api.shapes import JSON_ONLY, Confirmation, Nothing, SwitchAnswer, TopicName
-from sidecar.policies.policy import target_scope, topic_scope
+from sidecar.api.shapes import JSON_ONLY, Confirmation, Nothing, SwitchAnswer, scope_of_target, scope_of_topic
+from sidecar.policies.policy import Scope, ScopeKind
+from sidecar.policies.switches import SWITCHES, Switch
+
+_PATHS: Final = {ScopeKind.TOPIC: "/topics/{topic}", ScopeKind.TARGET: "/targets/{target}"}
+_SCOPES: Final = {ScopeKind.TOPIC: scope_of_topic, ScopeKind.TARGET: scope_of_target}
 
 
 def routes(backend: Backend) -> APIRouter:
     """Paths that end in a verb."""
     router = APIRouter(tags=["operations"], dependencies=JSON_ONLY)
-    operations = backend.operations
-
-    @router.post("/topics/{topic}/pause", response_model=SwitchAnswer)
-    async def pause_topic(topic: TopicName, _: Nothing) -> Response:
-        """Release nothing from a delay topic any more; what comes in is still indexed."""
-        backend.require_topic(topic)
-        await backend.change(operations.pause, topic)
-        return _of_topic(topic, "paused", value=True)
-
-    @router.post("/topics/{topic}/resume", response_model=SwitchAnswer)
-    async def resume_topic(topic: TopicName, _: Nothing) -> Response:
-        """Release again: what has become due meanwhile leaves at once, in order."""
-        backend.require_topic(topic)
-        await backend.change(operations.resume, topic)
-        return _of_topic(topic, "paused", value=False)
-
-    @router.post("/topics/{topic}/drain", response_model=SwitchAnswer)
-    async def drain_topic(topic: TopicName, confirmation: Confirmation) -> Response:
-        """Seal every partition and give it up, before maintenance; nothing is released until undrain."""
-        backend.require_topic(topic)
-        if confirmation.confirm != topic:
-            raise Refusal(HTTPStatus.CONFLICT, "drain stops a delay topic: name it once more as confirm")
-        await backend.change(operations.drain, topic)
-        return _of_topic(topic, "drained", value=True)
-
-    @router.post("/topics/{topic}/undrain", response_model=SwitchAnswer)
-    async def undrain_topic(topic: TopicName, _: Nothing) -> Response:
-        """Serve the partitions of a delay topic again."""
-        backend.require_topic(topic)
-        await backend.change(operations.undrain, topic)
-        return _of_topic(topic, "drained", value=False)
-
-    @router.post("/targets/{target}/pause", response_model=SwitchAnswer)
-    async def pause_target(target: TopicName, _: Nothing) -> Response:
-        """Hold back what goes to a target topic, whichever delay topic it comes from."""
-        await backend.change(operations.pause_target, target)
-        return _of_target(target, value=True)
-
-    @router.post("/targets/{target}/resume", response_model=SwitchAnswer)
-    async def resume_target(target: TopicName, _: Nothing) -> Response:
-        """Give a target topic what was held for it."""
-        await backend.change(operations.resume_target, target)
-        return _of_target(target, value=False)
-
+    for switch in SWITCHES:
+        _add(router, backend, switch)
     return router
 
 
-def _of_topic(topic: str, key: str, *, value: bool) -> Response:
-    return bodies.whole(SwitchAnswer(scope=str(topic_scope(topic)), key=key, value=value))
+def _add(router: APIRouter, backend: Backend, switch: Switch) -> None:
+    in_scope: Any = Annotated[Scope, Depends(_SCOPES[switch.kind])]
+    shape: Any = Confirmation if switch.needs_confirmation else Nothing
+    path = f"{_PATHS[switch.kind]}/{switch.verb}"
+    name = f"{switch.verb}_{switch.kind.value}"
 
-
-def _of_target(target: str, *, value: bool) -> Response:
-    return bodies.whole(SwitchAnswer(scope=str(target_scope(target)), key="paused", value=value))
+    @router.post(path, name=name, description=switch.does, response_model=SwitchAnswer)
+    async def set_switch(scope: in_scope, body: shape) -> Response:
+        if scope.kind is ScopeKind.TOPIC:
+            backend.require_topic(scope.name)
+        if switch.needs_confirmation and body.confirm != scope.name:
+            raise Refusal(HTTPStatus.CONFLICT, f"{switch.verb} stops a delay topic: name it once more as confirm")
+        await backend.change(partial(backend.operations.switch, scope, switch.key, on=switch.on))
+        return bodies.whole(SwitchAnswer(scope=str(scope), key=switch.key, value=switch.on))

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from index.errors import ConfigError, DelayRouterError
 from sidecar.cli.http_client import exchange, parts_of
 from sidecar.policies.policy import Scope, ScopeKind
+from sidecar.policies.switches import SwitchKey, switch_of
 from sidecar.policies.table import Origin
 from sidecar.status.answers import Answer, LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
 
@@ -23,13 +24,14 @@ TIMEOUT_S: Final = 30.0
 MAX_TOKEN_BYTES: Final = 4_096
 _SHOWN: Final = 500
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_KINDS: Final = {ScopeKind.TOPIC: "topics", ScopeKind.TARGET: "targets"}
 _WRONG_USE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY})
 
 A = TypeVar("A", bound=Answer)
 
 
 def read_token(file: Path) -> str:
-    """The token in a file of one line; ConfigError when it is none. The text of the file is never told."""
+    """The token in a file of one line; ConfigError when it is none. The text of the file stands in no message."""
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -97,35 +99,14 @@ class ApiClient:
         """Remove a policy."""
         self._request("DELETE", _path_of(scope))
 
-    def pause(self, topic: str) -> None:
-        """Stop releasing from a delay topic."""
-        self._switch("topics", topic, "pause")
-
-    def resume(self, topic: str) -> None:
-        """Release from it again."""
-        self._switch("topics", topic, "resume")
-
-    def pause_target(self, target: str) -> None:
-        """Hold back what goes to a target."""
-        self._switch("targets", target, "pause")
-
-    def resume_target(self, target: str) -> None:
-        """Give it what was held."""
-        self._switch("targets", target, "resume")
-
-    def drain(self, topic: str) -> None:
-        """Have every partition of a delay topic sealed and given up."""
-        self._request("POST", f"/topics/{_quoted(topic)}/drain", {"confirm": topic})
-
-    def undrain(self, topic: str) -> None:
-        """Serve its partitions again."""
-        self._switch("topics", topic, "undrain")
+    def switch(self, scope: Scope, key: SwitchKey, *, on: bool) -> None:
+        """Pause or drain a delay topic or pause a target, or end that."""
+        switch = switch_of(scope.kind, key, on=on)
+        body = {"confirm": scope.name} if switch.needs_confirmation else {}
+        self._request("POST", f"/{_KINDS[scope.kind]}/{_quoted(scope.name)}/{switch.verb}", body)
 
     def close(self) -> None:
         """Nothing stays open."""
-
-    def _switch(self, kind: str, name: str, verb: str) -> None:
-        self._request("POST", f"/{kind}/{_quoted(name)}/{verb}", {})
 
     def _ask(self, shape: type[A], path: str) -> A:
         try:
@@ -164,8 +145,7 @@ class ApiClient:
 
 
 def _path_of(scope: Scope) -> str:
-    kinds = {ScopeKind.TOPIC: "topics", ScopeKind.TARGET: "targets"}
-    return f"/policies/{kinds[scope.kind]}/{_quoted(scope.name)}" if scope.kind in kinds else "/policies/default"
+    return f"/policies/{_KINDS[scope.kind]}/{_quoted(scope.name)}" if scope.kind in _KINDS else "/policies/default"
 
 
 def _quoted(name: str) -> str:

@@ -11,6 +11,7 @@ from sidecar.cli.options import json_option
 from sidecar.cli.output import pending_chart, print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, Side, complete_topics, side_options, topic_argument
 from sidecar.partition.status import PartitionState
+from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
 
 LOOK_EVERY_S: Final = 0.5
@@ -82,9 +83,12 @@ def _told(answer: LookupAnswer) -> str:
     return "; ".join(parts)
 
 
-def _one_of(topic: str, target: str) -> None:
+def _pause(chosen: Chosen, topic: str, target: str, *, on: bool) -> None:
     if bool(topic) == bool(target):
         raise click.UsageError("name a delay TOPIC, or --target TOPIC")
+    with chosen as side:
+        side.switch(topic_scope(topic) if topic else target_scope(target), "paused", on=on)
+    click.echo(f"{topic or target}: {'paused' if on else 'resumed'}")
 
 
 @click.command("pause")
@@ -93,13 +97,7 @@ def _one_of(topic: str, target: str) -> None:
 @side_options
 def pause_command(topic: str, target: str, *, chosen: Chosen) -> None:
     """Stop releasing from a delay TOPIC, or to a target; what comes in is still indexed."""
-    _one_of(topic, target)
-    with chosen as side:
-        if topic:
-            side.pause(topic)
-        else:
-            side.pause_target(target)
-    click.echo(f"{topic or target}: paused")
+    _pause(chosen, topic, target, on=True)
 
 
 @click.command("resume")
@@ -108,13 +106,7 @@ def pause_command(topic: str, target: str, *, chosen: Chosen) -> None:
 @side_options
 def resume_command(topic: str, target: str, *, chosen: Chosen) -> None:
     """Release again: what has become due meanwhile leaves at once, in order."""
-    _one_of(topic, target)
-    with chosen as side:
-        if topic:
-            side.resume(topic)
-        else:
-            side.resume_target(target)
-    click.echo(f"{topic or target}: resumed")
+    _pause(chosen, topic, target, on=False)
 
 
 @click.command("drain")
@@ -125,7 +117,7 @@ def resume_command(topic: str, target: str, *, chosen: Chosen) -> None:
 def drain_command(topic: str, *, wait: bool, timeout_s: float, chosen: Chosen) -> None:
     """Seal all partitions of a delay TOPIC and give them up, before maintenance."""
     with chosen as side:
-        side.drain(topic)
+        side.switch(topic_scope(topic), "drained", on=True)
         if wait:
             _wait_until_drained(side, topic, timeout_s)
     click.echo(f"{topic}: {'drained' if wait else 'to be drained'}")
@@ -150,7 +142,7 @@ def _wait_until_drained(side: Side, topic: str, timeout_s: float) -> None:
 def undrain_command(topic: str, *, chosen: Chosen) -> None:
     """Serve the partitions of a delay TOPIC again."""
     with chosen as side:
-        side.undrain(topic)
+        side.switch(topic_scope(topic), "drained", on=False)
     click.echo(f"{topic}: served again")
 
 

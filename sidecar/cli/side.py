@@ -1,4 +1,4 @@
-"""Whom the commands of an operator ask: Kafka itself, or the admin API of a router."""
+"""The two ways in which commands of an operator reach a group of routers: by Kafka itself, or by an admin API."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, wraps
@@ -12,8 +12,9 @@ from sidecar.cli.api_client import ApiClient, read_token
 from sidecar.cli.options import Command, config_option, load
 from sidecar.config import model as configuration
 from sidecar.config.model import Config
-from sidecar.policies.operations import Operations, Switches
+from sidecar.policies.operations import Operations
 from sidecar.policies.policy import Scope, plain_of
+from sidecar.policies.switches import Switches
 from sidecar.policies.table import Origin
 from sidecar.policies.topic import PoliciesOnDemand
 from sidecar.status.answers import Inquiries, LookupAnswer, PendingAnswer, StatusAnswer

@@ -3,12 +3,12 @@
 All of it is written to the policies topic, so that every router of every host sees it within a second, also one that
 starts later. Nothing here waits for a partition to follow: what has been reached is told by its status.
 
-* ``pause`` of a delay topic: nothing is released any more. What comes in is indexed and sealed, so memory is bounded.
+* Pausing a delay topic: nothing is released any more. What comes in is indexed and sealed, so memory is bounded.
   Only a record that comes in late (its due time is at or before what has been released) holds up the cursor, and after
   10,000 offsets behind it intake waits: the delay topic keeps what follows, by its retention.
-* ``pause_target`` holds back what goes to one target, within the bounds of :mod:`sidecar.release.gate`; records for
-  others pass. A pause of a delay topic holds for all its targets, whatever the policy of a target says.
-* ``drain`` of a delay topic, before maintenance: each of its partitions takes nothing in any more, commits and seals
+* Pausing a target holds back what goes to it, within the bounds of :mod:`sidecar.release.gate`; records for
+  others pass. That of a delay topic holds for all its targets, whatever the policy of a target says.
+* Draining a delay topic, before maintenance: each of its partitions takes nothing in any more, commits and seals
   what it has in memory, and is given up by its worker: no producer, no consumer and no open transaction is left.
   Whoever serves it next finds everything in buckets.
 
@@ -18,7 +18,6 @@ changed by people, a few times a day.
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 
@@ -29,13 +28,13 @@ from sidecar.policies.policy import (
     MAX_POLICY_BYTES,
     Policy,
     Scope,
+    ScopeKind,
     changed,
     encode,
     plain_of,
     policy_of,
-    target_scope,
-    topic_scope,
 )
+from sidecar.policies.switches import SwitchKey
 from sidecar.policies.table import (
     Origin,
     Policies,
@@ -46,28 +45,6 @@ from sidecar.policies.table import (
     with_policy,
 )
 from sidecar.policies.topic import write_policy
-
-
-class Switches(Protocol):
-    """What is on or off; the errors are those of :class:`Operations`."""
-
-    def pause(self, topic: str) -> None:
-        """Stop releasing from a delay topic."""
-
-    def resume(self, topic: str) -> None:
-        """Release from it again."""
-
-    def pause_target(self, target: str) -> None:
-        """Hold back what goes to a target."""
-
-    def resume_target(self, target: str) -> None:
-        """Give it what was held."""
-
-    def drain(self, topic: str) -> None:
-        """Have every partition of a delay topic sealed and given up."""
-
-    def undrain(self, topic: str) -> None:
-        """Serve its partitions again."""
 
 
 class Operations:
@@ -110,42 +87,22 @@ class Operations:
         """Remove the policy of a scope; what is less specific holds from then on."""
         self.replace(scope, {})
 
-    def pause(self, topic: str) -> None:
-        """Stop releasing from a delay topic."""
-        self._switch(topic, "paused", on=True)
-
-    def resume(self, topic: str) -> None:
-        """Release from it again: what has become due meanwhile leaves at once, in order."""
-        self._switch(topic, "paused", on=False)
-
-    def pause_target(self, target: str) -> None:
-        """Hold back what goes to a target topic, whichever delay topic it comes from; others are not delayed."""
-        table, config = self.table(), self._config
-        if not any(settings_of(table, config, topic).rules.allowed(target) for topic in config.delay_topics):
-            raise ConfigError(f"no delay topic of this router may deliver to {target}; see allowed_targets")
-        self.change(target_scope(target), {"paused": True})
-
-    def resume_target(self, target: str) -> None:
-        """Give it what was held, in order and within its rate, and what becomes due from now on."""
-        self.change(target_scope(target), {}, unset=["paused"])
-
-    def drain(self, topic: str) -> None:
-        """Have every partition of a delay topic sealed and given up."""
-        self._switch(topic, "drained", on=True)
-
-    def undrain(self, topic: str) -> None:
-        """Serve its partitions again."""
-        self._switch(topic, "drained", on=False)
-
-    def _switch(self, topic: str, key: str, *, on: bool) -> None:
-        scope = topic_scope(topic)
+    def switch(self, scope: Scope, key: SwitchKey, *, on: bool) -> None:
+        """Pause or drain a delay topic or pause a target, or end that."""
+        if scope.kind is ScopeKind.TARGET and on:
+            self._require_target(scope.name)
         if on:
             self.change(scope, {key: True})
             return
         self.change(scope, {}, unset=[key])
-        if self.effective(topic)[key].value:
+        if scope.kind is ScopeKind.TOPIC and self.effective(scope.name)[key].value:
             # For all delay topics it is still on: this one is an exception from now on.
             self.change(scope, {key: False})
+
+    def _require_target(self, target: str) -> None:
+        table, config = self.table(), self._config
+        if not any(settings_of(table, config, topic).rules.allowed(target) for topic in config.delay_topics):
+            raise ConfigError(f"no delay topic of this router may deliver to {target}; see allowed_targets")
 
     def _write(self, table: PolicyTable, scope: Scope, policy: Policy) -> Policy:
         name = self._config.router.policies_topic

@@ -19,7 +19,7 @@ from sidecar import local_kafka
 from sidecar.config import model as configuration
 from sidecar.kafka import admin as cluster
 from sidecar.policies.operations import Operations
-from sidecar.policies.policy import topic_scope
+from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.policies.table import WITHOUT_POLICIES
 from sidecar.policies.topic import PoliciesOnDemand
 from sidecar.status import rejected_search, reports
@@ -203,7 +203,7 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
         router.start_and_wait()
         look = Looking(told.ask(router))
         operations = told.operations(router)
-        operations.pause_target(gated)
+        operations.switch(target_scope(gated), "paused", on=True)
         waits = send(("deliver-after", b"PT1H"), ("deliver-to", gated.encode()))
         held = send(("deliver-after", b"100"), ("deliver-to", gated.encode()))
         unreadable = send(("deliver-after", b"canary-soon"))

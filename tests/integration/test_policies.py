@@ -161,7 +161,7 @@ def test_a_paused_delay_topic_takes_in_and_releases_later(ruled: Ruled, rng: Ran
         operations = ruled.operations(router)
         with Load(stage, [delay], rng, delays_ms=(0, 2_000)) as _:
             stage.wait_records(out, 50)
-            operations.pause(delay)
+            operations.switch(topic_scope(delay), "paused", on=True)
             wait_until(lambda: state_of(router, delay).get("state") == "paused", "paused")
             time.sleep(0.3)
             before = len(stage.records(out))
@@ -174,7 +174,7 @@ def test_a_paused_delay_topic_takes_in_and_releases_later(ruled: Ruled, rng: Ran
         assert state_of(router, delay).get("state") in ("paused", "active")
         time.sleep(1)
         assert len(stage.records(out)) == before
-        operations.resume(delay)
+        operations.switch(topic_scope(delay), "paused", on=False)
         stage.settle(timeout_s=40)
         assert len(stage.records(out)) > before
 
@@ -188,7 +188,7 @@ def test_a_drained_delay_topic_is_sealed_and_given_up(ruled: Ruled) -> None:
         operations = ruled.operations(router)
         stage.send_many(delay, [[("deliver-after", b"6000")]] * 50)
         wait_until(lambda: state_of(router, delay)["pending"] == 50, "indexed")
-        operations.drain(delay)
+        operations.switch(topic_scope(delay), "drained", on=True)
         wait_until(lambda: state_of(router, delay).get("state") == "drained", "drained")
         (drained,) = router.events("partition_drained")
         assert drained["sealed"]
@@ -196,7 +196,7 @@ def test_a_drained_delay_topic_is_sealed_and_given_up(ruled: Ruled) -> None:
         stage.send(delay, ("deliver-after", b"1"))
         time.sleep(1)
         assert stage.records(out) == []
-        operations.undrain(delay)
+        operations.switch(topic_scope(delay), "drained", on=False)
         assert stage.settle(timeout_s=40).released_once == 51
         # What had been sealed was not indexed again.
         restored = router.events("partition_active")[-1]
@@ -211,7 +211,7 @@ def test_what_is_too_late_is_rejected(ruled: Ruled) -> None:
         router.start_and_wait()
         operations = ruled.operations(router)
         operations.change(target_scope(strict), {"expire_after": "1s"})
-        operations.pause(delay)
+        operations.switch(topic_scope(delay), "paused", on=True)
         wait_until(lambda: state_of(router, delay).get("state") == "paused", "paused")
         due = ("deliver-at", b"%d" % (now_ms() + 1_000))
         by_header = stage.send(delay, due, ("deliver-expire-after", b"PT2S"))
@@ -220,7 +220,7 @@ def test_what_is_too_late_is_rejected(ruled: Ruled) -> None:
         in_time = stage.send(delay, due)
         unreadable = stage.send(delay, due, ("deliver-expire-after", b"soon"))
         time.sleep(4)
-        operations.resume(delay)
+        operations.switch(topic_scope(delay), "paused", on=False)
         records = stage.wait_records(f"{delay}.rejected", 3)
         found = {header(record, "delay-source"): header(record, "delay-error") for record in records}
         released = {header(record, "delay-source") for record in stage.wait_records(out, 1)}

@@ -14,7 +14,8 @@ from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend
 from sidecar.config.model import Config
-from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of, target_scope, topic_scope
+from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
+from sidecar.policies.switches import SwitchKey
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
 from sidecar.process.pace import Pace
 from sidecar.status.answers import (
@@ -73,23 +74,8 @@ class FakeOperations:
     def remove(self, scope: Scope) -> None:
         self.replace(scope, {})
 
-    def pause(self, topic: str) -> None:
-        self.change(topic_scope(topic), {"paused": True})
-
-    def resume(self, topic: str) -> None:
-        self.change(topic_scope(topic), {}, ["paused"])
-
-    def drain(self, topic: str) -> None:
-        self.change(topic_scope(topic), {"drained": True})
-
-    def undrain(self, topic: str) -> None:
-        self.change(topic_scope(topic), {}, ["drained"])
-
-    def pause_target(self, target: str) -> None:
-        self.change(target_scope(target), {"paused": True})
-
-    def resume_target(self, target: str) -> None:
-        self.change(target_scope(target), {}, ["paused"])
+    def switch(self, scope: Scope, key: SwitchKey, *, on: bool) -> None:
+        self.change(scope, {key: True} if on else {}, [] if on else [key])
 
     def _write(self, scope: Scope, policy: Policy) -> Policy:
         if self.fails:

@@ -51,34 +51,34 @@ def operations(policies: InMemory) -> Operations:
 
 def test_a_target_is_paused_and_resumed_beside_what_else_is_set(operations: Operations, policies: InMemory) -> None:
     operations.change(target_scope("billing.eu"), {"max_delay": "1h"})
-    operations.pause_target("billing.eu")
-    operations.pause_target("out")
+    operations.switch(target_scope("billing.eu"), "paused", on=True)
+    operations.switch(target_scope("out"), "paused", on=True)
     assert policies.plain() == {
         "target/billing.eu": {"max_delay": "1h", "paused": True},
         "target/out": {"paused": True},
     }
-    operations.resume_target("billing.eu")
-    operations.resume_target("out")
-    operations.resume_target("out")
+    operations.switch(target_scope("billing.eu"), "paused", on=False)
+    operations.switch(target_scope("out"), "paused", on=False)
+    operations.switch(target_scope("out"), "paused", on=False)
     assert policies.plain() == {"target/billing.eu": {"max_delay": "1h"}}
 
 
 def test_a_target_that_nothing_goes_to_is_a_slip_of_the_pen(operations: Operations, policies: InMemory) -> None:
     with pytest.raises(ConfigError, match="no delay topic of this router may deliver to bilings; see allowed_targets"):
-        operations.pause_target("bilings")
+        operations.switch(target_scope("bilings"), "paused", on=True)
     operations.change(topic_scope("d"), {"allowed_targets": ["bilings"]})
-    operations.pause_target("bilings")
+    operations.switch(target_scope("bilings"), "paused", on=True)
     operations.change(topic_scope("d"), {"allowed_targets": []})
-    operations.resume_target("bilings")
+    operations.switch(target_scope("bilings"), "paused", on=False)
     assert "target/bilings" not in policies.plain()
 
 
 def test_a_delay_topic_becomes_an_exception_where_all_are_paused(operations: Operations, policies: InMemory) -> None:
-    operations.pause("d")
-    operations.resume("d")
+    operations.switch(topic_scope("d"), "paused", on=True)
+    operations.switch(topic_scope("d"), "paused", on=False)
     assert policies.plain() == {}
     operations.change(DEFAULT, {"paused": True})
-    operations.resume("d")
+    operations.switch(topic_scope("d"), "paused", on=False)
     assert policies.plain() == {"default": {"paused": True}, "topic/d": {"paused": False}}
 
 

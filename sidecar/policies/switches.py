@@ -1,0 +1,52 @@
+"""Pause, resume, drain, undrain: one table of what is on or off, for the admin API, its client and the commands.
+
+Each is a policy of one key, which is what ``switch`` sets; the verbs are for people.
+"""
+
+from typing import Final, Literal, NamedTuple, Protocol
+
+from sidecar.policies.policy import Scope, ScopeKind
+
+SwitchKey = Literal["paused", "drained"]
+
+
+class Switch(NamedTuple):
+    """A verb that sets ``key`` on or off in the policy of a delay topic, or of a target topic."""
+
+    kind: ScopeKind
+    verb: str
+    key: SwitchKey
+    on: bool
+    does: str
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Whether the topic has to be named once more: a slip of the pen would stop all its partitions."""
+        return self.key == "drained" and self.on
+
+
+_TOPIC, _TARGET = ScopeKind.TOPIC, ScopeKind.TARGET
+
+SWITCHES: Final = (
+    Switch(_TOPIC, "pause", "paused", True, "Release nothing from a delay topic; what comes in is still indexed."),
+    Switch(_TOPIC, "resume", "paused", False, "Release again: what has become due meanwhile leaves at once, in order."),
+    Switch(_TOPIC, "drain", "drained", True, "Seal and give up every partition, before maintenance; until undrain."),
+    Switch(_TOPIC, "undrain", "drained", False, "Serve the partitions of a delay topic again."),
+    Switch(_TARGET, "pause", "paused", True, "Hold back what goes to a target topic, from any delay topic."),
+    Switch(_TARGET, "resume", "paused", False, "Give a target topic what was held for it."),
+)
+
+
+class Switches(Protocol):
+    """Whoever carries them out; the errors are those of :class:`sidecar.policies.operations.Operations`."""
+
+    def switch(self, scope: Scope, key: SwitchKey, *, on: bool) -> None:
+        """Pause or drain a delay topic or pause a target, or end that."""
+
+
+def switch_of(kind: ScopeKind, key: SwitchKey, *, on: bool) -> Switch:
+    """The line of the table; KeyError when there is none."""
+    return _BY_MEANING[kind, key, on]
+
+
+_BY_MEANING: Final = {(each.kind, each.key, each.on): each for each in SWITCHES}
