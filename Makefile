@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo test test-all test-broker test-rest simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo test test-all test-broker test-rest test-wheel wheel simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
         chart-tools chart-schema test-helm test-monitoring image release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -36,7 +36,7 @@ PYTEST = $(BIN)/python -m pytest --quiet --durations=10 --durations-min=5
 test: venv ## The core, the simulation and each promise on a real broker (10 minutes)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
-test-rest: test-broker test-helm test-monitoring test-image test-spark ## All other tests (half an hour)
+test-rest: test-wheel test-broker test-helm test-monitoring test-image test-spark ## All other tests (half an hour)
 
 test-all: test test-rest ## All tests
 
@@ -48,6 +48,9 @@ simulate: venv ## Play fresh seeds of the simulation (SEEDS=2000; FIRST=0 to beg
 
 mutants: venv ## Play each wrong router until a seed catches it, and print the table (WRITE=--write: into CONTRIBUTING)
 	@$(BIN)/python -m tests.simulation.mutants $(WRITE)
+
+test-wheel: venv ## Build the wheel, install it, and run the unit tests on what it installed
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 test-spark: venv ## Run only the tests of the Spark jobs
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
@@ -111,6 +114,11 @@ bench-ops: venv ## Policies, admin API, rate limits and a rolling restart, each 
 
 bench-spark: venv ## Spark's index and audit at 1, 2 and 5 M records, adoption of 10 M (RECORDS=1000000: only that)
 	@$(BIN)/python -m tests.bench.spark $(if $(RECORDS),--records $(RECORDS))
+
+DIST ?= dist
+
+wheel: venv ## Build the wheel into dist/ (DIST): the same bytes for the same files
+	@$(BIN)/python -m hatchling build --target wheel --directory $(DIST)
 
 SPARK_ZIP := dist/spark_backfill.zip
 

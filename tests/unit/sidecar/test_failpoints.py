@@ -21,8 +21,3 @@ def test_refused_outside_the_source_tree(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "only tests in the source tree may stop a router so; unset the variable" in done.stderr
-
-
-def test_what_allows_it_is_in_the_source_tree() -> None:
-    assert failpoints.SWITCH.is_file()
-    assert "tests" in failpoints.SWITCH.parts

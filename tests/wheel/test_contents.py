@@ -1,41 +1,39 @@
 """The wheel installs exactly the four rooms at top level, with the files they need besides code."""
 
-import subprocess
-import sys
 import zipfile
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 import sidecar
+from sidecar import failpoints
 from tests.support.paths import ROOT
+from tests.wheel.installed import build
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
-    """Build the wheel as a release would, with the locked hatchling."""
-    target = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(target)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (built,) = target.iterdir()
-    return zipfile.Path(built)
+def contents(wheel: Path) -> zipfile.Path:
+    return zipfile.Path(wheel)
 
 
-def test_top_level_names(wheel: zipfile.Path) -> None:
-    names = {entry.name for entry in wheel.iterdir()}
+def test_the_same_files_make_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    assert build(tmp_path).read_bytes() == wheel.read_bytes()
+
+
+def test_top_level_names(contents: zipfile.Path) -> None:
+    names = {entry.name for entry in contents.iterdir()}
     info = f"kafka_delay_router-{sidecar.__version__}.dist-info"
     assert names == {"index", "snapshots", "sidecar", "spark_backfill", info}
 
 
-def test_console_script(wheel: zipfile.Path) -> None:
-    info = next(entry for entry in wheel.iterdir() if entry.name.endswith(".dist-info"))
+def test_console_script(contents: zipfile.Path) -> None:
+    info = next(entry for entry in contents.iterdir() if entry.name.endswith(".dist-info"))
     text = (info / "entry_points.txt").read_text(encoding="utf-8")
     assert "delay-router = sidecar.cli:main" in text.splitlines()
 
 
-def test_every_module_and_its_data_are_in_it(wheel: zipfile.Path) -> None:
-    packed = set(wheel.root.namelist())
+def test_every_module_and_its_data_are_in_it(contents: zipfile.Path) -> None:
+    packed = set(contents.root.namelist())
     rooms = ("index", "snapshots", "sidecar", "spark_backfill")
     wanted = {
         str(PurePosixPath(path.relative_to(ROOT)))
@@ -49,8 +47,8 @@ def test_every_module_and_its_data_are_in_it(wheel: zipfile.Path) -> None:
     assert wanted <= packed
 
 
-def test_metadata(wheel: zipfile.Path) -> None:
-    info = next(entry for entry in wheel.iterdir() if entry.name.endswith(".dist-info"))
+def test_metadata(contents: zipfile.Path) -> None:
+    info = next(entry for entry in contents.iterdir() if entry.name.endswith(".dist-info"))
     metadata = (info / "METADATA").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     assert "Name: kafka-delay-router" in metadata
     assert "License-Expression: Apache-2.0" in metadata
@@ -59,3 +57,10 @@ def test_metadata(wheel: zipfile.Path) -> None:
         "local",
         "spark",
     }
+
+
+def test_what_lets_a_test_kill_a_router_is_in_the_source_tree_alone(contents: zipfile.Path) -> None:
+    switch = failpoints.SWITCH.relative_to(ROOT)
+    assert "tests" in switch.parts
+    assert failpoints.SWITCH.is_file()
+    assert str(switch) not in contents.root.namelist()
