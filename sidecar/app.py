@@ -38,6 +38,7 @@ from sidecar.process.instance_name import take_place
 from sidecar.process.served_topics import UsableTopics
 from sidecar.process.topic_watch import TopicWatch
 from sidecar.process.workers import Assignment, Workers
+from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import TargetDirectory
 from sidecar.status import report_publisher
 from snapshots.libraries import check_libraries
@@ -69,7 +70,7 @@ def _run(config: Config, lines: LineWriter) -> int:
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
     metrics.registry.register(DroppedLines(lambda: lines.dropped))
     pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
-    staging = Staging(lambda: clients.staging_reader(config))
+    staging = Staging(lambda: clients.staging_reader(config), clock)
     server = probes.serve(config.http.listen, health)
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
     stop_reports = report_publisher.publish(config, admin, workers.statuses)
@@ -95,6 +96,7 @@ def _run(config: Config, lines: LineWriter) -> int:
             policies=policies,
             still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
             clock=clock,
+            limits=RateLimits(clock.running_s),
         )
         assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
         instance_id, leaves = _instance_id(config)

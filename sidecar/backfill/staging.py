@@ -6,7 +6,6 @@ then.
 """
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from index.errors import FormatError
+from sidecar.clock import Clock
 from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
 from sidecar.kafka.errors import error_of
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged
@@ -50,8 +50,9 @@ NOTHING: Mapping[bytes, Waiting] = {}
 class Staging:
     """Knows what waits to be adopted; every method may be called from any thread."""
 
-    def __init__(self, connect: Callable[[], Consumer]) -> None:
+    def __init__(self, connect: Callable[[], Consumer], clock: Clock) -> None:
         self._connect = connect
+        self._clock = clock
         self._places: dict[Place, int] = {}
         self._raw: dict[Place, dict[bytes, tuple[int, bytes]]] = {}
         self._waiting: dict[Place, dict[bytes, Waiting]] = {}
@@ -92,10 +93,10 @@ class Staging:
 
     def hold_off(self, place: Place) -> None:
         """The brokers refuse what adopting writes: whoever owns the partition next waits before it tries again."""
-        self._held_off_to_s[place] = time.monotonic() + AGAIN_AFTER_S
+        self._held_off_to_s[place] = self._clock.running_s() + AGAIN_AFTER_S
 
     def not_before_s(self, place: Place) -> float:
-        """When something may be adopted, by the steady clock."""
+        """When something may be adopted, by the seconds that the clock has been running."""
         return self._held_off_to_s.get(place, 0.0)
 
     def stop(self) -> None:
@@ -118,11 +119,11 @@ class Staging:
 
     def _follow(self, consumer: Consumer) -> None:
         self._changed.set()
-        again_s = time.monotonic() + AGAIN_AFTER_S
+        again_s = self._clock.running_s() + AGAIN_AFTER_S
         missing = False
         while not self._stopping.is_set():
-            if self._changed.is_set() or (missing and time.monotonic() >= again_s):
-                again_s, missing = time.monotonic() + AGAIN_AFTER_S, False
+            if self._changed.is_set() or (missing and self._clock.running_s() >= again_s):
+                again_s, missing = self._clock.running_s() + AGAIN_AFTER_S, False
                 self._assign(consumer)
             first = consumer.poll(WAIT_S)
             messages = [first, *consumer.consume(READ_AT_ONCE, 0)] if first is not None else []

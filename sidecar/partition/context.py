@@ -1,7 +1,7 @@
 """What the workers of a process have in common."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient
 
@@ -32,5 +32,5 @@ class Shared:
     staging: Staging
     still_ours: Callable[[str, int], bool]
     clock: Clock
+    limits: RateLimits
     policies: Policies = WITHOUT_POLICIES
-    limits: RateLimits = field(default_factory=RateLimits)

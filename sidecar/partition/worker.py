@@ -64,7 +64,7 @@ class Worker(threading.Thread):
         # Nobody else can have it when it was assigned a moment ago, or was ours until we let go of it ourselves.
         self._ours = True
         self._size = TransactionSize(MAX_BATCH_BYTES, shared.config.router.transaction_timeout_ms / 1_000)
-        self._throttling = Throttling(shared.metrics.throttled.labels(topic.name).inc, self._throttled)
+        self._throttling = Throttling(shared.clock, shared.metrics.throttled.labels(topic.name).inc, self._throttled)
         self.status = PartitionStatus(topic.name, partition, PartitionState.FENCING)
         self.topic_ids: dict[str, str] = {}
         """Of the topics that are served from, by name; empty until the partition is restored."""

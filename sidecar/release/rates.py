@@ -7,7 +7,6 @@ counter, which needs a round trip for each batch and an answer to what holds whe
 """
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,9 +33,9 @@ class _Bucket:
 
 
 class RateLimits:
-    """The buckets of a process; ``now_s`` is a steady clock. Safe to use from any thread."""
+    """The buckets of a process; ``now_s`` are seconds that only go forward. Safe to use from any thread."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._buckets: dict[str, _Bucket] = {}

@@ -66,7 +66,7 @@ class Target(NamedTuple):
 
 
 class TargetDirectory:
-    """Answers for all partitions of a process; ``now_s`` is a monotonic clock."""
+    """Answers for all partitions of a process; ``now_s`` are seconds that only go forward."""
 
     def __init__(
         self, admin: AdminClient, now_s: Callable[[], float], sleep: Callable[[float], None] = time.sleep

@@ -18,6 +18,7 @@ from sidecar.partition.context import Shared
 from sidecar.partition.takeover import read_origin
 from sidecar.partition.worker import Worker
 from sidecar.payload.budget import PayloadBudget
+from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import TargetDirectory
 
 
@@ -28,7 +29,7 @@ class RunningWorker(Worker):
         admin, clock = cluster.connect(config), SystemClock()
         self.metrics = Metrics()
         self.pool = LoaderPool(lambda: clients.reader(config))
-        self.staging = Staging(lambda: clients.staging_reader(config))
+        self.staging = Staging(lambda: clients.staging_reader(config), clock)
         shared = Shared(
             config=config,
             admin=admin,
@@ -39,6 +40,7 @@ class RunningWorker(Worker):
             staging=self.staging,
             still_ours=lambda _topic, _partition: True,
             clock=clock,
+            limits=RateLimits(clock.running_s),
         )
         super().__init__(shared, config.delay_topics[0], 0)
 

@@ -12,8 +12,9 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.progress import Position
 from index.rules import Rules
-from sidecar.backfill.staging import Place, Staging
+from sidecar.backfill.staging import AGAIN_AFTER_S, Place, Staging
 from snapshots.staged import Staged, encode_staged, intent_key, staged_key
+from tests.support.hand_clock import HandClock
 
 PLACE = Place("d.delay-backfill", "d.delay-snapshots", 3)
 OTHER = Place("e.delay-backfill", "e.delay-snapshots", 3)
@@ -96,8 +97,13 @@ def client() -> Client:
 
 
 @pytest.fixture
-def staging(client: Client) -> Any:
-    made = Staging(lambda: client)  # type: ignore[arg-type,return-value]
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def staging(client: Client, clock: HandClock) -> Any:
+    made = Staging(lambda: client, clock)  # type: ignore[arg-type,return-value]
     yield made
     made.stop()
     until(lambda: client.closed or not client.assigned)
@@ -140,7 +146,9 @@ def test_segments_that_are_not_there_are_noticed(staging: Staging, client: Clien
     assert "offsets 99 to 100 of d.delay-snapshots/3, which holds [0, 100)" in str(found[staged_key("new", 10)].staged)
 
 
-def test_the_end_of_a_topic_is_told_and_so_is_that_it_is_missing(staging: Staging, client: Client) -> None:
+def test_the_end_of_a_topic_is_told_and_so_is_that_it_is_missing(
+    staging: Staging, client: Client, clock: HandClock
+) -> None:
     staging.watch(PLACE)
     staging.watch(OTHER)
     until(lambda: len(client.assigned[-1:]) == 1 and len(client.assigned[-1]) == 2)
@@ -150,6 +158,9 @@ def test_the_end_of_a_topic_is_told_and_so_is_that_it_is_missing(staging: Stagin
     assert not staging.has_looked(OTHER)
     client.coming.put(Message(0, None, None, KafkaError.UNKNOWN_TOPIC_OR_PART, OTHER.backfill))
     until(lambda: staging.has_looked(OTHER))
+    asked = len(client.assigned)
+    clock.go_on(AGAIN_AFTER_S)
+    until(lambda: len(client.assigned) > asked)
 
 
 def test_a_partition_that_is_watched_again_is_read_again(staging: Staging, client: Client) -> None:
@@ -172,14 +183,14 @@ def test_without_an_answer_nothing_is_held_up() -> None:
             raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
 
     client = Broken()
-    staging = Staging(lambda: client)  # type: ignore[arg-type,return-value]
+    staging = Staging(lambda: client, HandClock())  # type: ignore[arg-type,return-value]
     staging.watch(PLACE)
     until(lambda: staging.has_looked(PLACE))
     assert client.closed
     staging.stop()
 
 
-def test_holding_off_is_remembered_by_partition(staging: Staging) -> None:
+def test_holding_off_is_remembered_by_partition(staging: Staging, clock: HandClock) -> None:
     staging.hold_off(PLACE)
-    assert staging.not_before_s(PLACE) > time.monotonic()
+    assert staging.not_before_s(PLACE) == clock.running_s() + AGAIN_AFTER_S
     assert staging.not_before_s(OTHER) == 0.0
