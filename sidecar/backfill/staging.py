@@ -15,7 +15,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from index.errors import FormatError
 from sidecar.clock import Clock
 from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.errors import text_of
+from sidecar.kafka.following import TopicFollower
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged
 
 WAIT_S = 0.25
@@ -47,10 +48,11 @@ NOTHING: Mapping[bytes, Waiting] = {}
 """Always the same object, so that it is seen that nothing has changed."""
 
 
-class Staging:
-    """Knows what waits to be adopted; every method may be called from any thread."""
+class Staging(TopicFollower):
+    """Knows what waits to be adopted; every method may be called from any thread. It starts by itself when needed."""
 
     def __init__(self, connect: Callable[[], Consumer], clock: Clock) -> None:
+        super().__init__("staging", structlog.get_logger(), stop_within_s=STOP_WITHIN_S)
         self._connect = connect
         self._clock = clock
         self._places: dict[Place, int] = {}
@@ -59,11 +61,7 @@ class Staging:
         self._held_off_to_s: dict[Place, float] = {}
         self._looked: set[Place] = set()
         self._changed = threading.Event()
-        self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._told = ""
-        self._log = structlog.get_logger()
 
     def watch(self, place: Place) -> None:
         """Read a partition from its beginning and go on."""
@@ -72,9 +70,8 @@ class Staging:
             self._raw[place], self._waiting[place] = {}, {}
             self._looked.discard(place)
             self._changed.set()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="staging", daemon=True)
-                self._thread.start()
+            if self.ident is None:
+                self.start()
 
     def unwatch(self, place: Place) -> None:
         """Forget a partition."""
@@ -99,25 +96,19 @@ class Staging:
         """When something may be adopted, by the seconds that the clock has been running."""
         return self._held_off_to_s.get(place, 0.0)
 
-    def stop(self) -> None:
-        """End the thread, waiting for it a moment."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(STOP_WITHIN_S)
+    def _follow(self) -> None:
+        consumer = self._connect()
+        try:
+            self._keep_reading(consumer)
+        finally:
+            consumer.close()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            consumer = self._connect()
-            try:
-                self._follow(consumer)
-            except KafkaException as exception:
-                self._tell(error_of(exception))
-                self._looked |= set(self._places)
-            finally:
-                consumer.close()
-            self._stopping.wait(AGAIN_AFTER_S)
+    def _interrupted(self, error: KafkaError) -> float:
+        self._trouble.tell("backfill_topics_unreadable", text_of(error), again_in_s=AGAIN_AFTER_S)
+        self._looked |= set(self._places)
+        return AGAIN_AFTER_S
 
-    def _follow(self, consumer: Consumer) -> None:
+    def _keep_reading(self, consumer: Consumer) -> None:
         self._changed.set()
         again_s = self._clock.running_s() + AGAIN_AFTER_S
         missing = False
@@ -150,6 +141,8 @@ class Staging:
             missing = error.code() in MISSING
             if not missing and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
+            if not missing:
+                self._trouble.is_over()
             of_topic = {place for place in list(self._places) if place.backfill == message.topic()}
             ended |= of_topic if missing else self._at(message)
             return missing
@@ -205,11 +198,6 @@ class Staging:
                 f" {min(at)} to {max(at)} of {place.snapshots}/{place.partition}, which holds [{start}, {end})"
             )
         return staged
-
-    def _tell(self, error: KafkaError) -> None:
-        if error.name() != self._told:
-            self._told = error.name()
-            self._log.warning("backfill_topics_unreadable", error=error.str() or error.name(), again_in_s=AGAIN_AFTER_S)
 
 
 def fitting(waiting: Sequence[tuple[bytes, Staged]], cursor: int) -> list[tuple[bytes, Staged]]:

@@ -22,7 +22,8 @@ from index.progress import Progress
 from index.retention import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.errors import error_of, text_of
+from sidecar.logs.events import Trouble
 from sidecar.metrics import Metrics
 from sidecar.topics.topics import SNAPSHOTS_POLICY, acl_command, alter_command
 
@@ -111,8 +112,8 @@ class _Trim:
         self._trimmed_to = 0
         self._asked_to = 0
         self._future: Future[DeletedRecords] | None = None
-        self._told = ""
         self._log = structlog.get_logger().bind(topic=name, partition=partition)
+        self._trouble = Trouble(self._log)
 
     def wants(self, offset: int) -> bool:
         """Whether something below ``offset`` is there to be removed, and not being asked for."""
@@ -141,16 +142,13 @@ class _Trim:
             self.failed(error, self._remedy(error))
         else:
             self._trimmed_to = self._asked_to
-            self._told = ""
+            self._trouble.is_over()
             self._log.debug("trimmed", to_offset=self._trimmed_to)
 
     def failed(self, error: KafkaError, remedy: str) -> None:
-        """Count a failure, and tell it unless it is the same as before."""
+        """Count a failure and have it in the log."""
         self._failures.inc()
-        if error.name() == self._told:
-            return
-        self._told = error.name()
-        self._log.warning("trim_failed", error=error.str() or error.name(), remedy=remedy, again_in_s=EVERY_S)
+        self._trouble.tell("trim_failed", text_of(error), remedy=remedy, again_in_s=EVERY_S)
 
     def _remedy(self, error: KafkaError) -> str:
         name, _ = self._at

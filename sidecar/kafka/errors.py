@@ -184,6 +184,11 @@ def error_of(exception: KafkaException) -> KafkaError:
     return error
 
 
+def text_of(error: KafkaError) -> str:
+    """What an error says, or its name where it says nothing."""
+    return error.str() or error.name()
+
+
 def resumed(call: Callable[[], None]) -> None:
     """Make a call that ends a transaction, again and again where it timed out: that goes on with the same one."""
     while True:

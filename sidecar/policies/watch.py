@@ -5,8 +5,8 @@ workers look at the table in each of their rounds. A partition that is taken ove
 its end (``settle``): its rules must not be older than those of the owner before.
 
 A topic that is missing is one without policies, and looked for again; one that has vanished since it was read changes
-nothing but is told. One that must not be read stops take-overs, because what it would say is not known: a delay topic
-might be paused, or a target no longer allowed.
+nothing but is said in the log. One that must not be read stops take-overs, because what it would say is not known: a
+delay topic might be paused, or a target no longer allowed.
 """
 
 import threading
@@ -22,7 +22,8 @@ from prometheus_client import CollectorRegistry, Gauge
 from index.errors import RefusedError
 from sidecar.config.model import Config
 from sidecar.kafka.admin import Denied, topic_facts
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.errors import text_of
+from sidecar.kafka.following import TopicFollower
 from sidecar.metrics import PREFIX
 from sidecar.policies.table import NO_POLICIES, WITHOUT_POLICIES, Policies, PolicyTable
 from sidecar.policies.topic import PolicyReader
@@ -39,21 +40,18 @@ AFTER_ERROR_S: Final = 0.5
 SETTLE_TIMEOUT_S: Final = 10.0
 
 
-class PolicyWatch(threading.Thread):
+class PolicyWatch(TopicFollower):
     """Keeps ``table`` up to date until it is stopped."""
 
     def __init__(self, config: Config, admin: AdminClient, registry: CollectorRegistry) -> None:
-        super().__init__(name="policies", daemon=True)
+        self._topic = config.router.policies_topic
+        super().__init__("policies", structlog.get_logger().bind(policies_topic=self._topic))
         self._config = config
         self._admin = admin
-        self._topic = config.router.policies_topic
         self._table = NO_POLICIES
-        self._stopping = threading.Event()
         self._turned = threading.Condition()
         self._asked = self._answered = 0
         self._denied = ""
-        self._told = ""
-        self._log = structlog.get_logger().bind(policies_topic=self._topic)
         gauge = Gauge(
             PREFIX + "policies_unreadable",
             "Policies that cannot be understood; the last good one of each still holds",
@@ -78,35 +76,24 @@ class PolicyWatch(threading.Thread):
             if self._denied:
                 raise RefusedError(self._denied)
 
-    def stop(self) -> None:
-        """End the thread; join it to know when it has."""
-        self._stopping.set()
+    def _interrupted(self, error: KafkaError) -> float:
+        self._trouble.tell("policies_interrupted", text_of(error), level="error")
+        return AFTER_ERROR_S
 
-    def run(self) -> None:
-        """Follow the topic; whatever fails is tried again."""
-        while not self._stopping.is_set():
-            try:
-                self._find_and_follow()
-            except KafkaException as exception:
-                self._tell("policies_interrupted", error_of(exception).str() or error_of(exception).name())
-                self._stopping.wait(AFTER_ERROR_S)
-            except Exception:  # noqa: BLE001 - a defect of ours must not end what keeps the process informed
-                self._log.exception("policies_failed")
-                self._stopping.wait(LOOK_AGAIN_S)
-
-    def _find_and_follow(self) -> None:
+    def _follow(self) -> None:
         asked = self._asked
         found = topic_facts(self._admin, [self._topic])[self._topic]
         self._denied = self._denial() if isinstance(found, Denied) else ""
         if found is None or self._denied:
             if self._table is not NO_POLICIES:
-                self._tell("policies_topic_gone", "what it said last still holds; create it again: delay-router init")
+                why = "what it said last still holds; create it again: delay-router init"
+                self._trouble.tell("policies_topic_gone", why, level="error")
             self._answer(asked)
             self._wait_for_question(LOOK_AGAIN_S)
             return
         reader = PolicyReader(self._config, self._table)
         try:
-            self._follow(reader)
+            self._keep_reading(reader)
         finally:
             reader.close()
 
@@ -116,13 +103,13 @@ class PolicyWatch(threading.Thread):
             f'policies topic {self._topic} may not be read: {grant}; or go without policies: router.policies_topic = ""'
         )
 
-    def _follow(self, reader: PolicyReader) -> None:
+    def _keep_reading(self, reader: PolicyReader) -> None:
         looked = self._asked
         is_read = False
         while not self._stopping.is_set():
             at_end = reader.poll(POLL_S)
             if at_end:
-                self._told = ""
+                self._trouble.is_over()
             # Until the first end it is only known in part.
             is_read = is_read or at_end
             if is_read:
@@ -152,11 +139,6 @@ class PolicyWatch(threading.Thread):
         until_s = time.monotonic() + seconds
         while not self._stopping.is_set() and time.monotonic() < until_s and self._answered >= self._asked:
             self._stopping.wait(POLL_S)
-
-    def _tell(self, event: str, why: str) -> None:
-        if self._told != event + why:
-            self._told = event + why
-            self._log.error(event, why=why)
 
 
 def watch(config: Config, admin: AdminClient, registry: CollectorRegistry) -> tuple[Policies, Callable[[], None]]:

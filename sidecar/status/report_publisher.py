@@ -1,11 +1,10 @@
 """Publishing what this router holds, in a thread and with a producer of its own: releases never wait for it.
 
-A report that does not get through is followed by the next one; that is told once, and again only after it worked.
+A report that does not get through is followed by the next one.
 """
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -17,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import Denied, topic_facts
-from sidecar.kafka.errors import error_of
-from sidecar.logs import events
+from sidecar.kafka.errors import text_of
+from sidecar.kafka.following import TopicFollower
 from sidecar.partition.status import PartitionStatus
 from sidecar.status.reports import encode_report, report_key
 
@@ -29,6 +28,7 @@ LOOK_AGAIN_S: Final = 30.0
 
 WRITE_TIMEOUT_S: Final = 5.0
 LAST_REPORT_S: Final = 2.0
+"""For the report that says, at the end, that this router holds nothing any more."""
 
 
 def instance_name(config: Config) -> str:
@@ -36,43 +36,30 @@ def instance_name(config: Config) -> str:
     return (config.router.instance_id or f"{socket.gethostname()}-{os.getpid()}").replace("/", "_")
 
 
-class ReportPublisher(threading.Thread):
+class ReportPublisher(TopicFollower):
     """Publishes until it is stopped, and then says that it holds nothing any more."""
 
     def __init__(
         self, config: Config, admin: AdminClient, statuses: Callable[[], Sequence[PartitionStatus]], instance: str
     ) -> None:
-        super().__init__(name="reports", daemon=True)
+        self._topic = config.router.status_topic
+        log = structlog.get_logger().bind(status_topic=self._topic)
+        super().__init__("status", log, stop_within_s=LAST_REPORT_S)
         self._config = config
         self._admin = admin
-        self._topic = config.router.status_topic
         self._statuses = statuses
         self._instance = instance
-        self._stopping = threading.Event()
         self._last: list[bytes] = []
-        self._log = structlog.get_logger().bind(status_topic=self._topic)
-        self._trouble = events.Trouble(self._log)
 
-    def stop(self) -> None:
-        """End the thread, after a last report if that does not take long."""
-        self._stopping.set()
-        self.join(LAST_REPORT_S)
+    def _follow(self) -> None:
+        if self._is_there():
+            self._publish_until_stopped()
+        else:
+            self._stopping.wait(LOOK_AGAIN_S)
 
-    def run(self) -> None:
-        """Report; whatever fails is tried again."""
-        while not self._stopping.is_set():
-            try:
-                if self._is_there():
-                    self._publish_until_stopped()
-                else:
-                    self._stopping.wait(LOOK_AGAIN_S)
-            except KafkaException as exception:
-                error = error_of(exception)
-                self._trouble.tell("status_not_reported", error.str() or error.name())
-                self._stopping.wait(LOOK_AGAIN_S if error.code() in _NOT_SOON else AT_LEAST_EVERY_S)
-            except Exception:  # noqa: BLE001 - a defect of ours must not end it, nor be repeated without a pause
-                self._log.exception("status_failed")
-                self._stopping.wait(LOOK_AGAIN_S)
+    def _interrupted(self, error: KafkaError) -> float:
+        self._trouble.tell("status_not_reported", text_of(error))
+        return LOOK_AGAIN_S if error.code() in _NOT_SOON else AT_LEAST_EVERY_S
 
     def _is_there(self) -> bool:
         # Written to a topic that is missing, it might be created with the brokers' defaults.

@@ -13,8 +13,8 @@ from index.errors import FormatError
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import Denied, topic_facts
-from sidecar.kafka.errors import error_of
-from sidecar.logs import events
+from sidecar.kafka.errors import text_of
+from sidecar.kafka.following import TopicFollower
 from sidecar.status.reports import GroupReports, Reported
 
 FROM_MS: Final = 60_000
@@ -24,23 +24,22 @@ LOOK_AGAIN_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
 FORGET_EVERY_S: Final = 10.0
 CLOSE_WITHIN_S: Final = 2.0
+"""A command that exits under the thread would leave a client half closed."""
 
 
-class ReportReader(threading.Thread):
+class ReportReader(TopicFollower):
     """Keeps what routers report until it is stopped."""
 
     def __init__(self, config: Config, admin: AdminClient, now_ms: Callable[[], int]) -> None:
-        super().__init__(name="reports-read", daemon=True)
+        self._topic = config.router.status_topic
+        log = structlog.get_logger().bind(status_topic=self._topic)
+        super().__init__("status_reading", log, stop_within_s=CLOSE_WITHIN_S)
         self._config = config
         self._admin = admin
-        self._topic = config.router.status_topic
         self._now_ms = now_ms
         self._reports = GroupReports(config.router.group_id)
         self._lock = threading.Lock()
         self._read = threading.Event()
-        self._stopping = threading.Event()
-        self._log = structlog.get_logger().bind(status_topic=self._topic)
-        self._trouble = events.Trouble(self._log)
 
     def wait(self, timeout_s: float) -> None:
         """Wait until everything that was there has been read once, or nothing can be; not longer than this."""
@@ -52,27 +51,10 @@ class ReportReader(threading.Thread):
             now_ms = self._now_ms()
             return list(self._reports.reported(now_ms)), self._reports.instances(now_ms)
 
-    def stop(self) -> None:
-        """End the thread; a command that exits under it would leave a client half closed."""
-        self._stopping.set()
-        self.join(CLOSE_WITHIN_S)
-
-    def run(self) -> None:
-        """Follow the topic; whatever fails is tried again."""
-        while not self._stopping.is_set():
-            try:
-                if self._is_there():
-                    self._follow()
-                else:
-                    self._read.set()
-                    self._stopping.wait(LOOK_AGAIN_S)
-            except KafkaException as exception:
-                self._trouble.tell("status_not_read", error_of(exception).str() or error_of(exception).name())
-                self._read.set()
-                self._stopping.wait(AFTER_ERROR_S)
-            except Exception:  # noqa: BLE001 - a defect of ours must not end what answers are made of
-                self._log.exception("status_failed")
-                self._stopping.wait(LOOK_AGAIN_S)
+    def _interrupted(self, error: KafkaError) -> float:
+        self._trouble.tell("status_not_read", text_of(error))
+        self._read.set()
+        return AFTER_ERROR_S
 
     def _is_there(self) -> bool:
         found = topic_facts(self._admin, [self._topic])[self._topic]
@@ -83,6 +65,10 @@ class ReportReader(threading.Thread):
         return found is not None and not isinstance(found, Denied)
 
     def _follow(self) -> None:
+        if not self._is_there():
+            self._read.set()
+            self._stopping.wait(LOOK_AGAIN_S)
+            return
         consumer = clients.report_reader(self._config)
         try:
             (start,) = consumer.offsets_for_times(

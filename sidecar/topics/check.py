@@ -17,7 +17,7 @@ from sidecar.config import librdkafka_keys
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Answer, Denied, TopicFacts, operations_of, topic_facts
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.errors import error_of, text_of
 from sidecar.topics import check_targets, status_topic, topics
 from sidecar.topics.check_brokers import transaction_findings
 from sidecar.topics.findings import Finding, Level, error, ok, warn
@@ -274,7 +274,7 @@ def _group(config: Config, admin: AdminClient) -> Iterator[Finding]:
         if failure.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             yield error(thing, "the router may not Read", command)
         else:
-            yield warn(thing, f"cannot be described: {failure.str() or failure.name()}", "try again")
+            yield warn(thing, f"cannot be described: {text_of(failure)}", "try again")
         return
     operations = operations_of(description.authorized_operations)
     if operations and not operations & {AclOperation.READ, AclOperation.ALL}:
