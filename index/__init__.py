@@ -29,6 +29,29 @@ is does not replay as a decision does (:mod:`index.skipped`).
 A bucket may also be built by others and be *adopted* (:mod:`index.adopting`): until it has caught up with W it has a
 watermark of its own.
 
+In short, with a payload that is a word: a record is decided, waits, leaves, and nothing of it is left but two numbers.
+
+>>> from index.partition import PartitionIndex
+>>> from index.progress import start_of
+>>> from index.rules import Rules
+>>> rules = Rules(topic="orders.delay", default_target="orders")
+>>> schedule = rules.decide([("deliver-after", b"PT15M")], timestamp_ms=1_000_000)
+>>> schedule.due_ms, schedule.targets
+(1900000, ('orders',))
+>>> partition = PartitionIndex(start_of(7), size_of=len)
+>>> partition.add([(schedule.due_ms, 7, "coffee")])
+[(1900000, 7, 'coffee')]
+>>> partition.next_due_ms()
+1900000
+>>> batch = partition.plan(now_ms=1_900_000, max_entries=100, max_bytes=1_000)
+>>> batch.due
+[(1900000, 7, 'coffee')]
+>>> partition.confirm()
+>>> partition.committed.cursor, partition.committed.watermark
+(8, Position(due_ms=1900000, offset=7))
+>>> partition.committed.is_done(1_900_000, 7)
+True
+
 Nothing here does I/O, reads a clock, starts a thread or logs: time is an argument, and the functions return what is to
 be done. The import rule is enforced by ``tests/unit/test_layering.py``.
 """

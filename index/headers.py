@@ -138,7 +138,11 @@ def lowered(name: str) -> str:
 
 
 def quoted(raw: bytes | None) -> str:
-    """Show a header value in a message: printable ASCII, the rest escaped, and capped; safe in any log."""
+    r"""Show a header value in a message: printable ASCII, the rest escaped, and capped; safe in any log.
+
+    >>> print(quoted(b"soon\n"), quoted(None))
+    'soon\n' null
+    """
     if raw is None:
         return "null"
     shown = repr(raw[:_SHOWN_BYTES])[1:]
@@ -151,6 +155,10 @@ class StrippedNames(dict[str, bool]):
     Removed are all names starting with ``deliver-``, every alias, and the provenance names, which the router
     writes itself, all of them in any case. Names seen are remembered (a lookup is then one step), but not without
     bound, because producers choose them.
+
+    >>> stripped = StrippedNames(["x-due"])
+    >>> [name for name in ("deliver-at", "Deliver-Anything", "X-Due", "delay-due", "trace-id") if not stripped[name]]
+    ['trace-id']
     """
 
     def __init__(self, control_names: Iterable[str]) -> None:

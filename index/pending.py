@@ -32,7 +32,15 @@ NO_LIMIT = (1 << 63, 0)
 
 
 class PendingIndex(Generic[P]):
-    """Entries sorted by (due, offset), with cheap insertion and removal from the front."""
+    """Entries sorted by (due, offset), with cheap insertion and removal from the front.
+
+    >>> index = PendingIndex()
+    >>> index.add([(2_000, 7, "b"), (1_000, 9, "a"), (2_000, 5, "c")])
+    >>> index.take_due(now_ms=2_000, max_entries=2)
+    [(1000, 9, 'a'), (2000, 5, 'c')]
+    >>> index.first()
+    (2000, 7)
+    """
 
     def __init__(self) -> None:
         self._chunks: SortedDict[int, list[Entry[P]]] = SortedDict()

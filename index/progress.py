@@ -54,6 +54,10 @@ class Progress(NamedTuple):
         """Whether the record at ``offset`` has left: indexed before C and at or before W.
 
         A late record was released by the transaction that moved C past it, so the same two comparisons hold for it.
+
+        >>> progress = Progress(cursor=10, watermark=Position(due_ms=5_000, offset=3), sealed_to=0)
+        >>> progress.is_done(5_000, 3), progress.is_done(5_000, 4), progress.is_done(1_000, 12)
+        (True, False, False)
         """
         return offset < self.cursor and (due_ms, offset) <= self.watermark
 

@@ -57,6 +57,13 @@ class Schedule(NamedTuple):
     * ``deliver_id``: the caller's name for this schedule.
     * ``both_times``: whether a ``deliver-after`` was outranked by a ``deliver-at``.
     * ``expire_after_ms``: how late it may be released at most, 0 for no limit whatever policies say, or NO_EXPIRY.
+
+    >>> from index.rules import Rules
+    >>> rules = Rules(topic="orders.delay", default_target="orders", max_delay_ms=3_600_000)
+    >>> rules.decide([("deliver-at", b"1800000"), ("deliver-key", b"k")], timestamp_ms=0)[:4]
+    (1800000, ('orders',), -1, b'k')
+    >>> rules.decide([("deliver-after", b"PT2H")], timestamp_ms=0).message
+    'Exceeds max allowed delivery delay of 3600000 milliseconds'
     """
 
     due_ms: int

@@ -61,6 +61,9 @@ def matches(pattern: str, name: str) -> bool:
 
     The pieces between the stars are found left to right, each at its first place. That is exact for this kind of
     pattern and never goes back, so no name and no pattern takes longer than their lengths explain.
+
+    >>> matches("billing.*", "billing.eu"), matches("billing.*", "billingXeu"), matches("*.eu", "billing.eu")
+    (True, False, True)
     """
     head, *rest = pattern.split("*")
     if not rest:

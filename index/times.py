@@ -73,7 +73,15 @@ def parse_number(raw: bytes) -> int:
 
 
 def parse_duration_ms(raw: bytes) -> int:
-    """Read a length of time in ms: a number of milliseconds, an ISO 8601 duration rounded up, or ``15m``."""
+    """Read a length of time in ms: a number of milliseconds, an ISO 8601 duration rounded up, or ``15m``.
+
+    >>> [parse_duration_ms(raw) for raw in (b"900000", b"PT15M", b"15m", b"PT0.0001S")]
+    [900000, 900000, 900000, 1]
+    >>> parse_duration_ms(b"P1M")
+    Traceback (most recent call last):
+    ...
+    ValueError: expected milliseconds as ASCII digits, or an ISO 8601 duration of weeks, days, hours, minutes ...
+    """
     if raw.isdigit():
         return parse_number(raw)
     return parse_written_duration_ms(raw)
@@ -125,6 +133,15 @@ def parse_instant_ms(raw: bytes) -> int:
 
     The offset is mandatory and ``-00:00`` counts as UTC. Second 60, a leap second, has no number of its own in
     Unix time: any part of it is the start of the next minute, the first moment that is certainly not early.
+
+    >>> parse_instant_ms(b"2030-01-31T08:00:00Z") == parse_instant_ms(b"2030-01-31T10:00:00+02:00")
+    True
+    >>> parse_instant_ms(b"1970-01-01T00:00:00.0001Z")
+    1
+    >>> parse_instant_ms(b"2030-01-31T08:00:00")
+    Traceback (most recent call last):
+    ...
+    ValueError: expected an RFC 3339 instant with an offset, such as 2030-01-31T08:00:00Z or 2030-01-31T10:00:00+02:00
     """
     match = _INSTANT.fullmatch(raw)
     if match is None:

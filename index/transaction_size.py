@@ -37,6 +37,14 @@ class TransactionSize:
     """Bytes that the next transaction may have; every time is an argument, of a steady clock in seconds.
 
     It lives longer than the ownership of a partition: a transaction that was abandoned is followed by a take-over.
+
+    >>> size = TransactionSize(most_bytes=1_000_000, timeout_s=60.0)
+    >>> size.abandoned(1_000_000)
+    >>> size.limit_bytes(now_s=0.0)
+    500000
+    >>> size.committed(500_000, seconds=0.1, now_s=1.0)
+    >>> size.limit_bytes(now_s=1.0)
+    1000000
     """
 
     def __init__(self, most_bytes: int, timeout_s: float) -> None:

@@ -85,6 +85,9 @@ def deliver(
     * ``now_ms``: the record's timestamp, where you set one; default: the clock, as clients and brokers do.
 
     Times are rounded up to the millisecond, so that rounding never delivers early.
+
+    >>> deliver(after=timedelta(minutes=15), to=["orders", "billing"], deliver_id="reminder-7")
+    [('deliver-after', b'900000'), ('deliver-to', b'orders'), ('deliver-to', b'billing'), ('deliver-id', b'reminder-7')]
     """
     if at is not None and after is not None:
         raise ValueError("at and after: give one of them")

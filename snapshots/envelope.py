@@ -52,7 +52,16 @@ def wrap(kind: Kind, body: bytes) -> bytes:
 
 
 def unwrap(expected: Kind, stored: bytes) -> bytes:
-    """Return the body of a stored value of the expected kind; FormatError names what is wrong with it."""
+    """Return the body of a stored value of the expected kind; FormatError names what is wrong with it.
+
+    >>> stored = wrap(Kind.PROGRESS, b"body")
+    >>> unwrap(Kind.PROGRESS, stored)
+    b'body'
+    >>> unwrap(Kind.PROGRESS, stored[:-1] + b"Y")
+    Traceback (most recent call last):
+    ...
+    index.errors.FormatError: checksum does not match: the value is damaged
+    """
     if len(stored) < _HEADER.size:
         raise FormatError(f"{len(stored)} bytes are too few for an envelope of {_HEADER.size}")
     magic, version, kind, length, checksum = _HEADER.unpack_from(stored)

@@ -25,7 +25,16 @@ def encode_offsets(offsets: Iterable[int]) -> bytes:
 
 
 def decode_offsets(stored: bytes, count: int) -> list[int]:
-    """Return the ``count`` offsets of a stored set, ascending; FormatError when it is anything else."""
+    """Return the ``count`` offsets of a stored set, ascending; FormatError when it is anything else.
+
+    >>> stored = encode_offsets([30, 10, 20])
+    >>> decode_offsets(stored, 3)
+    [10, 20, 30]
+    >>> decode_offsets(stored, 4)
+    Traceback (most recent call last):
+    ...
+    index.errors.FormatError: bitmap of 3 offsets, where 4 are declared
+    """
     try:
         bitmap = BitMap64.deserialize(stored)
     except (ValueError, IndexError) as error:  # IndexError: no bytes at all

@@ -83,6 +83,13 @@ class RowPacker:
     """Makes rows that share a table of header names; they can be joined with each other only.
 
     The table only grows, so that a row may be made in one thread while others are joined in another.
+
+    >>> packer = RowPacker()
+    >>> rows = [packer.pack(b"k", b"one", [("trace", b"1")]), packer.pack(None, b"two", [])]
+    >>> unpack_rows([100, 200], rows, packer.names)[1]
+    Record(key=None, value=b'two', headers=[], timestamp_ms=200)
+    >>> packer.pack(b"k", None, []) is None
+    True
     """
 
     def __init__(self) -> None:

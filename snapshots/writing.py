@@ -47,7 +47,17 @@ def joined(
 
 
 class SegmentWriter:
-    """Encodes the segments of one bucket in order and collects what its manifest says of them."""
+    """Encodes the segments of one bucket in order and collects what its manifest says of them.
+
+    >>> writer = SegmentWriter(bucket_id=3, from_offset=10, to_offset=20)
+    >>> made = writer.encode(Placement.INLINE, [(5_000, 12, Record(b"k", b"v", [], 1_000)), (6_000, 11, None)])
+    >>> writer.written([each.ref for each in made], record_offsets=[77])
+    >>> bucket = writer.manifest()
+    >>> bucket.segments[0].last, bucket.segments[0].record_offset
+    (Position(due_ms=6000, offset=11), 77)
+    >>> bucket.needs_from
+    11
+    """
 
     def __init__(self, bucket_id: int, from_offset: int, to_offset: int) -> None:
         self.bucket_id = bucket_id

@@ -25,7 +25,15 @@ MAX_SIZE_BYTES: Final = 1 << 50
 
 
 def parse_duration_ms(raw: object) -> int:
-    """Milliseconds of ``10s``, ``36h``, ...; ``0`` needs no unit. ValueError says what is allowed."""
+    """Milliseconds of ``10s``, ``36h``, ...; ``0`` needs no unit. ValueError says what is allowed.
+
+    >>> parse_duration_ms("36h"), parse_duration_ms("0")
+    (129600000, 0)
+    >>> parse_duration_ms("36")
+    Traceback (most recent call last):
+    ...
+    ValueError: a duration is written like 500ms, 10s, 5m, 36h, 7d, not '36': the unit is missing
+    """
     return _quantity(raw, _DURATION_UNITS_MS, MAX_DURATION_MS, "a duration is written like 500ms, 10s, 5m, 36h, 7d")
 
 
@@ -40,7 +48,11 @@ def format_duration(duration_ms: int) -> str:
 
 
 def format_size(size_bytes: int) -> str:
-    """The shortest notation that ``parse_size_bytes`` reads back as the same number."""
+    """The shortest notation that ``parse_size_bytes`` reads back as the same number.
+
+    >>> format_size(1_048_576), format_size(1_500)
+    ('1MiB', '1500B')
+    """
     return _formatted(size_bytes, _SIZE_UNITS_BYTES)
 
 
