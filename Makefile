@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo test test-all test-broker test-rest test-wheel wheel simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo test test-all test-broker test-rest test-wheel wheel coverage simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
         chart-tools chart-schema test-helm test-monitoring image release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -42,6 +42,13 @@ test-all: test test-rest ## All tests
 
 test-broker: venv ## All other tests of the router on real brokers, a minute of soak among them
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
+
+coverage: venv ## Branch coverage of each package by the tests without a broker (what no line of them runs: build/coverage.txt)
+	@mkdir -p build
+	@$(BIN)/coverage run -m pytest --quiet --durations=0 --durations-min=5 tests/unit tests/simulation
+	@$(BIN)/coverage report --skip-covered --show-missing >build/coverage.txt
+	@for room in $(ROOMS); do printf '%-15s%4s %%\n' $$room $$($(BIN)/coverage report --format=total --include="$$room/*"); done
+	@printf '%-15s%4s %%\n' all $$($(BIN)/coverage report --format=total)
 
 simulate: venv ## Play fresh seeds of the simulation (SEEDS=2000; FIRST=0 to begin at a seed)
 	@$(BIN)/python -m tests.simulation.campaign $(or $(SEEDS),2000) $(if $(FIRST),--first $(FIRST))
