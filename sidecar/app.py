@@ -11,6 +11,9 @@ import os
 import signal
 import sys
 import threading
+from contextlib import ExitStack
+from threading import Event
+from typing import Protocol
 
 import structlog
 
@@ -61,74 +64,109 @@ def run(config: Config) -> int:
         return _run(config, lines)
 
 
+class _Stoppable(Protocol):
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it hangs in a call."""
+
+    def stop(self) -> object:
+        """End it, waiting a moment."""
+
+
+class _Running(ExitStack):
+    """What is stopped at the end, the last that was started first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._may_hang: list[_Stoppable] = []
+
+    def stop_at_end(self, part: _Stoppable) -> None:
+        """Stop a part whose calls may hang for ever in a client."""
+        self._may_hang.append(part)
+        self.callback(part.stop)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the interpreter can end: no part of it hangs."""
+        return all(each.is_idle for each in self._may_hang)
+
+
 def _run(config: Config, lines: LineWriter) -> int:
     sys.setswitchinterval(SWITCH_THREADS_S)
     stopping = _stopping_on_signals(lines)
+    workers, running = Workers(), _Running()
+    exit_code = 1
+    try:
+        with running:
+            exit_code = _serve(config, lines, stopping, workers, running)
+    finally:
+        structlog.get_logger().info("stopped", every_worker_finished=workers.is_idle)
+        if not running.is_idle:
+            # A client that hangs in a call would keep the interpreter from exiting.
+            _exit_now(lines, exit_code)
+        for number in STOP_SIGNALS:
+            # The interpreter, as it ends, gives signals back to the system, which would end it with another exit code.
+            signal.signal(number, signal.SIG_IGN)
+    return exit_code
+
+
+def _serve(config: Config, lines: LineWriter, stopping: Event, workers: Workers, running: _Running) -> int:
+    """Start one part after the other, and be a member of the group until ``stopping``; the exit code."""
     admin, clock = cluster.connect(config), SystemClock()
-    metrics, budget, workers = Metrics(), PayloadBudget(config.router.payload_memory_bytes), Workers()
+    metrics, budget = Metrics(), PayloadBudget(config.router.payload_memory_bytes)
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
     metrics.registry.register(DroppedLines(lambda: lines.dropped))
-    pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
-    staging = Staging(lambda: clients.staging_reader(config), clock)
     server = probes.serve(config.http.listen, health)
+    running.callback(server.stop)
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
-    stop_reports = report_publisher.publish(config, admin, workers.statuses)
+    running.callback(stop_policies)
     api = AdminApi()
+    running.stop_at_end(api)
+    api.start(config, admin, policies, workers.statuses)
+    running.callback(report_publisher.publish(config, admin, workers.statuses))
+    staging = Staging(lambda: clients.staging_reader(config), clock)
+    running.callback(staging.stop)
+    pool = LoaderPool(lambda: clients.reader(config), lambda: clients.bulk_reader(config))
+    running.stop_at_end(pool)
     usable = UsableTopics(config, admin, health)
+    topics = usable.wait(stopping)
+    if stopping.is_set():
+        return 0
+    if not topics:
+        return 1
     watch = TopicWatch(usable, workers)
+    running.stop_at_end(watch)
+    shared = Shared(
+        config=config,
+        admin=admin,
+        directory=TargetDirectory(admin, clock.running_s),
+        budget=budget,
+        metrics=metrics,
+        pool=pool,
+        staging=staging,
+        # The member is made last, since it starts the workers that ask it.
+        policies=policies,
+        still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
+        clock=clock,
+        limits=RateLimits(clock.running_s),
+    )
+    assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
+    instance_id, leaves = _instance_id(config)
+    member = GroupMember(
+        lambda on_commit, on_error: clients.group_member(config, topics, on_commit, on_error, instance_id),
+        config.router.group_id,
+        assignment,
+        leaves=leaves,
+    )
+    running.stop_at_end(workers)
+    watch.start()
     try:
-        api.start(config, admin, policies, workers.statuses)
-        topics = usable.wait(stopping)
-        if stopping.is_set():
-            return 0
-        if not topics:
-            return 1
-        shared = Shared(
-            config=config,
-            admin=admin,
-            directory=TargetDirectory(admin, clock.running_s),
-            budget=budget,
-            metrics=metrics,
-            pool=pool,
-            staging=staging,
-            # The member is made last, since it starts the workers that ask it.
-            policies=policies,
-            still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
-            clock=clock,
-            limits=RateLimits(clock.running_s),
-        )
-        assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
-        instance_id, leaves = _instance_id(config)
-        member = GroupMember(
-            lambda on_commit, on_error: clients.group_member(config, topics, on_commit, on_error, instance_id),
-            config.router.group_id,
-            assignment,
-            leaves=leaves,
-        )
-        watch.start()
         member.run(topics, stopping)
     except MembershipError as error:
         structlog.get_logger().error("membership_failed", error=str(error))
         return 1
-    else:
-        return 0
-    finally:
-        finished = workers.stop_all()
-        watched = watch.stop()
-        pool.stop()
-        stop_reports()
-        stop_policies()
-        staging.stop()
-        server.stop()
-        api.stop()
-        structlog.get_logger().info("stopped", every_worker_finished=finished)
-        if not finished or not watched or not pool.is_idle or not api.is_idle:
-            # A client that hangs in a call would keep the interpreter from exiting.
-            _exit_now(lines)
-        for number in STOP_SIGNALS:
-            # The interpreter, as it ends, gives signals back to the system, which would end it with another exit code.
-            signal.signal(number, signal.SIG_IGN)
+    return 0
 
 
 def _instance_id(config: Config) -> tuple[str, bool]:
@@ -148,13 +186,13 @@ def _instance_id(config: Config) -> tuple[str, bool]:
     return place.name, True
 
 
-def _stopping_on_signals(lines: LineWriter) -> threading.Event:
-    stopping = threading.Event()
+def _stopping_on_signals(lines: LineWriter) -> Event:
+    stopping = Event()
 
     def stop(_number: int, _frame: object) -> None:
         if not stopping.is_set():
             # Whatever hangs by then, in a client whose brokers are silent for example: the contract says 30 s.
-            deadline = threading.Timer(EXIT_WITHIN_S, _exit_now, [lines])
+            deadline = threading.Timer(EXIT_WITHIN_S, _exit_now, [lines, 0])
             deadline.daemon = True
             deadline.start()
         stopping.set()
@@ -164,7 +202,7 @@ def _stopping_on_signals(lines: LineWriter) -> threading.Event:
     return stopping
 
 
-def _exit_now(lines: LineWriter) -> None:
+def _exit_now(lines: LineWriter, exit_code: int) -> None:
     # Not the streams of the interpreter: whoever hangs in one of them holds its lock.
     lines.drain(events.DRAIN_S)
-    os._exit(0)
+    os._exit(exit_code)

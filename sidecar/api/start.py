@@ -27,7 +27,7 @@ class AdminApi:
             return
         from sidecar.api import server  # noqa: PLC0415 - a router without it needs neither its memory nor its time
 
-        inquiries = GroupInquiries(config, admin, policies, own=own, instance=instance_name(config))
+        inquiries = GroupInquiries(config, admin, policies, own=own, instance=instance_name(config)).start()
         self._stops.append(inquiries.close)
         serving = server.serve(config, Operations(config, admin, policies), inquiries)
         self._stops.append(serving.stop)

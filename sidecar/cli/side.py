@@ -55,7 +55,7 @@ class KafkaSide(Operations):
 
     @cached_property
     def _inquiries(self) -> GroupInquiries:
-        return GroupInquiries(self._config, self._client, self._all_policies)
+        return GroupInquiries(self._config, self._client, self._all_policies).start()
 
     def status(self, topic: str = "") -> StatusAnswer:
         """As ``Inquiries.status``."""

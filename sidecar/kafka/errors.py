@@ -16,13 +16,17 @@ from index.schedule import Reason
 
 
 class Verdict(Enum):
-    """What to do after an error."""
+    """What to do after an error.
+
+    After FENCED and DENIED an owned partition is taken over again, as after REBUILD. They have names of their own since
+    others act on them: ``start-over`` tries again when it was fenced, and a group member that is not let in says so.
+    """
 
     REFUSED = "abort, find the records the broker refuses, divert them, go on with the same producer"
     RETRY = "make the same call again"
     AGAIN = "abort, which gives the producer a new epoch, and write the same transaction again"
-    FENCED = "ask the group whether this partition is still ours"
-    DENIED = "report what is not authorised and try again slowly"
+    FENCED = "another producer has taken the place of this one: ask the group who owns the partition"
+    DENIED = "the credentials do not allow it: nothing helps but to grant the right, or to be let in"
     MISCONFIGURED = "refuse, with the setting to change: no repetition helps"
     REBUILD = "outcome unknown or producer unusable: take over again from the state topic"
 

@@ -102,7 +102,7 @@ def in_background(level: str) -> Iterator[LineWriter]:
     At the end what waits is written, for ``DRAIN_S`` at most; when nobody reads it, nothing is written directly.
     """
     repeats = Repeats(lambda at, event, **facts: structlog.get_logger().log(_LEVELS[at], event, **facts))
-    lines = LineWriter(sys.stderr.fileno(), repeats.tick)
+    lines = LineWriter(sys.stderr.fileno(), repeats.tick).start()
     configure(level, cast("TextIO", lines), repeats)
     before = sys.excepthook, threading.excepthook, sys.unraisablehook
     sys.excepthook = _uncaught

@@ -44,7 +44,11 @@ class LineWriter:
         self._untold = 0
         # Reentrant: a finalizer may log while its thread is in here.
         self._changed = threading.Condition(threading.RLock())
+
+    def start(self) -> "LineWriter":
+        """Begin to write what is put in from now on; once."""
         threading.Thread(target=self._run, name="log", daemon=True).start()
+        return self
 
     def write(self, text: str) -> int:
         """Take a line, or drop it when too much waits already."""

@@ -32,11 +32,15 @@ class TopicWatch:
         """Begin."""
         self._thread.start()
 
-    def stop(self) -> bool:
-        """End; False when the cluster still owes an answer, which would keep the interpreter from exiting."""
+    def stop(self) -> None:
+        """End, waiting for it a moment."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(END_WITHIN_S)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for no answer of the cluster, which would keep the interpreter from exiting."""
         return not self._thread.is_alive()
 
     def _run(self) -> None:

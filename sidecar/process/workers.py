@@ -24,6 +24,7 @@ class Workers:
         self._workers: dict[Partition, Worker] = {}
         self._troubles: dict[str, str] = {}
         self._gone: set[str] = set()
+        self._ended_late: list[Worker] = []
 
     def start(self, shared: Shared, partitions: Sequence[Partition]) -> None:
         """Start a worker for each partition."""
@@ -34,7 +35,7 @@ class Workers:
             self._workers[name, number] = worker
             worker.start()
 
-    def stop(self, partitions: Sequence[Partition]) -> bool:
+    def give_up(self, partitions: Sequence[Partition]) -> bool:
         """Stop the workers of these, all at once, within one deadline; whether each of them ended."""
         ending = [self._workers.pop(each) for each in partitions if each in self._workers]
         for worker in ending:
@@ -42,11 +43,18 @@ class Workers:
         deadline_s = time.monotonic() + STOP_WITHIN_S
         for worker in ending:
             worker.join(max(0.0, deadline_s - time.monotonic()))
-        return not any(worker.is_alive() for worker in ending)
+        late = [worker for worker in ending if worker.is_alive()]
+        self._ended_late += late
+        return not late
 
-    def stop_all(self) -> bool:
-        """Stop every worker; whether each of them ended in time."""
-        return self.stop(list(self._workers))
+    def stop(self) -> None:
+        """Stop every worker."""
+        self.give_up(list(self._workers))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every worker that was stopped has ended."""
+        return not any(worker.is_alive() for worker in self._ended_late)
 
     def statuses(self) -> list[PartitionStatus]:
         """The last snapshot of every partition."""
@@ -96,13 +104,13 @@ class Assignment:
         self._garbage = garbage
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """These are ours now."""
+        """The group has given these to this process."""
         self._workers.start(self._shared, partitions)
         self._health.is_member()
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """These go to another member when this returns."""
-        self._workers.stop(partitions)
+        self._workers.give_up(partitions)
 
     def not_a_member(self, why: str) -> None:
         """Without partitions the process would look ready."""

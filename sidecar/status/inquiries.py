@@ -83,7 +83,12 @@ class GroupInquiries:
         self._reader: ReportReader | None = None
         if config.router.status_topic:
             self._reader = ReportReader(config, admin, now_ms)
+
+    def start(self) -> "GroupInquiries":
+        """Follow the status topic from now on, until ``close``."""
+        if self._reader is not None:
             self._reader.start()
+        return self
 
     def close(self) -> None:
         """Stop following the status topic."""

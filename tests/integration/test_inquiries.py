@@ -48,7 +48,7 @@ class Told:
 
     def ask(self, router: RouterProcess) -> GroupInquiries:
         config = configuration.load(router.config, {})
-        made = GroupInquiries(config, cluster.connect(config), WITHOUT_POLICIES)
+        made = GroupInquiries(config, cluster.connect(config), WITHOUT_POLICIES).start()
         self._open.append(made)
         return made
 

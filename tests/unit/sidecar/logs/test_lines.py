@@ -54,7 +54,7 @@ def pipe() -> Iterator[Pipe]:
 
 
 def test_lines_come_out_in_order_whoever_writes(pipe: Pipe, rng: Random) -> None:
-    lines = LineWriter(pipe.writer)
+    lines = LineWriter(pipe.writer).start()
     count = 5_000
 
     def write(name: str) -> None:
@@ -79,7 +79,7 @@ def test_lines_come_out_in_order_whoever_writes(pipe: Pipe, rng: Random) -> None
 
 def test_nobody_reads(pipe: Pipe) -> None:
     pipe.fill()
-    lines = LineWriter(pipe.writer, max_bytes=50_000)
+    lines = LineWriter(pipe.writer, max_bytes=50_000).start()
     began_s = time.monotonic()
     for number in range(20_000):
         lines.write(f"line {number} {'x' * 30}\n")
@@ -102,7 +102,7 @@ def test_nobody_reads(pipe: Pipe) -> None:
 
 
 def test_the_reader_is_gone(pipe: Pipe) -> None:
-    lines = LineWriter(pipe.writer)
+    lines = LineWriter(pipe.writer).start()
     pipe.close_reader()
     lines.write("one\n")
     assert lines.drain(10)
@@ -111,7 +111,7 @@ def test_the_reader_is_gone(pipe: Pipe) -> None:
 
 def test_a_descriptor_that_does_not_wait(pipe: Pipe) -> None:
     os.set_blocking(pipe.writer, False)
-    lines = LineWriter(pipe.writer)
+    lines = LineWriter(pipe.writer).start()
     for number in range(10_000):
         lines.write(f"{number} {'x' * 100}\n")
     lines.write("the end\n")
@@ -120,6 +120,6 @@ def test_a_descriptor_that_does_not_wait(pipe: Pipe) -> None:
 
 
 def test_what_cannot_be_encoded_does_not_end_the_log(pipe: Pipe) -> None:
-    lines = LineWriter(pipe.writer)
+    lines = LineWriter(pipe.writer).start()
     lines.write("half a character: \ud83d\n")
     assert pipe.read_lines("half") == ["half a character: \\ud83d"]
