@@ -157,6 +157,7 @@ def _serve(config: Config, lines: LineWriter, stopping: Event, workers: Workers,
         lambda on_commit, on_error: clients.group_member(config, topics, on_commit, on_error, instance_id),
         config.router.group_id,
         assignment,
+        clock,
         leaves=leaves,
     )
     running.stop_at_end(workers)

@@ -1,7 +1,7 @@
 """The one way in which the router's rooms tell the time: a host makes a clock, and hands it down.
 
-What decides takes a time as an argument (``now_ms``, ``now_s``), read once for a turn by whoever drives it. Only who
-drives something, or has to measure how long it took, is given the clock itself.
+What is due is decided by a time that is passed in (``now_ms``), since a pause stops it. What has to wait, or measures
+how long something took, is given the clock itself when it is made.
 """
 
 import time

@@ -6,7 +6,6 @@ with offsets but no state has lost its state (:mod:`sidecar.partition.takeover`)
 """
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import SimpleQueue
@@ -16,6 +15,7 @@ import structlog
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from index.errors import DelayRouterError
+from sidecar.clock import Clock
 from sidecar.kafka.clients import OnCommit, OnError
 from sidecar.kafka.errors import Verdict, classify, error_of
 
@@ -89,9 +89,16 @@ class GroupMember:
     """Runs in the thread that calls ``run``; ``still_ours`` may be asked from any thread."""
 
     def __init__(
-        self, connect: Callable[[OnCommit, OnError], Consumer], group_id: str, owner: Owner, *, leaves: bool = False
+        self,
+        connect: Callable[[OnCommit, OnError], Consumer],
+        group_id: str,
+        owner: Owner,
+        clock: Clock,
+        *,
+        leaves: bool = False,
     ) -> None:
         self._connect = connect
+        self._clock = clock
         self._leaves = leaves
         self._denied = ("", -DENIED_WITHIN_S)
         self._is_lost = False
@@ -119,7 +126,7 @@ class GroupMember:
             except _FencedError as error:
                 self._log.warning("membership_fenced", error=str(error))
                 self._begin_anew()
-                fenced_s.append(time.monotonic())
+                fenced_s.append(self._clock.running_s())
                 if len(fenced_s) == MOST_FENCINGS and fenced_s[-1] - fenced_s[0] <= FENCED_WITHIN_S:
                     break
                 stopping.wait(AFTER_FENCING_S)
@@ -135,8 +142,8 @@ class GroupMember:
         """End the membership; with ``leaves`` a name, too, is not to be waited for, as it is by default."""
         if self._leaves:
             self._consumer.unsubscribe()
-            until_s = time.monotonic() + LEAVE_WITHIN_S
-            while self._assigned and time.monotonic() < until_s:
+            until_s = self._clock.running_s() + LEAVE_WITHIN_S
+            while self._assigned and self._clock.running_s() < until_s:
                 self._consumer.poll(LEAVE_S)
             # The request is sent once nothing is assigned any more, and the client does not tell when.
             self._consumer.poll(LEAVE_S)
@@ -144,14 +151,14 @@ class GroupMember:
 
     def _stay(self, topics: list[str], stopping: threading.Event) -> None:
         self._subscribe(topics)
-        commit_s = time.monotonic()
+        commit_s = self._clock.running_s()
         while not stopping.is_set():
             message = self._consumer.poll(POLL_S)
             self._owner.turned()
             if message is not None and (error := message.error()) is not None:
                 self._report(error)
             self._ask_group()
-            now_s = time.monotonic()
+            now_s = self._clock.running_s()
             if now_s - commit_s >= COMMIT_EVERY_S:
                 self._commit_cursors()
                 commit_s = now_s
@@ -183,7 +190,7 @@ class GroupMember:
         Describing the group would be plainer, but librdkafka 2.16 aborts the process when such a request has timed out
         and the coordinator comes back (measured; an assertion in its admin client).
         """
-        if self._in_question and time.monotonic() < self._ask_again_s:
+        if self._in_question and self._clock.running_s() < self._ask_again_s:
             return
         self._in_question = [each for each in self._in_question if not each.answered.is_set()]
         while not self._asked.empty():
@@ -192,7 +199,7 @@ class GroupMember:
         if not self._in_question:
             return
         self._inquiry += 1
-        self._ask_again_s = time.monotonic() + ASK_AGAIN_AFTER_S
+        self._ask_again_s = self._clock.running_s() + ASK_AGAIN_AFTER_S
         offsets = [
             TopicPartition(topic, number, self._committed.get((topic, number), 0), metadata=f"{INQUIRY}{self._inquiry}")
             for topic, number in {each.partition for each in self._in_question}
@@ -235,13 +242,13 @@ class GroupMember:
         """Take what the client tries again by itself for ever: that it is not let in, above all."""
         self._log.debug("group_client_error", error=error.str(), code=error.name())
         if classify(error) is Verdict.DENIED:
-            self._denied = (error.str(), time.monotonic())
+            self._denied = (error.str(), self._clock.running_s())
             if self._is_lost:
                 self._tell_lost()
 
     def _tell_lost(self) -> None:
         why, denied_s = self._denied
-        because = f" ({why})" if time.monotonic() - denied_s < DENIED_WITHIN_S else ""
+        because = f" ({why})" if self._clock.running_s() - denied_s < DENIED_WITHIN_S else ""
         self._owner.not_a_member(f"the session with the group was lost: joining it again{because}")
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

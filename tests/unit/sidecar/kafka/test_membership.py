@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 
 from sidecar.kafka import membership as group
 from sidecar.kafka.membership import MOST_FENCINGS, GroupMember, MembershipError
+from tests.support.hand_clock import HandClock
 
 DAY_S = 86_400.0
 
@@ -20,8 +21,7 @@ class FencedClients:
         self.left = times
         self._stopping = stopping
         self._apart_s = apart_s
-        self._now_s = 0.0
-        monkeypatch.setattr("sidecar.kafka.membership.time.monotonic", lambda: self._now_s)
+        self.clock = HandClock()
         monkeypatch.setattr(group, "AFTER_FENCING_S", 0.0)
 
     def connect(self, _on_commit: object, _on_error: object) -> Any:
@@ -34,7 +34,7 @@ class FencedClients:
             self._stopping.set()
             return None
         self.left -= 1
-        self._now_s += self._apart_s
+        self.clock.go_on(self._apart_s)
         message = Mock()
         message.error.return_value = KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced", fatal=True)
         return message
@@ -43,7 +43,7 @@ class FencedClients:
 def test_a_member_of_the_same_name_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     stopping = threading.Event()
     clients = FencedClients(1_000, stopping, apart_s=2.0, monkeypatch=monkeypatch)
-    member = GroupMember(clients.connect, "g", Mock(topics=lambda: ["delay"]))
+    member = GroupMember(clients.connect, "g", Mock(topics=lambda: ["delay"]), clients.clock)
     with pytest.raises(MembershipError, match=r"fenced 10 times within 10 minutes; .* same router\.instance_id"):
         member.run(["delay"], stopping)
     assert clients.left == 1_000 - MOST_FENCINGS
@@ -52,5 +52,5 @@ def test_a_member_of_the_same_name_ends_it(monkeypatch: pytest.MonkeyPatch) -> N
 def test_fencings_of_a_long_life_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     stopping = threading.Event()
     clients = FencedClients(5 * MOST_FENCINGS, stopping, apart_s=DAY_S, monkeypatch=monkeypatch)
-    GroupMember(clients.connect, "g", Mock(topics=lambda: ["delay"])).run(["delay"], stopping)
+    GroupMember(clients.connect, "g", Mock(topics=lambda: ["delay"]), clients.clock).run(["delay"], stopping)
     assert clients.left == 0
