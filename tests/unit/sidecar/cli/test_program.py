@@ -131,16 +131,6 @@ def test_reference_needs_no_configuration(tmp_path: Path, monkeypatch: pytest.Mo
     assert "| `tick` | duration |" in result.output
 
 
-def test_check_says_why_brokers_do_not_answer(config_file: Path) -> None:
-    result = run("check", "-c", config_file, "--json")
-    assert result.exit_code == 1
-    (finding,) = [each for each in json.loads(result.stdout) if each["level"] == "error"]
-    assert finding["thing"] == "brokers"
-    assert "does not answer" in finding["message"]
-    assert "Connection refused" in finding["message"]
-    assert finding["remedy"]
-
-
 def test_send_refuses_before_sending_what_the_router_would_reject(config_file: Path) -> None:
     for arguments, reason in (
         (["--after", "8d"], "MAX_DELAY_EXCEEDED"),
