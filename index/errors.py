@@ -5,6 +5,7 @@
     DelayRouterError
     ├── ConfigError            configuration or usage: exit code 2
     ├── FormatError            bytes that cannot be trusted (snapshots)
+    │   └── StateLostError     those that there are can be, and some are gone
     ├── RefusedError           a partition that must not start, with the way out (sidecar)
     └── NotYetError            a partition that cannot start now and will by itself (sidecar)
 """
@@ -20,6 +21,10 @@ class ConfigError(DelayRouterError):
 
 class FormatError(DelayRouterError):
     """Stored bytes that are damaged, of an unknown version or over a cap; never guessed at."""
+
+
+class StateLostError(FormatError):
+    """Part of the state of a partition is gone; what is left of it must not be gone by."""
 
 
 class RefusedError(DelayRouterError):

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from index.bucket import Manifest, SegmentRef
 from index.errors import FormatError
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
+from snapshots.inventory import inventory_of
 from snapshots.manifest import manifest_key, parse_manifest, segment_key
 from snapshots.proto import state_pb2
 from snapshots.segment import StoredEntry, decode_segment, parse_segment
@@ -70,6 +71,10 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
         yield _line("catching up", f"adopted bucket {behind.bucket_id}: {released}")
     for skipped in message.skipped:
         yield _line("skipped", f"[{skipped.from_offset}, {skipped.to_offset}): rejected as one, could not be read")
+    if message.HasField("inventory"):
+        ids, held_keys = inventory_of(message.inventory)
+        yield _line("buckets", " ".join(map(str, ids)) or "none")
+        yield _line("held", f"{_count(held_keys, 'record')} of this topic: what waits for its targets")
 
 
 def _show_rules(message: state_pb2.RuleHistory) -> Iterator[str]:

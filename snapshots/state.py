@@ -5,7 +5,8 @@ The state topic is compacted and has the partitions of its delay topic. In parti
 ======================  ===============================================================
 key                     value
 ======================  ===============================================================
-``progress``            C, W and S, watermarks of adopted buckets, and the id of the delay topic it is all about
+``progress``            C, W and S, watermarks of adopted buckets, the id of the delay topic it is all about, and
+                        which of the keys below there are, see :mod:`snapshots.inventory`
 ``rules``               the rules that decided [S, C) and the buckets, and from which offset each applied
 ``bucket/<id>``         one manifest per bucket, see :mod:`snapshots.manifest`
 ``held/<offset>/<n>``   a record that was due and waits for its target, see :mod:`snapshots.held`
@@ -18,20 +19,21 @@ change of rules so that one set of rules is enough. It makes a change of configu
 fails would hold it back; the history costs a few hundred bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from google.protobuf.message import DecodeError
 
 from index.bucket import Manifest
-from index.errors import FormatError
+from index.errors import FormatError, StateLostError
 from index.progress import Behind, Position, Progress, Skipped
 from index.retention import rules_needed_from
 from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.held import HELD_PREFIX, HeldEntry, decode_held
+from snapshots.inventory import Inventory, inventory_message, inventory_of, refuse_other
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 from snapshots.owed import OWED_PREFIX
 from snapshots.proto import state_pb2
@@ -42,17 +44,22 @@ RULES_KEY = b"rules"
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Everything the state topic says about one delay partition."""
+    """Everything the state topic says about one delay partition.
+
+    ``inventory`` is what the progress says that buckets and held records are, which is true; None where a router wrote
+    it that did not say so yet, and nobody would miss what is gone.
+    """
 
     progress: Progress
     delay_topic_id: str
     history: RuleHistory
     buckets: tuple[Manifest, ...] = ()
     held: tuple[HeldEntry, ...] = ()
+    inventory: Inventory | None = None
 
 
-def encode_progress(progress: Progress, delay_topic_id: str) -> bytes:
-    """Value of the ``progress`` record."""
+def encode_progress(progress: Progress, delay_topic_id: str, inventory: Inventory | None = None) -> bytes:
+    """Value of the ``progress`` record; without an ``inventory`` it is not said what else the state holds."""
     message = state_pb2.Progress(
         cursor=progress.cursor,
         watermark_due_ms=progress.watermark.due_ms,
@@ -66,6 +73,7 @@ def encode_progress(progress: Progress, delay_topic_id: str) -> bytes:
             for bucket_id, (due_ms, offset) in progress.catching_up
         ],
         skipped=[state_pb2.Skipped(from_offset=start, to_offset=end) for start, end in progress.skipped],
+        inventory=None if inventory is None else inventory_message(inventory),
     )
     return wrap(Kind.PROGRESS, message.SerializeToString())
 
@@ -82,7 +90,8 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> Partitio
     """State after all (key, value) records of a state partition, in log order; None when it holds none.
 
     A later record of a key replaces an earlier one, a null value removes it. FormatError names the key that cannot be
-    trusted: an unknown key comes from a newer router and is refused like an unknown version.
+    trusted: an unknown key comes from a newer router and is refused like an unknown version. StateLostError when part
+    of the state is gone.
     """
     latest: dict[bytes | None, bytes] = {}
     for key, value in records:
@@ -99,16 +108,22 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> Partitio
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
     if missing:
-        raise FormatError(f"key {min(missing)!r} is missing from the state topic: part of the state was lost")
-    progress, delay_topic_id = _decode_progress(latest[PROGRESS_KEY])
+        raise StateLostError(f"key {min(missing)!r} is missing from the state topic: part of the state was lost")
+    progress, delay_topic_id, inventory = _decode_progress(latest[PROGRESS_KEY])
     history = _decode_history(latest[RULES_KEY])
-    buckets = _decode_buckets(manifests, progress)
+    buckets = tuple(sorted((decode_manifest(*stored) for stored in manifests.items()), key=_from_offset))
+    if inventory is not None:
+        refuse_other(inventory, [manifest.bucket_id for manifest in buckets], len(held))
+    _refuse_impossible(buckets, progress)
     history.check(rules_needed_from(progress, buckets))
-    return PartitionState(progress, delay_topic_id, history, buckets, decode_held(held))
+    return PartitionState(progress, delay_topic_id, history, buckets, decode_held(held), inventory)
 
 
-def _decode_buckets(stored: dict[bytes, bytes], progress: Progress) -> tuple[Manifest, ...]:
-    buckets = sorted((decode_manifest(key, value) for key, value in stored.items()), key=lambda each: each.from_offset)
+def _from_offset(manifest: Manifest) -> int:
+    return manifest.from_offset
+
+
+def _refuse_impossible(buckets: Sequence[Manifest], progress: Progress) -> None:
     for one, two in pairwise(buckets):
         if one.to_offset > two.from_offset:
             raise FormatError(f"buckets {one.bucket_id} and {two.bucket_id} overlap at offset {two.from_offset}")
@@ -120,10 +135,9 @@ def _decode_buckets(stored: dict[bytes, bytes], progress: Progress) -> tuple[Man
     for bucket_id, _ in progress.catching_up:
         if bucket_id not in ids:
             raise FormatError(f"bucket {bucket_id} is catching up by the progress, and is not there")
-    return tuple(buckets)
 
 
-def _decode_progress(value: bytes) -> tuple[Progress, str]:
+def _decode_progress(value: bytes) -> tuple[Progress, str, Inventory | None]:
     message = state_pb2.Progress()
     _parse(message, PROGRESS_KEY, Kind.PROGRESS, value)
     watermark = Position(message.watermark_due_ms, message.watermark_offset)
@@ -140,7 +154,8 @@ def _decode_progress(value: bytes) -> tuple[Progress, str]:
         raise FormatError(f"progress says C={progress.cursor} and that these ranges were skipped: {skipped}")
     if not 0 <= progress.sealed_to <= progress.cursor:
         raise FormatError(f"progress says S={progress.sealed_to} and C={progress.cursor}; S must be in 0..C")
-    return progress, message.delay_topic_id
+    inventory = inventory_of(message.inventory) if message.HasField("inventory") else None
+    return progress, message.delay_topic_id, inventory
 
 
 def _decode_history(value: bytes) -> RuleHistory:

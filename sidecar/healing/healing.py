@@ -97,7 +97,7 @@ class Healing:
         writes = [(self._state, Record(key, None, (), 0)) for each in of_state or owed for key in each.keys]
         if stored is not None and not any(record.key == PROGRESS_KEY for _, record in records):
             next_one = stored.progress._replace(number=number + 1)
-            value = encode_progress(next_one, stored.delay_topic_id)
+            value = encode_progress(next_one, stored.delay_topic_id, stored.inventory)
             writes.append((self._state, Record(PROGRESS_KEY, value, (), 0)))
         self._main.write([*records, *writes])
         failpoints.passing("heal.paid")

@@ -43,6 +43,7 @@ from sidecar.release.gate import Gate
 from sidecar.release.releaser import Released, Releaser, commit
 from sidecar.release.writer import PartitionWriter
 from sidecar.topics.retention import Retention, placement_under
+from snapshots.inventory import InventoryKeeper
 
 DROPPED_AT_ONCE = 10_000
 """Entries let go of in one round once a bucket holds them: freeing all at once would stall the release loop."""
@@ -92,10 +93,12 @@ class Owned:
         failpoints.passing("recovery.state_read")
         self._changes.begin(origin.history)
         rules = origin.history.in_force
-        writer = PartitionWriter(self._producer, topic, partition, rules, origin.delay_topic_id)
+        inventory = InventoryKeeper(origin.buckets, origin.held)
+        writer = PartitionWriter(self._producer, topic, partition, rules, origin.delay_topic_id, inventory)
         if not origin.is_stored:
             write_origin(writer, origin)
             commit(self._producer)
+            writer.committed()
         self.ledger: PartitionLedger = PartitionIndex(origin.progress, scheduled_size, origin.buckets)
         self.gate = Gate(shared.limits, origin.held)
         self._give_back(-self.gate.resident_bytes)

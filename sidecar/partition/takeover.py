@@ -4,8 +4,8 @@
 2. The state partition is read to its end: progress, and the rules that decided [S, C). What the brokers have lost of
    the last transactions is healed before and after that (:mod:`sidecar.healing.healing`).
 3. The delay topic is checked to be the one the state speaks of, and to still hold what is needed.
-4. The first transaction writes the state where it is new or the rules have changed. State that was lost may have been
-   made anew by a job (:mod:`sidecar.backfill.restoring`).
+4. The first transaction writes the state where it is new or the rules have changed. State that was lost, as a whole or
+   in part, may have been made anew by a job (:mod:`sidecar.backfill.restoring`).
 
 Replaying [S, C) and releasing are the worker's; nothing is released before the replay has reached C.
 """
@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest
-from index.errors import FormatError, RefusedError
+from index.errors import FormatError, RefusedError, StateLostError
 from index.progress import Progress, start_of
 from index.retention import rules_needed_from
 from index.rule_history import RuleHistory
@@ -35,10 +35,12 @@ from sidecar.release.chores import Chores
 from sidecar.release.writer import PartitionWriter
 from sidecar.topics.check_brokers import too_long_remedy
 from sidecar.topics.first_start import HOW_TO_DELIVER
+from sidecar.topics.start_over import state_keys
 from snapshots.held import HeldEntry
+from snapshots.manifest import manifest_key
 from snapshots.owed import Owed, decode_owed
+from snapshots.state import PROGRESS_KEY, RULES_KEY, fold_state
 from snapshots.state import PartitionState as StoredState
-from snapshots.state import fold_state
 
 Pay = Callable[[Collection[Owed], StoredState | None], None]
 
@@ -54,8 +56,9 @@ class Origin:
     ``lost`` counts the offsets at or beyond S that retention has already removed: not each of them was pending, but the
     first one was. ``is_stored`` tells whether the state topic says all this already. ``restored`` are keys and offsets
     of what a job has staged, where the state was made of that. ``changed`` names by what the rules differ from those
-    that the last owner went by. ``state_starts_at`` is the first offset of the state partition: compaction leaves
-    it at 0, and beyond 0 something was removed that may have been part of the state.
+    that the last owner went by. ``stale`` are keys of the state that are to be removed with the first transaction.
+    ``state_starts_at`` is the first offset of the state partition where the state does not say what belongs to it:
+    compaction leaves it at 0, and beyond 0 something was removed that may have been part of it.
     """
 
     progress: Progress
@@ -67,6 +70,7 @@ class Origin:
     held: tuple[HeldEntry, ...] = ()
     restored: tuple[tuple[bytes, int], ...] = ()
     changed: tuple[str, ...] = ()
+    stale: tuple[bytes, ...] = ()
     state_starts_at: int = 0
 
 
@@ -108,21 +112,20 @@ def read_origin(
     """
     delay_topic_id = topic_id(admin, topic.name)
     log_start, log_end = log_range(admin, topic.name, partition)
-    stored = _read_state(config, topic, partition, admin, pay)
+    try:
+        stored = _read_state(config, topic, partition, admin, pay)
+    except StateLostError as error:
+        restored, why_not = _restored(config, topic, partition, admin, rules)
+        if restored is None:
+            raise RefusedError(
+                f"state topic {topic.state}/{partition}: {error}. Somebody, or retention, has removed records from its"
+                f" beginning; nothing is released by what is left. {_ways_out(topic, partition, why_not)}"
+            ) from error
+        return restored
     if stored is None:
-        log, snapshots = (log_start, log_end), log_range(admin, topic.snapshots, partition)
-        staged = _staged(config, topic, partition, admin)
-        restored, why_not = restored_from(staged, delay_topic_id, log, snapshots, rules)
+        restored, why_not = _restored(config, topic, partition, admin, rules)
         if restored is not None:
-            return Origin(
-                restored.progress,
-                restored.history,
-                delay_topic_id,
-                lost=0,
-                is_stored=False,
-                buckets=restored.buckets,
-                restored=restored.withdrawn,
-            )
+            return restored
         _refuse_if_state_was_lost(config, topic, partition, why_not)
         _refuse_if_not_new(topic, partition, log_end or uncommitted_end(admin, topic.name, partition))
         progress = start_of(log_start)
@@ -144,18 +147,42 @@ def read_origin(
         buckets=stored.buckets,
         held=stored.held,
         changed=differing(stored.history.in_force, in_force),
-        state_starts_at=log_range(admin, topic.state, partition)[0],
+        state_starts_at=log_range(admin, topic.state, partition)[0] if stored.inventory is None else 0,
     )
+
+
+def _restored(
+    config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient, rules: Rules
+) -> tuple[Origin | None, str]:
+    """Where to begin by what a job has staged to restore the state; or None, and why not where there is something."""
+    delay_topic_id = topic_id(admin, topic.name)
+    log, snapshots = log_range(admin, topic.name, partition), log_range(admin, topic.snapshots, partition)
+    staged = _staged(config, topic, partition, admin)
+    restored, why_not = restored_from(staged, delay_topic_id, log, snapshots, rules)
+    if restored is None:
+        return None, why_not
+    written = {PROGRESS_KEY, RULES_KEY, *(manifest_key(manifest.bucket_id) for manifest in restored.buckets)}
+    origin = Origin(
+        restored.progress,
+        restored.history,
+        delay_topic_id,
+        lost=0,
+        is_stored=False,
+        buckets=restored.buckets,
+        restored=restored.withdrawn,
+        stale=tuple(state_keys(config, topic, partition, admin) - written),
+    )
+    return origin, ""
 
 
 def write_origin(writer: PartitionWriter, origin: Origin) -> None:
     """Begin the first transaction, and write what the state topic does not say yet."""
-    writer.producer.begin_transaction()
+    writer.begin()
     writer.write_history(origin.history)
     if origin.restored:
         for manifest in origin.buckets:
             writer.write_manifest(manifest)
-        writer.write_chores(Chores(withdrawn=tuple(key for key, _ in origin.restored)))
+        writer.write_chores(Chores(removed=origin.stale, withdrawn=tuple(key for key, _ in origin.restored)))
     writer.write_progress(origin.progress)
 
 
@@ -186,6 +213,8 @@ def _read_state(
             if pay is None or not owed:
                 return stored
             pay(owed, stored)
+    except StateLostError:
+        raise
     except FormatError as error:
         raise RefusedError(
             f"state topic {topic.state}/{partition} cannot be trusted: {error}. Nothing is released meanwhile. Where a"
@@ -205,6 +234,15 @@ def _staged(config: Config, topic: DelayTopicConfig, partition: int, admin: Admi
         return []
 
 
+def _ways_out(topic: DelayTopicConfig, partition: int, not_restored: str) -> str:
+    return (
+        "Restore the state topic, or have a job tell from the target topics what is still to be released: python -m"
+        " spark_backfill rebuild; or accept that what has been released is released again:"
+        f" delay-router start-over {topic.name}/{partition}"
+        + (f" (There is something to restore the state from, but {not_restored}.)" if not_restored else "")
+    )
+
+
 def _refuse_if_state_was_lost(config: Config, topic: DelayTopicConfig, partition: int, not_restored: str) -> None:
     consumer = clients.state_reader(config)
     try:
@@ -218,11 +256,8 @@ def _refuse_if_state_was_lost(config: Config, topic: DelayTopicConfig, partition
     if found.offset > 0:
         raise RefusedError(
             f"state topic {topic.state}/{partition} is empty, but group {config.router.group_id} has offset"
-            f" {found.offset} for {topic.name}/{partition}: the state was lost, and starting over would release"
-            " again what has been released. Restore the state topic, or have a job tell from the target topics what is"
-            " still to be released: python -m spark_backfill rebuild; or accept that:"
-            f" delay-router start-over {topic.name}/{partition}"
-            + (f" (There is something to restore the state from, but {not_restored}.)" if not_restored else "")
+            f" {found.offset} for {topic.name}/{partition}: the state was lost."
+            f" {_ways_out(topic, partition, not_restored)}"
         )
 
 

@@ -215,7 +215,10 @@ class Worker(threading.Thread):
 
     def _tell_of_the_state(self, origin: Origin) -> None:
         if origin.state_starts_at:
-            why = "buckets and held records may be gone with what was removed; python -m spark_backfill audit tells"
+            why = (
+                "an older router wrote it last, which did not say what belongs to it: buckets and held records may be"
+                " gone with what was removed; python -m spark_backfill audit tells"
+            )
             self._log.error("state_truncated", state=self._topic.state, starts_at=origin.state_starts_at, why=why)
         if origin.changed:
             self._log.warning(

@@ -119,6 +119,7 @@ class Releaser:
                     aside += undecided
             else:
                 offsets = [record_offsets[number] for number in range(len(chores.segments))]
+                self.writer.committed()
                 self.gate.committed()
                 return Released(screened, aborted, len(truncated), held + aside, offsets, refused_segments)
         raise RefusedError(f"a batch of {len(batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
@@ -138,7 +139,7 @@ class Releaser:
 
     def _write(self, screened: Screened, progress: Progress, chores: Chores) -> dict[int, int]:
         writer = self.writer
-        writer.producer.begin_transaction()
+        writer.begin()
         if self.crowded:
             send_in_small_batches(writer.producer, self._suspects(screened), self.crowded)
         else:

@@ -16,6 +16,7 @@ from index.schedule import KEEP_KEY
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.payload.records import Refused, Scheduled
 from sidecar.release.chores import Chores
+from snapshots.inventory import InventoryKeeper
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 
@@ -33,7 +34,13 @@ class PartitionWriter:
     """Produces to targets, to the rejected topic and to the state topic; knows nothing of when or whether."""
 
     def __init__(
-        self, producer: Producer, topic: DelayTopicConfig, partition: int, rules: Rules, delay_topic_id: str
+        self,
+        producer: Producer,
+        topic: DelayTopicConfig,
+        partition: int,
+        rules: Rules,
+        delay_topic_id: str,
+        inventory: InventoryKeeper,
     ) -> None:
         self.producer = producer
         self.rejected_topic = topic.rejected
@@ -42,8 +49,18 @@ class PartitionWriter:
         self._own_modes: Mapping[str, str] = {}
         self._partition = partition
         self._delay_topic_id = delay_topic_id
+        self._inventory = inventory
         self._source = f"{topic.name}/{partition}/"
         self._released = ReleasedHeaders(rules.stripped, self._source)
+
+    def begin(self) -> None:
+        """Begin a transaction; ``committed`` ends it, and the next one is begun without where it was aborted."""
+        self._inventory.begin()
+        self.producer.begin_transaction()
+
+    def committed(self) -> None:
+        """The transaction was committed."""
+        self._inventory.committed()
 
     def release(self, entries: Iterable[Entry[Scheduled]], on_delivery: OnDelivery | None = None) -> None:
         """Produce each record to each of its targets; the hottest loop of the router."""
@@ -82,8 +99,8 @@ class PartitionWriter:
             self._write_state(key, value)
 
     def write_progress(self, progress: Progress) -> None:
-        """Produce the progress record."""
-        self._write_state(PROGRESS_KEY, encode_progress(progress, self._delay_topic_id))
+        """Produce the progress record, the last of a transaction: it says what the state holds after that."""
+        self._write_state(PROGRESS_KEY, encode_progress(progress, self._delay_topic_id, self._inventory.current))
 
     def write_history(self, history: RuleHistory) -> None:
         """Produce the record of the rules in force."""
@@ -115,6 +132,7 @@ class PartitionWriter:
         self._produce(self._topic.snapshots, value, key, self._partition, [], TIMESTAMP_NOW, on_delivery)
 
     def _write_state(self, key: bytes, value: bytes | None) -> None:
+        self._inventory.note(key, value)
         self._produce(self._topic.state, value, key, self._partition, [], TIMESTAMP_NOW, None)
 
     def use_timestamps(self, mode: str, own_modes: Mapping[str, str]) -> None:

@@ -25,6 +25,7 @@ from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import TopicFacts, log_range, topic_facts, uncommitted_end
 from sidecar.kafka.errors import Verdict, classify, error_of
+from snapshots.inventory import NOTHING_STORED
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 
 ATTEMPTS: Final = 3
@@ -121,7 +122,7 @@ def write_fresh(
     start, _ = log_range(admin, topic.name, partition)
     progress = start_of(start)
     records: dict[bytes, bytes | None] = dict.fromkeys(stale)
-    records[PROGRESS_KEY] = encode_progress(progress, delay.topic_id)
+    records[PROGRESS_KEY] = encode_progress(progress, delay.topic_id, NOTHING_STORED)
     records[RULES_KEY] = encode_history(RuleHistory.beginning(progress.cursor, config.rules_for(topic)))
     producer.begin_transaction()
     for key, value in records.items():

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Progress(_message.Message):
-    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id", "catching_up", "skipped")
+    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id", "catching_up", "skipped", "inventory")
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class Progress(_message.Message):
     DELAY_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     CATCHING_UP_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    INVENTORY_FIELD_NUMBER: _ClassVar[int]
     cursor: int
     watermark_due_ms: int
     watermark_offset: int
@@ -26,7 +27,16 @@ class Progress(_message.Message):
     delay_topic_id: str
     catching_up: _containers.RepeatedCompositeFieldContainer[Behind]
     skipped: _containers.RepeatedCompositeFieldContainer[Skipped]
-    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[Skipped, _Mapping]]] = ...) -> None: ...
+    inventory: Inventory
+    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[Skipped, _Mapping]]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ...) -> None: ...
+
+class Inventory(_message.Message):
+    __slots__ = ("bucket_id_deltas", "held_keys")
+    BUCKET_ID_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    HELD_KEYS_FIELD_NUMBER: _ClassVar[int]
+    bucket_id_deltas: _containers.RepeatedScalarFieldContainer[int]
+    held_keys: int
+    def __init__(self, bucket_id_deltas: _Optional[_Iterable[int]] = ..., held_keys: _Optional[int] = ...) -> None: ...
 
 class Skipped(_message.Message):
     __slots__ = ("from_offset", "to_offset")

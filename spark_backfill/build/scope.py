@@ -4,12 +4,12 @@ Everything that can be wrong with it is found here, before any work begins, and 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from index.bucket_rules import PlacementRule
-from index.errors import FormatError
+from index.errors import FormatError, StateLostError
 from snapshots.state import PartitionState, fold_state
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange, Topic
@@ -29,11 +29,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the cluster says of a delay topic: its id, the log of each partition, and the router's state of it."""
+    """What the cluster says of a delay topic: its id, the log of each partition, and the router's state of it.
+
+    ``lost`` are the partitions of whose state a part is gone, and which part; no router goes by what is left of it.
+    """
 
     delay: Topic
     logs: Mapping[int, LogRange]
     states: Mapping[int, PartitionState | None]
+    lost: Mapping[int, str] = field(default_factory=dict)
 
 
 def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked) -> Known:
@@ -52,8 +56,14 @@ def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked
     partitions = _partitions(asked, delay)
     logs = cluster.log_ranges(admin, topic.name, partitions)
     ends = cluster.log_ranges(admin, topic.state, partitions)
-    states = {partition: _state(settings, topic.state, partition, ends[partition].end) for partition in partitions}
-    return Known(delay, logs, states)
+    states: dict[int, PartitionState | None] = dict.fromkeys(partitions)
+    lost: dict[int, str] = {}
+    for partition in partitions:
+        try:
+            states[partition] = _state(settings, topic.state, partition, ends[partition].end)
+        except StateLostError as error:
+            lost[partition] = str(error)
+    return Known(delay, logs, states, lost)
 
 
 def _partitions(asked: Asked, delay: Topic) -> list[int]:
@@ -67,6 +77,8 @@ def _partitions(asked: Asked, delay: Topic) -> list[int]:
 def _state(settings: Settings, name: str, partition: int, end: int) -> PartitionState | None:
     try:
         return fold_state(cluster.records_of(settings, name, partition, end))
+    except StateLostError:
+        raise
     except FormatError as error:
         raise JobError(f"state topic {name}/{partition} cannot be understood: {error}") from error
 
@@ -113,9 +125,11 @@ def _problems_of_range(place: str, log: LogRange, start: int, end: int) -> list[
 
 def _problems_of_state(topic: DelayTopic, known: Known, partition: int) -> list[str]:
     state = known.states[partition]
+    place = f"{topic.name}/{partition}"
+    if partition in known.lost:
+        return [f"{place}: {known.lost[partition]}; to make the state anew: python -m spark_backfill rebuild"]
     if state is None:
         return []
-    place = f"{topic.name}/{partition}"
     if state.delay_topic_id != known.delay.topic_id:
         problem = (
             f"{place}: the topic was deleted and created again (id {known.delay.topic_id}, the router's state is about"
@@ -133,7 +147,7 @@ def _problems_of_state(topic: DelayTopic, known: Known, partition: int) -> list[
 
 
 def rebuild_ranges(settings: Settings, topic: DelayTopic, known: Known, members: list[str]) -> list[OffsetRange]:
-    """Everything the log holds, of partitions without state; JobError when there is state, or a router that works.
+    """Everything the log holds, of partitions without a whole state; JobError where there is one, or a router works.
 
     Of a partition whose log is empty by now, its last offset: the router has to know where to go on.
     """

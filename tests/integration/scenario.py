@@ -27,6 +27,7 @@ from index.progress import start_of
 from index.rule_history import RuleHistory
 from sidecar.audit import AuditReport, Record, audit, ranges, read
 from sidecar.config.model import Config
+from snapshots.inventory import NOTHING_STORED
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.router_process import RouterProcess
 
@@ -114,7 +115,7 @@ class Stage:
         config = Config.model_validate({"kafka": self.kafka, "delay_topics": [self.delays[delay]]})
         rules, first = config.rules_for(config.delay_topics[0]), start_of(0)
         state = {
-            PROGRESS_KEY: encode_progress(first, str(described.topic_id)),
+            PROGRESS_KEY: encode_progress(first, str(described.topic_id), NOTHING_STORED),
             RULES_KEY: encode_history(RuleHistory.beginning(first.cursor, rules)),
         }
         for partition in range(partitions):

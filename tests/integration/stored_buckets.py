@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from index.bucket import Manifest
 from sidecar.audit import Record
@@ -42,4 +43,19 @@ def entries_of(stage: Stage, delay: str, manifest: Manifest) -> list[StoredEntry
 def delete_records(stage: Stage, topic: str, partition: int, below: int) -> None:
     """Have the broker remove the front of a partition."""
     (future,) = stage.admin.delete_records([TopicPartition(topic, partition, below)]).values()
+    future.result(TIMEOUT_S)
+
+
+def truncate(stage: Stage, delay: str, below: int) -> None:
+    """Remove the beginning of a state partition; brokers refuse that of a topic that is compacted only."""
+    topic = f"{delay}.delay-state"
+    _use_policy(stage, topic, "delete")
+    delete_records(stage, topic, 0, below)
+    _use_policy(stage, topic, "compact")
+
+
+def _use_policy(stage: Stage, topic: str, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    (future,) = stage.admin.incremental_alter_configs([wanted]).values()
     future.result(TIMEOUT_S)

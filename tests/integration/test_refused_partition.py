@@ -4,11 +4,9 @@ import json
 import time
 from typing import Any
 
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import NewTopic
 
-from sidecar.kafka.admin import log_range
 from tests.integration.group_offsets import group_offset
-from tests.integration.one_worker import remove_below
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, header, wait_until
 
@@ -112,61 +110,3 @@ def test_a_state_topic_with_what_this_router_does_not_know(stage: Stage) -> None
         assert f"delay-router start-over {delay}/0" in why
         time.sleep(0.5)
         assert len(stage.records(out)) == 1
-
-
-def test_a_state_topic_that_is_truncated_under_a_router_stops_the_next_owner(stage: Stage) -> None:
-    """A router that runs knows better and goes on; what it writes from then on is not the whole state."""
-    out = stage.target()
-    delay = stage.delay(default_target=out)
-    state = f"{delay}.delay-state"
-    with stage.router() as router:
-        router.start_and_wait()
-        stage.send(delay)
-        stage.wait_records(out, 1)
-        # Brokers refuse to remove records of a topic that is compacted only.
-        set_policy(stage, state, "delete")
-        remove_below(stage.admin, state, log_range(stage.admin, state, 0)[1])
-        set_policy(stage, state, "compact")
-        stage.send(delay)
-        stage.wait_records(out, 2)
-        router.kill()
-        router.start()
-        wait_until(lambda: refused(router, f"{delay}/0"), "a refusal")
-        assert "part of the state was lost" in partitions(router)[f"{delay}/0"]["why"]
-        stage.send(delay)
-        time.sleep(0.5)
-        assert len(stage.records(out)) == 2
-        assert router.stop() == 0
-
-
-def test_a_state_that_is_whole_but_has_lost_its_beginning_is_alarmed_about(stage: Stage) -> None:
-    """Rules and progress were written again behind it, and nothing in them tells which buckets there should be."""
-    out = stage.target()
-    delay = stage.delay(default_target=out, max_delay="1h")
-    state = f"{delay}.delay-state"
-    with stage.router() as router:
-        router.start_and_wait()
-        stage.send(delay)
-        stage.wait_records(out, 1)
-        router.kill()
-        _, end = log_range(stage.admin, state, 0)
-        router.config.write_text(router.config.read_text().replace('"1h"', '"2h"'))
-        router.start_and_wait()
-        wait_until(lambda: bool(router.events("rules_differ")), "other rules are in the state")
-        assert not router.events("state_truncated")
-        router.kill()
-        set_policy(stage, state, "delete")
-        remove_below(stage.admin, state, end)
-        set_policy(stage, state, "compact")
-        router.start_and_wait()
-        wait_until(lambda: bool(router.events("state_truncated")), "an alarm")
-        (told,) = router.events("state_truncated")
-        assert (told["level"], told["starts_at"]) == ("error", end)
-        assert router.stop() == 0
-
-
-def set_policy(stage: Stage, topic: str, policy: str) -> None:
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-    wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    (future,) = stage.admin.incremental_alter_configs([wanted]).values()
-    future.result(30)

@@ -27,6 +27,7 @@ from sidecar.healing.hidden import Ends, Read, ours
 from sidecar.healing.short_transactions import TOUCH_KEY
 from sidecar.kafka.admin import Place
 from sidecar.metrics import Metrics
+from snapshots.inventory import NOTHING_STORED
 from snapshots.owed import decode_owed
 from snapshots.state import (
     PROGRESS_KEY,
@@ -246,7 +247,7 @@ class Run:
     def _begin(self) -> None:
         rules = Rules(topic="d", default_target="t")
         records = [
-            (PROGRESS_KEY, encode_progress(Progress(0, Position(-1, -1), 0), "id")),
+            (PROGRESS_KEY, encode_progress(Progress(0, Position(-1, -1), 0), "id", NOTHING_STORED)),
             (RULES_KEY, encode_history(RuleHistory.beginning(0, rules))),
         ]
         Transactions(self.kafka, MAIN).write([(STATE, Record(key, value, (), 0)) for key, value in records])
@@ -287,6 +288,7 @@ class Run:
             records = [(record.key, record.value) for _, record, _ in self.kafka.seen(STATE)]
             stored, owed = fold_state(records), decode_owed(records)
             assert stored is not None
+            assert stored.inventory is not None
             if not owed:
                 return stored
             healer.pay(owed, stored)
@@ -308,7 +310,7 @@ class Run:
             progress = progress._replace(cursor=cursor, watermark=watermark, number=progress.number + 1)
             leaving = [offset for _, offset in (*late, *due)] + rejected
             records = [(place, self._record(offset)) for offset in leaving for place in self._places[offset]]
-            state = Record(PROGRESS_KEY, encode_progress(progress, "id"), (), 0)
+            state = Record(PROGRESS_KEY, encode_progress(progress, "id", NOTHING_STORED), (), 0)
             main.write([*records, (STATE, state)])
 
     def _due_times(self, to_offset: int) -> list[tuple[int, int]]:

@@ -47,6 +47,7 @@ from sidecar.release.chores import Chores
 from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits, TargetLimit
 from snapshots.held import HeldEntry
+from snapshots.inventory import InventoryKeeper
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.rows import RowPacker
 from snapshots.staged import fold_staged
@@ -74,6 +75,7 @@ from tests.simulation.world import (
     Transaction,
 )
 
+StateRecords = list[tuple[bytes, bytes | None]]
 TOPIC_ID = "topic-id"
 RECORD_BYTES = 10
 TOPIC = DelayTopicConfig(name=DELAY_TOPIC)
@@ -132,12 +134,14 @@ class Router:
         self.gate = Gate(RateLimits(around.clock.monotonic), self.held_by(stored))
         self.budget.take(self.gate.resident_bytes)
         buckets = stored.buckets if stored else ()
+        self.inventory = InventoryKeeper(buckets, stored.held if stored else ())
         known = stored.history if stored else RuleHistory.beginning(progress.cursor, self.rules)
         needed_from = rules_needed_from(progress, buckets)
         self.history = known.with_epoch(progress.cursor, self.rules).since(needed_from)
         if stored is None or (stored.progress, stored.history) != (progress, self.history):
-            state = [(RULES_KEY, encode_history(self.history)), *self.state_of(progress)]
+            state = self.state_with([(RULES_KEY, encode_history(self.history))], progress)
             self.commit(Transaction(around.clock.now_ms, [], state))
+            self.inventory.committed()
             around.faults.point("first transaction")
         self.ledger: PartitionLedger = self.ledger_type(progress, scheduled_size, buckets)
         self.source = source = self.source_type(TOPIC, 0, self.history)
@@ -227,6 +231,7 @@ class Router:
             self.around.faults.point("commit while catching up", rare=True)
         self.ledger.confirm()
         self.gate.committed()
+        self.inventory.committed()
         if refused:
             self.housekeeping.failed(refused)
         else:
@@ -308,7 +313,7 @@ class Router:
 
     def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
         """One transaction: everything that leaves, chores, and the progress that says so; offsets of segments."""
-        state = [*state_of_chores(chores), *self.state_of(batch.progress), *self.state_of_gate()]
+        state = self.state_with([*state_of_chores(chores), *self.state_of_gate()], batch.progress)
         snapshots = (*chores.segments, *((key, None) for key in chores.reclaimed))
         record_offsets = self.commit(Transaction(now_ms, self.leaving(batch), state, snapshots, chores.withdrawn))
         return record_offsets[: len(chores.segments)]
@@ -359,11 +364,18 @@ class Router:
         released = [left for entry in batch.late + batch.due for left in self._released(entry)]
         return released + [Left(offset, REJECTED, refused.record) for offset, refused in batch.rejected]
 
-    def state_of(self, progress: Progress) -> list[tuple[bytes, bytes | None]]:
-        """State records of a transaction."""
-        return [(PROGRESS_KEY, encode_progress(progress, TOPIC_ID))]
+    def state_with(self, state: StateRecords, progress: Progress) -> StateRecords:
+        """State records of a transaction: these, and the progress that says what there is after them."""
+        self.inventory.begin()
+        for key, value in state:
+            self.inventory.note(key, value)
+        return [*state, *self.state_of(progress)]
 
-    def state_of_gate(self) -> list[tuple[bytes, bytes | None]]:
+    def state_of(self, progress: Progress) -> StateRecords:
+        """The progress as it is written."""
+        return [(PROGRESS_KEY, encode_progress(progress, TOPIC_ID, self.inventory.current))]
+
+    def state_of_gate(self) -> StateRecords:
         """State records of what is held back from now on, and of what no longer is."""
         return self.gate.state()
 
@@ -388,9 +400,9 @@ class Router:
         return [Left(named, REJECTED, record)]
 
 
-def state_of_chores(chores: Chores) -> list[tuple[bytes, bytes | None]]:
+def state_of_chores(chores: Chores) -> StateRecords:
     """State records of chores: a manifest, and tombstones."""
-    removed: list[tuple[bytes, bytes | None]] = [(key, None) for key in chores.removed]
+    removed: StateRecords = [(key, None) for key in chores.removed]
     if chores.history is not None:
         removed.append((RULES_KEY, encode_history(chores.history)))
     if chores.installs is None or not chores.installs.manifest.segments:

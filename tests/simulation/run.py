@@ -8,7 +8,7 @@ from itertools import islice
 from structlog.testing import capture_logs
 
 from index.bucket_rules import PlacementRule, SealRules
-from index.errors import FormatError, RefusedError
+from index.errors import FormatError, RefusedError, StateLostError
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.release.rates import TargetLimit
 from snapshots.staged import STAGED_PREFIX
@@ -39,7 +39,8 @@ SETTLE_ROUNDS = 400
 MOST_AHEAD_MS = 100
 OTHERS_CHANCE = 0.4
 _INTERRUPTIONS = (CrashedError, UnknownOutcomeError, AbortedError, FencedError, OutOfRangeError, ConnectionLostError)
-_FAULTS = (*(each.__name__ for each in _INTERRUPTIONS), "killed", "given to", "a segment was", "expired")
+_OTHER_FAULTS = ("killed", "given to", "a segment was", "expired", "the state has lost")
+_FAULTS = (*(each.__name__ for each in _INTERRUPTIONS), *_OTHER_FAULTS)
 _REFUSALS = (RefusedError, FormatError)
 _PLACEMENTS: tuple[PlacementRule, ...] = ("inline", "pointer", "auto")
 _ACTIONS = {
@@ -56,7 +57,11 @@ _ACTIONS = {
     "gate": 2,
     "pause": 1,
     "job": 5,
+    "lose": 0,
 }
+LOSE_SHARE = 0.15
+LOSE_WEIGHT = 2
+"""Of runs in which the state topic may lose its beginning, and how often."""
 
 
 class Run:
@@ -91,6 +96,9 @@ class Run:
         rare = [(["job"], 0.35), (["gate", "pause"], 0.35)]
         without = [name for names, share in rare if self._rng.random() < share for name in names]
         self._actions = {**_ACTIONS, **dict.fromkeys(without, 0)}
+        # Dealt apart, so that all else is as it would be without.
+        if random.Random(f"{seed}, loses").random() < LOSE_SHARE:
+            self._actions["lose"] = LOSE_WEIGHT
         self._jobs: list[Iterator[str]] = []
         self._cursors = [FIRST_OFFSET]
         self._latest_ms = self._clock.now_ms
@@ -144,6 +152,7 @@ class Run:
             "damage": self._damage,
             "expire": self._expire,
             "job": self._go_on_with_a_job,
+            "lose": self._lose_beginning,
         }[action]()
 
     def _round(self) -> None:
@@ -185,6 +194,11 @@ class Run:
     def _damage(self) -> None:
         if self._damages and self._around.store.damage():
             self._note("a segment was damaged")
+
+    def _lose_beginning(self) -> None:
+        """Somebody removes records of the state topic; who takes over then must notice, unless nothing was lost."""
+        if self._around.store.lose_beginning():
+            self._note("the state has lost its beginning")
 
     def _expire(self) -> None:
         """Retention removes the head of the log, whatever is still needed of it."""
@@ -251,8 +265,11 @@ class Run:
             # Not by its index, which is not asked: a record was decided again, and not as it was before.
             raise Violation(f"it stumbled over itself: {error}") from error
         except _REFUSALS as refusal:
-            if member.router is None or member.router.is_owner():
-                # Nothing that happens in a run is beyond repair, so a router that gives up has done the harm itself.
+            if isinstance(refusal, StateLostError) and not self._around.store.has_whole_state:
+                # The only way to go on with what was lost; somebody sees it, and has a copy.
+                self._around.store.restore_state()
+            elif member.router is None or member.router.is_owner():
+                # Nothing else that happens is beyond repair, so a router that gives up has done the harm itself.
                 raise Violation(f"the partition stopped: {refusal}") from refusal
             self._note(repr(refusal), member)
             member.router = None
@@ -269,6 +286,8 @@ class Run:
             member.may_fence = False
             router = member.router = self._router_type(member.around, member.rules)
             router.take_over()
+            if not self._around.store.has_whole_state and router.is_owner():
+                raise Violation("took over from a state that has lost its beginning")
             self._note(f"took over: {router.ledger.committed}", member)
         router = member.router
         router.index(self._rng.choice(self._reads))

@@ -57,6 +57,8 @@ def test_every_interruption_happens() -> None:
     points = {f"CrashedError('{point}')" for point in at}
     assert points | {"UnknownOutcomeError()", "FencedError()", "AbortedError()", "OutOfRangeError()"} <= told
     assert "ConnectionLostError('in the simulation')" in told
+    lost = {event for event in told if event.startswith("StateLostError")}
+    assert all(any(what in event for event in lost) for what in ("buckets", "records that were held", "rules"))
     logged = {event for run in runs for event in run.logged}
     assert {"seal_failed", "merge_failed", "load_failed", "segment_damaged", "segment_made_good"} <= logged
     assert {"backfill_adopted", "backfill_discarded", "backfill_refused", "backfill_waits"} <= logged

@@ -1,7 +1,7 @@
 """What surrounds routers: clocks that anybody may move, a delay topic, a transactional store, and bad luck."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -175,6 +175,8 @@ class Store:
         self._astray: _Astray | None = None
         self.epoch = 0
         self.state: list[tuple[bytes, bytes | None]] = []
+        # What the state would be had nobody removed anything of it.
+        self._whole: dict[bytes, bytes] = {}
         self.committed: list[Transaction] = []
         self.snapshots: dict[int, tuple[bytes, bytes | None]] = {}
         self.snapshots_end = 0
@@ -253,9 +255,24 @@ class Store:
 
     def compact(self) -> None:
         """Keep the last value of every key, where it was written, and no tombstones."""
-        self.state = [(key, value) for key, value in dict(self.state).items() if value is not None]
+        self.state = list(_valued(self.state).items())
         last = {key: offset for offset, (key, _) in self.snapshots.items()}
         self.snapshots = {offset: self.snapshots[offset] for offset in last.values() if self.snapshots[offset][1]}
+
+    def lose_beginning(self) -> bool:
+        """Remove the beginning of the state, but for the last record; whether something was lost by that."""
+        if self.state:
+            del self.state[: self._faults.rng.randrange(len(self.state))]
+        return not self.has_whole_state
+
+    @property
+    def has_whole_state(self) -> bool:
+        """Whether what there is of the state is what was ever written and not removed by its owners."""
+        return _valued(self.state) == self._whole
+
+    def restore_state(self) -> None:
+        """Put back what was lost, as whoever has a copy of the topic."""
+        self.state = list(self._whole.items())
 
     def damage(self) -> bool:
         """Flip a bit of a segment, or lose it; whether there was one."""
@@ -277,9 +294,24 @@ class Store:
     def _apply(self, transaction: Transaction) -> list[int]:
         self.committed.append(transaction)
         self.state += transaction.state
+        _follow(self._whole, transaction.state)
         for key in transaction.withdrawn:
             self.withdraw(key)
         offsets = list(range(self.snapshots_end, self.snapshots_end + len(transaction.snapshots)))
         self.snapshots.update(zip(offsets, transaction.snapshots, strict=True))
         self.snapshots_end += len(transaction.snapshots)
         return offsets
+
+
+def _valued(records: Iterable[tuple[bytes, bytes | None]]) -> dict[bytes, bytes]:
+    """The last value of each key that has one, in the order in which those were written."""
+    latest: dict[bytes, bytes] = {}
+    _follow(latest, records)
+    return latest
+
+
+def _follow(latest: dict[bytes, bytes], records: Iterable[tuple[bytes, bytes | None]]) -> None:
+    for key, value in records:
+        latest.pop(key, None)
+        if value is not None:
+            latest[key] = value

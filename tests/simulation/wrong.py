@@ -77,7 +77,7 @@ class ProgressFirst(Wrong):
         return record_offsets
 
     def _without_records(self, batch: Leaving, chores: Chores, now_ms: int) -> Transaction:
-        state = [*state_of_chores(chores), *self.state_of(batch.progress), *self.state_of_gate()]
+        state = self.state_with([*state_of_chores(chores), *self.state_of_gate()], batch.progress)
         return Transaction(now_ms, [], state, chores.segments)
 
 

@@ -6,7 +6,9 @@ from index.pending import Entry
 from index.progress import Progress, start_of
 from index.record import Record
 from sidecar.payload.records import Leaving, Scheduled
-from snapshots.state import PartitionState, fold_state
+from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.proto import state_pb2
+from snapshots.state import PROGRESS_KEY, PartitionState, fold_state
 from tests.simulation.router import Router
 from tests.simulation.world import Left
 from tests.simulation.wrong_buckets import Wrong
@@ -22,6 +24,22 @@ class ReadsBeforeFencing(Wrong):
 
     def stored_state(self) -> PartitionState | None:
         return self._read
+
+
+class BeginningNotMissed(Wrong):
+    """Takes what is left of a state that has lost its beginning for all of it."""
+
+    def stored_state(self) -> PartitionState | None:
+        return fold_state([_saying_nothing(*record) for record in self.around.store.state])
+
+
+def _saying_nothing(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None]:
+    """The same, as it was written before progress said what else there is."""
+    if key != PROGRESS_KEY or value is None:
+        return key, value
+    message = state_pb2.Progress.FromString(unwrap(Kind.PROGRESS, value))
+    message.ClearField("inventory")
+    return key, wrap(Kind.PROGRESS, message.SerializeToString())
 
 
 class LostInSilence(Wrong):
@@ -74,6 +92,7 @@ class StaleTimer(Wrong):
 
 ALL: tuple[type[Router], ...] = (
     ReadsBeforeFencing,
+    BeginningNotMissed,
     LostInSilence,
     StartsOverAtLogStart,
     NullTakenForEmpty,

@@ -1,5 +1,6 @@
 """``rebuild``: what is pending after the state was lost, and a router that goes on from it."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -8,12 +9,16 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
+from sidecar.kafka.admin import log_range
+from snapshots.manifest import encode_manifest, manifest_key
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from spark_backfill import cluster
 from spark_backfill.build import rebuild_job
 from spark_backfill.build.index_job import Options, Outcome
 from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
+from tests.integration.stored_buckets import state, truncate
 from tests.spark.backfill import COMPACT, delay_topic, entries_of, settings_of, staged
 
 
@@ -159,3 +164,42 @@ def test_an_emptied_log_still_says_where_to_go_on(spark: SparkSession, stage: St
     assert rebuild(spark, stage, tmp_path, delay).entries == 0
     (only,), _ = staged(stage, delay)
     assert (only.manifest.to_offset, only.manifest.segments) == (7, ())
+
+
+def test_a_router_goes_on_after_its_state_has_lost_its_beginning(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    """What is left, of buckets and of what is held, is given up for what the job has staged."""
+    out = stage.target()
+    delay = delay_topic(
+        stage, default_target=out, max_delay="1h", seal_age="1s", seal_records=100, seal_beyond="0s", max_buckets=2
+    )
+    # So late that the job is through by then, however long Spark takes to start.
+    due_ms = now_ms() + 90_000
+    with stage.router() as router:
+        router.start_and_wait()
+        for number in range(450):
+            at_ms = due_ms + number % 7 * 100 if number % 3 else now_ms()
+            stage.post(delay, ("deliver-at", b"%d" % at_ms), value=b"%d" % number)
+        stage.flush()
+        gone = len(stage.wait_records(out, 150))
+        wait_until(lambda: sum(bucket.entries for bucket in state(stage, delay).buckets) == 300, "all are in buckets")
+        router.stop()
+    whole, topic = state(stage, delay), f"{delay}.delay-state"
+    _, end = log_range(stage.admin, topic, 0)
+    left_over = replace(whole.buckets[0], bucket_id=99)
+    stage.send(topic, key=RULES_KEY, value=encode_history(whole.history))
+    stage.send(topic, key=manifest_key(99), value=encode_manifest(left_over))
+    progress = encode_progress(whole.progress, whole.delay_topic_id, whole.inventory)
+    stage.send(topic, key=PROGRESS_KEY, value=progress)
+    truncate(stage, delay, end)
+    admin = cluster.connect(settings_of(stage, tmp_path))
+    wait_until(lambda: not cluster.group_members(admin, stage.group_id), "end of the router's session")
+
+    rebuild(spark, stage, tmp_path, delay)
+
+    assert len(pending_offsets(stage, delay)) == 450 - gone
+    with stage.router() as router:
+        router.start_and_wait()
+        assert all(manifest.bucket_id < 99 for manifest in state(stage, delay).buckets)
+        stage.settle(timeout_s=120)

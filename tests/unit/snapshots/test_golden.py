@@ -19,6 +19,14 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "intent-v1.bin": lambda value: decode_intent(intent_key("nightly-7"), value),
     "manifest-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "owed-v1.bin": lambda value: decode_owed([(b"owed/orders/3/4711/0/1", value)]),
+    "progress-inventory-v1.bin": lambda value: fold_state(
+        [
+            (PROGRESS_KEY, value),
+            (RULES_KEY, golden("rules-v1.bin")),
+            (manifest_key(42), golden("manifest-v1.bin")),
+            (held_key(4711, 0), golden("held-v1.bin")),
+        ]
+    ),
     "progress-v1.bin": lambda value: fold_state([(PROGRESS_KEY, value), (RULES_KEY, golden("rules-v1.bin"))]),
     "rules-v1.bin": lambda value: fold_state([(PROGRESS_KEY, golden("progress-v1.bin")), (RULES_KEY, value)]),
     "segment-inline-v1.bin": decode_segment,

@@ -14,6 +14,7 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from snapshots.__main__ import main
 from snapshots.envelope import Kind, wrap
+from snapshots.inventory import NOTHING_STORED, Inventory
 from snapshots.manifest import encode_manifest
 from snapshots.segment import encode_segment
 from snapshots.show import show
@@ -49,6 +50,11 @@ def test_progress() -> None:
     assert list(show(encode_progress(skipped, "id")))[-1] == (
         "  skipped      [3, 5): rejected as one, could not be read"
     )
+    assert list(show(encode_progress(skipped, "id", Inventory((3, 5), 2))))[-2:] == [
+        "  buckets      3 5",
+        "  held         2 records of this topic: what waits for its targets",
+    ]
+    assert "  buckets      none" in show(encode_progress(skipped, "id", NOTHING_STORED))
     assert "  watermark    W = nothing released yet" in show(encode_progress(Progress(1, BEFORE_ALL, 0), "id"))
 
 

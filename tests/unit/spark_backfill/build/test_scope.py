@@ -83,6 +83,13 @@ def test_rebuild_is_for_lost_state_and_stopped_routers() -> None:
         rebuild_ranges(SETTINGS, DELAY, known({0: (0, 1), 1: (0, 1)}, {1: state(1)}), [])
 
 
+def test_of_a_state_that_has_lost_a_part_all_is_rebuilt_and_nothing_indexed() -> None:
+    logs = dataclasses.replace(known({0: (10, 90), 1: (0, 5)}), lost={0: "buckets 3 are missing"})
+    assert rebuild_ranges(SETTINGS, DELAY, logs, []) == [OffsetRange(0, 10, 90), OffsetRange(1, 0, 5)]
+    with pytest.raises(JobError, match=r"^d/0: buckets 3 are missing; to make the state anew: .* rebuild$"):
+        index_ranges(DELAY, logs, Asked())
+
+
 JOB = Job(
     name="j",
     run="r",

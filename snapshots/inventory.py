@@ -1,0 +1,133 @@
+"""What a state holds beside progress and rules, said by every progress record so that a loss is noticed.
+
+The state topic is compacted: the last record of each key stays, however old. Whoever removes the beginning of it
+(DeleteRecords by hand, or retention after ``cleanup.policy`` was changed) may leave what looks like a whole state,
+since progress is written in every transaction and rules now and then: buckets and held records would be forgotten, and
+nobody would miss them. So each progress record says which keys the state has after its transaction: the ids of the
+buckets, and the number of keys of held records. Rules are required anyway.
+
+That finds every loss of a beginning. Let all below offset x be gone, and the last progress lie at p:
+
+* x > p: progress is missing, and a state without it is refused. (Nothing left at all: see ``read_origin``.)
+* x ≤ p: the progress that is read is the last one. No key was written behind its transaction, so what it says is what
+  the whole topic holds. Each of those keys has its last record at or behind x, and is there as it was, or before x, and
+  is missing from what is found. A removed key cannot come back: its tombstone is behind its last value.
+
+A router that still runs writes on from what it knows, which is right; once all that was lost has been written again,
+merged or removed by it, nothing is missing. What is ``owed`` (:mod:`snapshots.owed`) is not listed. It is only written
+at a take-over, behind the last progress, and removed with the next: a cut that takes it takes the progress, too.
+
+The two are compared exactly, although 'at least these' would do for a beginning. A bucket or a held record more than
+was said belongs to a transaction whose progress is not there, and would be released a second time.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+from operator import sub
+from typing import Final, NamedTuple
+
+from index.bucket import Manifest
+from index.errors import FormatError, StateLostError
+from snapshots.held import HELD_PREFIX, HeldEntry, held_key
+from snapshots.manifest import MANIFEST_PREFIX, manifest_key
+from snapshots.proto import state_pb2
+
+_NAMED: Final = 5
+
+
+class Inventory(NamedTuple):
+    """The ids of all buckets, ascending, and how many keys held records have."""
+
+    bucket_ids: tuple[int, ...] = ()
+    held_keys: int = 0
+
+
+NOTHING_STORED = Inventory()
+"""Of a state that has progress and rules alone."""
+
+
+def inventory_message(inventory: Inventory) -> state_pb2.Inventory:
+    """The message within that of the progress; one byte for each bucket where ids are dense."""
+    ids, held_keys = inventory
+    return state_pb2.Inventory(bucket_id_deltas=map(sub, ids, (0, *ids)), held_keys=held_keys)
+
+
+def inventory_of(message: state_pb2.Inventory) -> Inventory:
+    """What a message says; FormatError when it cannot be."""
+    ids = tuple(accumulate(message.bucket_id_deltas))
+    if any(one == two for one, two in pairwise(ids)):
+        raise FormatError(f"progress says that there are buckets {_named(ids)}, one of them twice")
+    return Inventory(ids, message.held_keys)
+
+
+def refuse_other(said: Inventory, bucket_ids: Iterable[int], held_keys: int) -> None:
+    """StateLostError when something of what was said is not there; FormatError when there is more than that."""
+    found = set(bucket_ids)
+    missing = [f"buckets {_named(ids)}"] if (ids := sorted({*said.bucket_ids} - found)) else []
+    if held_keys < said.held_keys:
+        missing.append(f"{said.held_keys - held_keys} of {said.held_keys} records that were held for their targets")
+    if missing:
+        raise StateLostError(f"{' and '.join(missing)} are missing from the state topic: part of the state was lost")
+    if more := sorted(found - {*said.bucket_ids}):
+        raise FormatError(f"there are buckets {_named(more)}, of which the progress does not know")
+    if held_keys > said.held_keys:
+        raise FormatError(f"there are {held_keys} records that are held, and by the progress {said.held_keys}")
+
+
+def _named(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids[:_NAMED])) + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
+
+
+class InventoryKeeper:
+    """The inventory of one partition, kept by what its only writer writes.
+
+    Between ``begin`` and ``committed`` each record of the state goes through ``note``; a transaction that is not
+    committed is forgotten by the next ``begin``.
+    """
+
+    def __init__(self, buckets: Iterable[Manifest] = (), held: Iterable[HeldEntry] = ()) -> None:
+        self._keys = {manifest_key(manifest.bucket_id) for manifest in buckets}
+        self._keys.update(held_key(entry.offset, part) for entry in held for part in range(entry.parts))
+        self._noted: dict[bytes, bool] = {}
+        self._committed = _of_keys(self._keys)
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self._noted.clear()
+
+    def note(self, key: bytes, value: bytes | None) -> None:
+        """The transaction writes this record of the state; those of other keys are passed over."""
+        if key.startswith((MANIFEST_PREFIX, HELD_PREFIX)):
+            self._noted[key] = value is not None
+
+    @property
+    def current(self) -> Inventory:
+        """What the state holds when the transaction is committed; costs nothing unless that changes something."""
+        changed = [key for key, is_there in self._noted.items() if is_there != (key in self._keys)]
+        if not changed:
+            return self._committed
+        added = _of_keys(key for key in changed if self._noted[key])
+        removed = _of_keys(key for key in changed if not self._noted[key])
+        ids, held_keys = self._committed
+        if added.bucket_ids or removed.bucket_ids:
+            ids = tuple(sorted({*ids, *added.bucket_ids} - {*removed.bucket_ids}))
+        return Inventory(ids, held_keys + added.held_keys - removed.held_keys)
+
+    def committed(self) -> None:
+        """The transaction was committed."""
+        if not self._noted:
+            return
+        self._committed = self.current
+        for key, is_there in self._noted.items():
+            (self._keys.add if is_there else self._keys.discard)(key)
+        self._noted.clear()
+
+
+def _of_keys(keys: Iterable[bytes]) -> Inventory:
+    ids, held_keys = list[int](), 0
+    for key in keys:
+        if key.startswith(MANIFEST_PREFIX):
+            ids.append(int(key[len(MANIFEST_PREFIX) :]))
+        else:
+            held_keys += 1
+    return Inventory(tuple(sorted(ids)), held_keys)
