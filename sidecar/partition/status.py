@@ -16,9 +16,8 @@ A policy turns ACTIVE into PAUSED and back, or into DRAINED, from which the part
 """
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
 
@@ -28,6 +27,7 @@ from prometheus_client.registry import Collector
 from index.bucket import TargetCounts
 from index.progress import Position
 from index.survey import BOUNDS_MS
+from sidecar.clock import Clock
 from sidecar.metrics import PREFIX
 
 BOUND_NAMES = (*(str(bound_ms // 1_000) for bound_ms in BOUNDS_MS), "+Inf")
@@ -83,15 +83,6 @@ class PartitionStatus:
     needed_since_ms: int | None = None
     retention_ms: int | None = None
     hidden_s: float = 0.0
-    reported_s: float = field(default_factory=time.monotonic)
-
-    def as_of(self, now_s: float) -> "PartitionStatus":
-        """The same, or WAITING when its worker is silent for so long that a call to the brokers must be holding it."""
-        silent_s = now_s - self.reported_s
-        if not self.ready or silent_s < SILENT_AFTER_S:
-            return self
-        why = f"the brokers have not answered for {silent_s:.0f} s"
-        return replace(self, state=PartitionState.WAITING, why=why)
 
     def beside(self, trouble: str) -> "PartitionStatus":
         """The same, with what is wrong with its topics."""
@@ -124,6 +115,32 @@ class PartitionStatus:
             "needed_since_ms": self.needed_since_ms,
             "retention_ms": self.retention_ms,
         }
+
+
+class ToldStatus:
+    """What the worker of a partition told last, and when; read from any thread."""
+
+    def __init__(self, clock: Clock, status: PartitionStatus) -> None:
+        self._clock = clock
+        self._told = status, clock.running_s()
+
+    @property
+    def last(self) -> PartitionStatus:
+        """What it told last."""
+        return self._told[0]
+
+    def tell(self, status: PartitionStatus) -> None:
+        """The worker tells where it stands."""
+        self._told = status, self._clock.running_s()
+
+    def now(self) -> PartitionStatus:
+        """The last status, or WAITING when the worker is silent for so long that a call to the brokers must hold it."""
+        status, told_s = self._told
+        silent_s = self._clock.running_s() - told_s
+        if not status.ready or silent_s < SILENT_AFTER_S:
+            return status
+        why = f"the brokers have not answered for {silent_s:.0f} s"
+        return replace(status, state=PartitionState.WAITING, why=why)
 
 
 class PartitionCollector(Collector):

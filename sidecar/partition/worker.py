@@ -28,7 +28,7 @@ from sidecar.logs.events import Trouble
 from sidecar.partition.context import Shared
 from sidecar.partition.owned_partition import Owned
 from sidecar.partition.rounds import MAX_BATCH_BYTES, Rounds
-from sidecar.partition.status import PartitionState, PartitionStatus
+from sidecar.partition.status import PartitionState, PartitionStatus, ToldStatus
 from sidecar.partition.takeover import Origin
 from sidecar.partition.throttling import Throttling
 from sidecar.policies.table import is_drained
@@ -65,12 +65,17 @@ class Worker(threading.Thread):
         self._ours = True
         self._size = TransactionSize(MAX_BATCH_BYTES, shared.config.router.transaction_timeout_ms / 1_000)
         self._throttling = Throttling(shared.clock, shared.metrics.throttled.labels(topic.name).inc, self._throttled)
-        self.status = PartitionStatus(topic.name, partition, PartitionState.FENCING)
+        self.told = ToldStatus(shared.clock, PartitionStatus(topic.name, partition, PartitionState.FENCING))
         self.topic_ids: dict[str, str] = {}
         """Of the topics that are served from, by name; empty until the partition is restored."""
         self.retention: Retention | None = None
         """Of the delay topic, when it was looked at again since."""
         self._after_what = ""
+
+    @property
+    def status(self) -> PartitionStatus:
+        """What the worker said last."""
+        return self.told.last
 
     def stop(self) -> None:
         """Ask the worker to finish its transaction and end; join it to know when it has."""
@@ -188,7 +193,7 @@ class Worker(threading.Thread):
     def _throttled(self, why: str) -> None:
         """Tell at once, in the middle of a transaction: brokers that throttle have answered."""
         if self.status.state is PartitionState.ACTIVE:
-            self.status = replace(self.status, why=why, reported_s=time.monotonic())
+            self.told.tell(replace(self.status, why=why))
 
     def _became_active(self, owned: Owned, seconds: float) -> None:
         self._shared.metrics.recovery.labels(self._topic.name).observe(seconds)
@@ -265,19 +270,15 @@ class Worker(threading.Thread):
         self._stopping.wait(seconds)
 
     def _report(self, state: PartitionState, why: str = "", owned: Owned | None = None) -> None:
-        if owned is None and state is PartitionState.DRAINED:
-            # Nothing moves any more: what was last reported still holds.
-            self.status = replace(self.status, state=state, why=why, reported_s=time.monotonic())
-            return
+        named = PartitionStatus(self._topic.name, self._partition, state, why)
         if owned is None:
-            self.status = PartitionStatus(self._topic.name, self._partition, state, why)
+            # Where it is drained nothing moves any more: what was last reported still holds.
+            drained = state is PartitionState.DRAINED
+            self.told.tell(replace(self.status, state=state, why=why) if drained else named)
             return
         ledger, needs = owned.ledger, owned.upkeep.needs()
-        self.status = PartitionStatus(
-            self._topic.name,
-            self._partition,
-            state,
-            why,
+        status = replace(
+            named,
             pending=ledger.pending + ledger.owed + owned.gate.records,
             held=owned.gate.records,
             next_due_ms=ledger.next_due_ms(),
@@ -295,3 +296,4 @@ class Worker(threading.Thread):
             retention_ms=owned.upkeep.retention.keeps_ms,
             hidden_s=owned.upkeep.hidden.seconds(time.monotonic()),
         )
+        self.told.tell(status)

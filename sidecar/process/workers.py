@@ -58,9 +58,8 @@ class Workers:
 
     def statuses(self) -> list[PartitionStatus]:
         """The last snapshot of every partition."""
-        now_s = time.monotonic()
         return [
-            worker.status.as_of(now_s).beside(self._troubles.get(topic, ""))
+            worker.told.now().beside(self._troubles.get(topic, ""))
             for (topic, _), worker in list(self._workers.items())
         ]
 

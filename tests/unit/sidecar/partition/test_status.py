@@ -1,0 +1,33 @@
+"""What a partition is taken for by those who ask from other threads than its worker's."""
+
+import pytest
+
+from sidecar.partition.status import SILENT_AFTER_S, PartitionState, PartitionStatus, ToldStatus
+from tests.support.hand_clock import HandClock
+
+READY = [PartitionState.ACTIVE, PartitionState.PAUSED, PartitionState.DRAINED]
+
+
+@pytest.mark.parametrize("state", READY)
+def test_a_worker_that_is_silent_for_long_is_held_by_the_brokers(state: PartitionState) -> None:
+    clock, said = HandClock(), PartitionStatus("d", 3, state, pending=5)
+    told = ToldStatus(clock, PartitionStatus("d", 3, PartitionState.FENCING))
+    clock.go_on(60)
+    told.tell(said)
+    clock.set_back(3_600)
+    clock.go_on(SILENT_AFTER_S - 0.5)
+    assert told.now() is said
+    clock.go_on(2.2)
+    assert told.last is said
+    assert (told.now().state, told.now().pending) == (PartitionState.WAITING, 5)
+    assert told.now().why == "the brokers have not answered for 7 s"
+    told.tell(said)
+    assert told.now() is said, "it has spoken since"
+
+
+@pytest.mark.parametrize("state", [state for state in PartitionState if state not in READY])
+def test_a_worker_that_is_not_ready_may_be_silent(state: PartitionState) -> None:
+    clock, said = HandClock(), PartitionStatus("d", 3, state, "its reason")
+    told = ToldStatus(clock, said)
+    clock.go_on(3_600)
+    assert told.now() is said
