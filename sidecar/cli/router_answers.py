@@ -15,14 +15,12 @@ from prometheus_client.samples import Sample
 
 from index.errors import DelayRouterError
 from sidecar.cli.http_client import exchange, parts_of
-from sidecar.config.model import HttpConfig
 
 TIMEOUT_S: Final = 5.0
 RETENTION_WARNING_MS: Final = 86_400_000
 """How long before retention removes a record that is needed ``status`` begins to warn."""
 
 _PREFIX: Final = "delay_router_"
-_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +89,6 @@ def rough_duration(duration_ms: int) -> str:
         if duration_ms >= 2 * unit_ms:
             return f"{duration_ms // unit_ms} {unit}"
     return f"{duration_ms // 1_000} s"
-
-
-def default_url(config: HttpConfig) -> str:
-    """Where the router of this configuration answers, asked from the same machine."""
-    host = _WILDCARDS.get(config.host, f"[{config.host}]" if ":" in config.host else config.host)
-    return f"http://{host}:{config.port}"
 
 
 def ask(url: str) -> RouterStatus:

@@ -4,8 +4,9 @@ What the user writes under ``[kafka]`` goes to all of them; what a guarantee dep
 refused in the configuration, see :mod:`sidecar.config.librdkafka_keys`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, ThrottleEvent, TopicPartition
 
@@ -105,11 +106,21 @@ def compresses(config: Config) -> bool:
     return any(config.kafka.get(key, "none") != "none" for key in ("compression.type", "compression.codec"))
 
 
+_SMALL_FETCHES: Final[Mapping[str, object]] = {
+    "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
+    "queued.min.messages": 1,
+    "fetch.message.max.bytes": 65_536,
+    "fetch.queue.backoff.ms": 0,
+}
+"""For single records here and there."""
+
+
 def tail(config: Config) -> Consumer:
     """Assign-only consumer that indexes one delay partition from S to its end and on."""
-    return Consumer(
+    return _consumer(
+        config,
+        "tail",
         {
-            **_reading(config, "tail"),
             "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
             # Bounds what one partition prefetches; 100 partitions must fit into one process.
             "queued.max.messages.kbytes": 16_384,
@@ -117,29 +128,20 @@ def tail(config: Config) -> Consumer:
             # When the queue is full look again soon: the default of 1 s is a stall of 1 s while catching up.
             "fetch.queue.backoff.ms": 10,
         },
-        logger=events.librdkafka_logger(),
     )
 
 
 def reader(config: Config) -> Consumer:
     """Assign-only consumer for scattered reads by offset: small fetches, no prefetch (notes on Kafka, 3.9)."""
-    return Consumer(
-        {
-            **_reading(config, "reader"),
-            "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
-            "queued.min.messages": 1,
-            "fetch.message.max.bytes": 65_536,
-            "fetch.queue.backoff.ms": 0,
-        },
-        logger=events.librdkafka_logger(),
-    )
+    return _consumer(config, "reader", _SMALL_FETCHES)
 
 
 def bulk_reader(config: Config) -> Consumer:
     """Assign-only consumer for what is read in one go: segments, and records of a delay topic that lie together."""
-    return Consumer(
+    return _consumer(
+        config,
+        "reader",
         {
-            **_reading(config, "reader"),
             "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
             "queued.min.messages": 10_000,
             "queued.max.messages.kbytes": 2_048,
@@ -147,47 +149,45 @@ def bulk_reader(config: Config) -> Consumer:
             # With none at all a full queue would be looked at without a pause, by a whole core.
             "fetch.queue.backoff.ms": 2,
         },
-        logger=events.librdkafka_logger(),
     )
 
 
 def prober(config: Config) -> Consumer:
     """Assign-only consumer that looks at single batches which may be bad."""
-    return Consumer(
+    return _consumer(
+        config,
+        "probe",
         {
-            **_reading(config, "probe"),
-            "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
-            "queued.min.messages": 1,
-            "fetch.message.max.bytes": 65_536,
-            "fetch.queue.backoff.ms": 0,
+            **_SMALL_FETCHES,
             # An error is what it is made for; the default of 500 ms would be waited for at each step.
             "fetch.error.backoff.ms": 1,
         },
-        logger=events.librdkafka_logger(),
     )
 
 
 def state_reader(config: Config) -> Consumer:
     """Assign-only consumer that reads a state partition once, from its beginning to its end."""
-    settings = {
-        # It lives shorter than it would take to begin with the bootstrap servers again after a loss.
-        "metadata.recovery.strategy": "none",
-        **_reading(config, "state"),
-        "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
-    }
-    return Consumer(settings, logger=events.librdkafka_logger())
+    return _consumer(
+        config,
+        "state",
+        {
+            "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
+            # It lives shorter than it would take to begin with the bootstrap servers again after a loss.
+            "metadata.recovery.strategy": config.kafka.get("metadata.recovery.strategy", "none"),
+        },
+    )
 
 
 def hidden_reader(config: Config) -> Consumer:
     """Assign-only consumer that reads what open transactions hide."""
-    settings = {**_reading(config, "hidden"), "isolation.level": "read_uncommitted"}
-    return Consumer({**settings, "fetch.wait.max.ms": STATE_FETCH_WAIT_MS}, logger=events.librdkafka_logger())
+    return _consumer(
+        config, "hidden", {"isolation.level": "read_uncommitted", "fetch.wait.max.ms": STATE_FETCH_WAIT_MS}
+    )
 
 
 def policy_reader(config: Config) -> Consumer:
     """Assign-only consumer that follows the policies topic."""
-    settings = {**_reading(config, "policies"), "fetch.wait.max.ms": POLICY_FETCH_WAIT_MS}
-    return Consumer(settings, logger=events.librdkafka_logger())
+    return _consumer(config, "policies", {"fetch.wait.max.ms": POLICY_FETCH_WAIT_MS})
 
 
 def policy_writer(config: Config, timeout_s: float) -> Producer:
@@ -206,8 +206,7 @@ def policy_writer(config: Config, timeout_s: float) -> Producer:
 
 def report_reader(config: Config) -> Consumer:
     """Assign-only consumer that follows the status topic."""
-    settings = {**_reading(config, "status"), "fetch.wait.max.ms": POLICY_FETCH_WAIT_MS, "auto.offset.reset": "latest"}
-    return Consumer(settings, logger=events.librdkafka_logger())
+    return _consumer(config, "status", {"fetch.wait.max.ms": POLICY_FETCH_WAIT_MS, "auto.offset.reset": "latest"})
 
 
 def report_writer(config: Config, timeout_s: float) -> Producer:
@@ -231,15 +230,15 @@ def report_writer(config: Config, timeout_s: float) -> Producer:
 
 def staging_reader(config: Config) -> Consumer:
     """Assign-only consumer that follows the backfill topics of all partitions of a process, where little happens."""
-    return Consumer(
+    return _consumer(
+        config,
+        "staging",
         {
-            **_reading(config, "staging"),
             "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
             "queued.min.messages": 100,
             "queued.max.messages.kbytes": 4_096,
             "topic.metadata.refresh.interval.ms": 30_000,
         },
-        logger=events.librdkafka_logger(),
     )
 
 
@@ -249,9 +248,10 @@ def group_member(
     """The process's member of the consumer group; it is assigned partitions and reads none of them."""
     session_ms = config.router.session_timeout_ms
     static = {"group.instance.id": _static_id(instance_id, topics)} if instance_id else {}
-    return Consumer(
+    return _consumer(
+        config,
+        "group",
         {
-            **_reading(config, "group"),
             **static,
             "on_commit": on_commit,
             "error_cb": on_error,
@@ -261,7 +261,6 @@ def group_member(
             "queued.min.messages": 1,
             "fetch.message.max.bytes": 1_024,
         },
-        logger=events.librdkafka_logger(),
     )
 
 
@@ -273,6 +272,11 @@ def _static_id(instance_id: str, topics: Iterable[str]) -> str:
     """
     digest = sha256("\n".join(sorted(topics)).encode()).hexdigest()
     return f"{instance_id}-{digest[:8]}"
+
+
+def _consumer(config: Config, role: str, settings: Mapping[str, object]) -> Consumer:
+    """A consumer that misses nothing in silence, with what its role asks for on top."""
+    return Consumer({**_reading(config, role), **settings}, logger=events.librdkafka_logger())
 
 
 def _reading(config: Config, role: str) -> dict[str, str | int | float | bool]:

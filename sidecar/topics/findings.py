@@ -14,10 +14,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact about the configuration or the cluster; `remedy` is a command or an instruction, empty when ok;
-    `topic` is the delay topic it concerns, empty when all.
+    """One fact about the configuration or the cluster.
 
-    `topic` is the delay topic it is about; empty: all of them.
+    ``remedy`` is a command or an instruction, empty when all is well; ``topic`` is the delay topic it is about, empty
+    for all of them.
     """
 
     level: Level
