@@ -37,7 +37,7 @@ from sidecar.policies import watch as policy_watch
 from sidecar.process import probes
 from sidecar.process.garbage import GarbageCollection
 from sidecar.process.health import ProcessHealth
-from sidecar.process.instance_name import take_place
+from sidecar.process.instance_name import take_name
 from sidecar.process.served_topics import UsableTopics
 from sidecar.process.topic_watch import TopicWatch
 from sidecar.process.workers import Assignment, Workers
@@ -175,7 +175,7 @@ def _instance_id(config: Config) -> tuple[str, bool]:
     if config.router.instance_id:
         return config.router.instance_id, False
     # Held until the process ends, however it ends.
-    place = take_place(config.router.group_id)
+    place = take_name(config.router.group_id)
     if place is None:
         structlog.get_logger().info(
             "membership_without_name",

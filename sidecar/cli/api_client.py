@@ -14,7 +14,7 @@ from index.errors import ConfigError, DelayRouterError
 from sidecar.cli.http_client import exchange, parts_of
 from sidecar.policies.policy import Scope, ScopeKind
 from sidecar.policies.switches import SwitchKey, switch_of
-from sidecar.policies.table import Origin
+from sidecar.policies.table import EffectiveValue
 from sidecar.status.answers import Answer, LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
 
 PREFIX: Final = "/api/v1"
@@ -85,11 +85,11 @@ class ApiClient:
         found = self._request("GET", "/policies")
         return found["policies"], found["unreadable"]
 
-    def effective(self, topic: str, target: str = "") -> dict[str, Origin]:
+    def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
         """Every key with the value that holds, and where it comes from."""
         query = "?" + urlencode({"target": target}) if target else ""
         found = self._request("GET", f"/topics/{_quoted(topic)}/policy{query}")
-        return {key: Origin(each["value"], each["origin"]) for key, each in found["values"].items()}
+        return {key: EffectiveValue(each["value"], each["origin"]) for key, each in found["values"].items()}
 
     def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> None:
         """Set some values of a policy and unset others (RFC 7396)."""

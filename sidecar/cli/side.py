@@ -15,7 +15,7 @@ from sidecar.config.model import Config
 from sidecar.policies.operations import Operations
 from sidecar.policies.policy import Scope, plain_of
 from sidecar.policies.switches import Switches
-from sidecar.policies.table import Origin
+from sidecar.policies.table import EffectiveValue
 from sidecar.policies.topic import PoliciesOnDemand
 from sidecar.status.answers import Inquiries, LookupAnswer, PendingAnswer, StatusAnswer
 from sidecar.status.inquiries import GroupInquiries
@@ -31,7 +31,7 @@ class Side(Inquiries, Switches, Protocol):
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Values of every policy by scope, and those that cannot be understood with the reason."""
 
-    def effective(self, topic: str, target: str = "") -> dict[str, Origin]:
+    def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
         """Every key with the value that holds, and where it comes from."""
 
     def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> object:

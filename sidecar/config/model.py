@@ -23,7 +23,7 @@ from sidecar.config import librdkafka_keys
 from sidecar.config.delay_topic import DelayTopicConfig, Section
 from sidecar.config.listeners import AdminConfig, Listener
 from sidecar.config.problems import Problems, describe, key_path
-from sidecar.config.sources import Place, read
+from sidecar.config.sources import KeyPath, read
 from sidecar.config.units import Count, DurationMs, SizeBytes
 from sidecar.config.value_types import (
     KafkaValue,
@@ -169,7 +169,7 @@ class Config(Section):
         if not self.delay_topics:
             raise ConfigError("delay_topics: no delay topic is configured; add a [[delay_topics]] table with a name")
 
-    def _kafka_problems(self) -> Iterator[tuple[Place, str]]:
+    def _kafka_problems(self) -> Iterator[tuple[KeyPath, str]]:
         if not self.kafka.get("bootstrap.servers") and not self.kafka.get("metadata.broker.list"):
             yield ("kafka", "bootstrap.servers"), 'required, as in "bootstrap.servers" = "localhost:9092"'
         for key, value in self.kafka.items():
@@ -179,14 +179,14 @@ class Config(Section):
             for key, problem in librdkafka_keys.in_the_clear(self.kafka):
                 yield ("kafka", key), f"{problem}, or set router.allow_sasl_plaintext = true"
 
-    def _role_problems(self) -> Iterator[tuple[Place, str]]:
-        seen: dict[str, tuple[str, Place]] = {}
+    def _role_problems(self) -> Iterator[tuple[KeyPath, str]]:
+        seen: dict[str, tuple[str, KeyPath]] = {}
         status, policies = self.router.status_topic, self.router.policies_topic
         if status and status == policies:
             yield ("router", "status_topic"), f"{status!r} is already the policies topic; name another topic"
         for number, topic in enumerate(self.delay_topics):
             for role, key, name in topic.roles():
-                place: Place = ("delay_topics", number, key)
+                place: KeyPath = ("delay_topics", number, key)
                 try:
                     topic_name(name)
                 except ValueError as error:
@@ -197,7 +197,7 @@ class Config(Section):
                     where = key_path(other_place)
                     yield place, f"{name!r} is already the {other_role} ({where}); name another topic"
 
-    def _target_problems(self) -> Iterator[tuple[Place, str]]:
+    def _target_problems(self) -> Iterator[tuple[KeyPath, str]]:
         forbidden = self.forbidden_targets()
         for number, topic in enumerate(self.delay_topics):
             named = [("default_target", topic.default_target), *(("allowed_targets", t) for t in topic.allowed_targets)]
@@ -207,7 +207,7 @@ class Config(Section):
                 elif problem := of_scheme(name):
                     yield ("delay_topics", number, key), f"{name!r}: {problem}"
 
-    def _rules_problems(self) -> Iterator[tuple[Place, str]]:
+    def _rules_problems(self) -> Iterator[tuple[KeyPath, str]]:
         for number, topic in enumerate(self.delay_topics):
             try:
                 self.rules_for(topic)

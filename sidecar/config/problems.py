@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sidecar.config.sources import Place, Sources
+from sidecar.config.sources import KeyPath, Sources
 
 SHOWN_CHARACTERS = 80
 SHOWN_BITS = 256
@@ -16,7 +16,7 @@ SHOWN_BITS = 256
 class Problems(ValueError):
     """What is wrong between keys; a validator of the whole model raises it so that each problem keeps its place."""
 
-    def __init__(self, found: list[tuple[Place, str]]) -> None:
+    def __init__(self, found: list[tuple[KeyPath, str]]) -> None:
         super().__init__("; ".join(message for _, message in found))
         self.found = found
 
@@ -42,7 +42,7 @@ def describe(error: ValidationError, sources: Sources, model: type[BaseModel]) -
     return "\n".join(lines).encode(errors="backslashreplace").decode()
 
 
-def key_path(place: Place) -> str:
+def key_path(place: KeyPath) -> str:
     """``router.tick``, ``delay_topics[0].name``, ``kafka."bootstrap.servers"``."""
     text = ""
     for part in place:
@@ -55,7 +55,7 @@ def key_path(place: Place) -> str:
     return text.removeprefix(".")
 
 
-def _problem(details: ErrorDetails, place: Place, model: type[BaseModel]) -> str:
+def _problem(details: ErrorDetails, place: KeyPath, model: type[BaseModel]) -> str:
     kind = details["type"]
     if kind == "extra_forbidden":
         return f"unknown key{_did_you_mean(str(place[-1]), model_at(model, place[:-1]))}"
@@ -77,7 +77,7 @@ def _shown(value: object) -> str:
     return given if len(given) <= SHOWN_CHARACTERS else ""
 
 
-def _place_of(details: ErrorDetails) -> Place:
+def _place_of(details: ErrorDetails) -> KeyPath:
     """Location without the marks pydantic adds for validators and unions; a key of the user's may look like one."""
     place = details["loc"]
     users = len(place) - 1 if details["type"] == "extra_forbidden" else len(place)
@@ -99,7 +99,7 @@ def keys_of(model: type[BaseModel]) -> Iterator[str]:
         yield field.alias or name
 
 
-def model_at(model: type[BaseModel], place: Place) -> type[BaseModel] | None:
+def model_at(model: type[BaseModel], place: KeyPath) -> type[BaseModel] | None:
     """The model that describes the table at `place`, or None where there is none."""
     current: type[BaseModel] | None = model
     for part in place:

@@ -30,7 +30,7 @@ DEFAULT_FILE: Final = Path("delay-router.toml")
 _TOO_DEEP: Final = "tables or lists lie too deep in each other"
 
 Raw = dict[str, object]
-Place = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 
 @dataclass(slots=True)
@@ -39,9 +39,9 @@ class Sources:
 
     raw: Raw
     file: Path | None
-    variables: dict[Place, str] = field(default_factory=dict)
+    variables: dict[KeyPath, str] = field(default_factory=dict)
 
-    def of(self, place: Place) -> str:
+    def of(self, place: KeyPath) -> str:
         """The variable or file that set the key at `place`; for messages."""
         for length in range(len(place), 0, -1):
             if variable := self.variables.get(place[:length]):

@@ -8,6 +8,7 @@ from index.record import Record
 from index.unreadable import examined
 from sidecar.intake.handed_over import handed_over_one
 from sidecar.intake.raw_headers import RawHeaders
+from sidecar.kafka.admin import Place
 from sidecar.kafka.errors import is_unreadable
 
 SCAN_GAP_RECORDS = 300
@@ -22,7 +23,6 @@ READ_TIMEOUT_S = 10.0
 
 _NOWHERE = -SCAN_GAP_RECORDS - 1
 
-Place = tuple[str, int]
 Connect = Callable[[], Consumer]
 
 _NO_PLACE: Place = ("", -1)

@@ -62,7 +62,7 @@ class Denied:
     name: str
 
 
-Answer = TopicFacts | Denied | None
+Described = TopicFacts | Denied | None
 """None: there is no such topic."""
 
 Place = tuple[str, int]
@@ -100,7 +100,7 @@ def _likely_key(text: str, config: Config) -> str:
     return f'; did you mean "{close[0]}"?' if close and close[0] != unknown else ""
 
 
-def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Answer]:
+def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Described]:
     """What the cluster says about each topic, in two requests; KafkaException when it does not answer."""
     wanted = sorted(set(names))
     if not wanted:

@@ -36,7 +36,7 @@ from sidecar.policies.policy import (
 )
 from sidecar.policies.switches import SwitchKey
 from sidecar.policies.table import (
-    Origin,
+    EffectiveValue,
     Policies,
     PolicyTable,
     effective,
@@ -65,7 +65,7 @@ class Operations:
         self._policies.settle()
         return self._policies.table
 
-    def effective(self, topic: str, target: str = "") -> dict[str, Origin]:
+    def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
         """Every key with the value that holds for a delay topic, or a target of it, and where it comes from."""
         return effective(self.table(), self._config, topic, target)
 

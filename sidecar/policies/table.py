@@ -68,7 +68,7 @@ class PolicyTable:
 
     def get(self, scope: Scope) -> Policy:
         """The policy of one scope; one that sets nothing when there is none."""
-        return self.policies.get(scope, _NOTHING)
+        return self.policies.get(scope, _NOTHING_SET)
 
     def targets(self) -> Iterator[tuple[str, Policy]]:
         """Policies of targets."""
@@ -81,7 +81,7 @@ class PolicyTable:
         return any(scope.kind is not ScopeKind.TOPIC or scope.name == topic for scope in self.doubtful)
 
 
-_NOTHING: Final = Policy()
+_NOTHING_SET: Final = Policy()
 NO_POLICIES: Final = PolicyTable()
 
 
@@ -108,7 +108,7 @@ class WithoutPolicies:
 WITHOUT_POLICIES: Final = WithoutPolicies()
 
 
-class Origin(NamedTuple):
+class EffectiveValue(NamedTuple):
     """An effective value as JSON spells it, and the scope it comes from."""
 
     value: object
@@ -165,16 +165,16 @@ def is_drained(table: PolicyTable, topic: str) -> bool:
     return bool(_merged(table, topic).get("drained"))
 
 
-def effective(table: PolicyTable, config: Config, topic: str, target: str = "") -> dict[str, Origin]:
+def effective(table: PolicyTable, config: Config, topic: str, target: str = "") -> dict[str, EffectiveValue]:
     """Every key with the value that holds for a delay topic, or a target of it, and where it comes from."""
     configured = config.require_delay_topic(topic)
-    found = {key: Origin(value, CONFIGURATION) for key, value in _configured(config, configured).items()}
+    found = {key: EffectiveValue(value, CONFIGURATION) for key, value in _configured(config, configured).items()}
     for scope in (DEFAULT, topic_scope(topic)):
-        found |= {key: Origin(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
+        found |= {key: EffectiveValue(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
     if not target:
         return found
     scope = target_scope(target)
-    own = {key: Origin(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
+    own = {key: EffectiveValue(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
     return {key: own.get(key, found[key]) for key in _TARGET_KEYS}
 
 

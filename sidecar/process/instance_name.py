@@ -26,7 +26,7 @@ PLACES: Final = 64
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Place:
+class HeldName:
     """A name, for as long as the process lives."""
 
     def __init__(self, descriptor: int) -> None:
@@ -38,7 +38,7 @@ class Place:
         os.close(self._descriptor)
 
 
-def take_place(group_id: str, directory: Path | None = None) -> Place | None:
+def take_name(group_id: str, directory: Path | None = None) -> HeldName | None:
     """The first free place of this group's; None where there is none, or nowhere to note it."""
     if directory is None:
         directory = Path(tempfile.gettempdir()) / f"kafka-delay-router-{os.getuid()}"
@@ -56,7 +56,7 @@ def take_place(group_id: str, directory: Path | None = None) -> Place | None:
             except BlockingIOError:
                 os.close(descriptor)
             else:
-                return Place(descriptor)
+                return HeldName(descriptor)
     except OSError:
         # A file system that is read-only, as in a container without a place for temporary files.
         return None

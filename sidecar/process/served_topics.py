@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from sidecar.config.model import Config
-from sidecar.kafka.admin import Answer
+from sidecar.kafka.admin import Described
 from sidecar.kafka.errors import error_of
 from sidecar.logs.events import Trouble
 from sidecar.process.health import ProcessHealth
@@ -52,7 +52,7 @@ class UsableTopics:
             pause_s = min(pause_s * 2, LONGEST_RETRY_S)
         return []
 
-    def look(self) -> dict[str, Answer]:
+    def look(self) -> dict[str, Described]:
         """Look once more, and return what the cluster says of the topics; KafkaException when it says nothing."""
         answers = check.topic_answers(self._config, self._admin)
         self._usable(list(check.topic_findings(self._config, answers)))

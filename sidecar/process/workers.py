@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 
-from sidecar.kafka.admin import Answer, TopicFacts
+from sidecar.kafka.admin import Described, TopicFacts
 from sidecar.kafka.membership import Partition
 from sidecar.partition.context import Shared
 from sidecar.partition.status import PartitionStatus
@@ -63,7 +63,7 @@ class Workers:
             for (topic, _), worker in list(self._workers.items())
         ]
 
-    def learn(self, answers: Mapping[str, Answer], troubles: Mapping[str, str]) -> None:
+    def learn(self, answers: Mapping[str, Described], troubles: Mapping[str, str]) -> None:
         """Pass on what the cluster says of the topics now, and what is wrong with delay topics.
 
         Partitions are taken over again whose topic is another one now, or is gone, asked twice; that refuses them, and
@@ -81,7 +81,7 @@ class Workers:
         self._gone = gone
 
 
-def _is_another(answer: Answer, topic_id: str) -> bool:
+def _is_another(answer: Described, topic_id: str) -> bool:
     return isinstance(answer, TopicFacts) and answer.topic_id != topic_id
 
 

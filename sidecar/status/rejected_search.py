@@ -19,7 +19,7 @@ SEARCH_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
 POLL_S: Final = 0.1
 _AT_ONCE: Final = 1_000
-_NEVER: Final = 1 << 62
+_PAST_ALL_OFFSETS: Final = 1 << 62
 
 
 class Found(NamedTuple):
@@ -68,7 +68,7 @@ def _search(consumer: Consumer, admin: AdminClient, rejected: str, source: str, 
                 if headers.get(DELAY_SOURCE) == source.encode():
                     return Found(_reason(headers.get(DELAY_ERROR)))
             # The event of the end tells how far it is also where the last ones are marks of transactions.
-            if at >= left.get(partition, _NEVER):
+            if at >= left.get(partition, _PAST_ALL_OFFSETS):
                 del left[partition]
     return None
 

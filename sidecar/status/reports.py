@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from index.errors import FormatError
 from index.progress import Position
 from index.target_counts import OTHERS
+from sidecar.kafka.admin import Place
 from sidecar.partition.status import PartitionState, PartitionStatus
 
 VERSION: Final = 1
@@ -37,8 +38,6 @@ _UNTOLD: Final = frozenset({"watermark", "by_target", "hidden_s"})
 _PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _UNTOLD)
 _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state", "why", "by_due"})
 _KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
-
-Place = tuple[str, int]
 
 
 class Reported(NamedTuple):

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConsumerGroupDescri
 from sidecar.config import librdkafka_keys
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Answer, Denied, TopicFacts, operations_of, topic_facts
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Denied, Described, TopicFacts, operations_of, topic_facts
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.topics import check_targets, status_topic, topics
 from sidecar.topics.check_brokers import transaction_findings
@@ -57,12 +57,12 @@ def router_findings(config: Config, admin: AdminClient) -> list[Finding]:
     return [*found, *topic_findings(config, topic_answers(config, admin))]
 
 
-def topic_answers(config: Config, admin: AdminClient) -> dict[str, Answer]:
+def topic_answers(config: Config, admin: AdminClient) -> dict[str, Described]:
     """What the cluster says of every topic that there is something to say of."""
     return topic_facts(admin, _names(config))
 
 
-def topic_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+def topic_findings(config: Config, answers: Mapping[str, Described]) -> Iterator[Finding]:
     """What there is to say of topics alone."""
     for topic in config.delay_topics:
         yield from (replace(finding, topic=topic.name) for finding in _topic(config, topic, answers))
@@ -81,7 +81,7 @@ def literal_targets(topic: DelayTopicConfig) -> Iterator[str]:
     yield from dict.fromkeys(target for target in named if target)
 
 
-def policies_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+def policies_findings(config: Config, answers: Mapping[str, Described]) -> Iterator[Finding]:
     """What there is to say of the policies topic; a router works without it, but must be able to know that."""
     name = config.router.policies_topic
     if not name or name not in answers:
@@ -98,7 +98,7 @@ def policies_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator
         yield from _rights(config, thing, answer, {AclOperation.READ: "Read"})
 
 
-def status_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+def status_findings(config: Config, answers: Mapping[str, Described]) -> Iterator[Finding]:
     """What there is to say of the status topic; a router works without it, and then answers for itself only."""
     name = config.router.status_topic
     if not name or name not in answers:
@@ -107,11 +107,11 @@ def status_findings(config: Config, answers: Mapping[str, Answer]) -> Iterator[F
     if answer is None:
         yield ok(thing, "does not exist: a router answers for its own partitions only; to mend that: delay-router init")
     elif isinstance(answer, Denied):
-        yield _only_told(_denied(config, thing, name, ("Read", "Write", "DescribeConfigs")))
+        yield _as_warning(_denied(config, thing, name, ("Read", "Write", "DescribeConfigs")))
     else:
         yield from status_topic.examine(answer, bootstrap(config))
         rights = {AclOperation.READ: "Read", AclOperation.WRITE: "Write"}
-        yield from map(_only_told, _rights(config, thing, answer, rights))
+        yield from map(_as_warning, _rights(config, thing, answer, rights))
 
 
 def _names(config: Config) -> Iterator[str]:
@@ -140,7 +140,7 @@ def configuration_findings(config: Config) -> Iterator[Finding]:
             )
 
 
-def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Described]) -> Iterator[Finding]:
     delay = answers[topic.name]
     thing = f"delay topic {topic.name}"
     if delay is None:
@@ -155,12 +155,12 @@ def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Answer
         yield from _right_to_trim(config, thing, delay)
     for wanted in topics.wanted_beside(topic, delay):
         problems = _beside(config, wanted, answers[wanted.name])
-        yield from map(_only_told, problems) if wanted.role == topics.BACKFILL else problems
+        yield from map(_as_warning, problems) if wanted.role == topics.BACKFILL else problems
     for target in literal_targets(topic):
         yield from _target(config, topic, delay, target, answers[target])
 
 
-def _beside(config: Config, wanted: topics.WantedTopic, answer: Answer) -> Iterator[Finding]:
+def _beside(config: Config, wanted: topics.WantedTopic, answer: Described) -> Iterator[Finding]:
     thing = f"{wanted.role} {wanted.name}"
     needed = {AclOperation.WRITE: "Write"}
     if wanted.exact_partitions:
@@ -175,10 +175,10 @@ def _beside(config: Config, wanted: topics.WantedTopic, answer: Answer) -> Itera
         if wanted.role == topics.SNAPSHOTS:
             yield from _right_to_trim(config, thing, answer)
         if wanted.role == topics.REJECTED:
-            yield from map(_only_told, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
+            yield from map(_as_warning, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
 
 
-def _only_told(problem: Finding) -> Finding:
+def _as_warning(problem: Finding) -> Finding:
     """What the router works without: nothing is adopted then, or answered, or healed after a broker's crash."""
     return replace(problem, level=Level.WARN) if problem.is_error else problem
 
@@ -190,7 +190,9 @@ def _right_to_trim(config: Config, thing: str, facts: TopicFacts) -> Iterator[Fi
         yield replace(problem, level=Level.WARN, message=message)
 
 
-def _target(config: Config, topic: DelayTopicConfig, delay: TopicFacts, name: str, answer: Answer) -> Iterator[Finding]:
+def _target(
+    config: Config, topic: DelayTopicConfig, delay: TopicFacts, name: str, answer: Described
+) -> Iterator[Finding]:
     thing = f"target topic {name}"
     if answer is None:
         remedy = f"kafka-topics.sh --bootstrap-server {bootstrap(config)} --create --topic {name}"
@@ -203,7 +205,7 @@ def _target(config: Config, topic: DelayTopicConfig, delay: TopicFacts, name: st
             problems = [_denied(config, thing, name, ("Write", "Read"))]
         else:
             needed = {AclOperation.WRITE: "Write"}
-            to_heal = map(_only_told, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
+            to_heal = map(_as_warning, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
             problems = [*_size_problem(config, delay, answer), *_rights(config, thing, answer, needed), *to_heal]
         if name != topic.default_target:
             # Only records that name this target are rejected; the others have their way.

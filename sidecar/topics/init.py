@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.kafka.admin import Answer, TopicFacts, add_partitions, create_topic, topic_facts
+from sidecar.kafka.admin import Described, TopicFacts, add_partitions, create_topic, topic_facts
 from sidecar.kafka.errors import error_of
 from sidecar.topics import first_start, topics
 from sidecar.topics.check import bootstrap, literal_targets, policies_findings, status_findings
@@ -135,7 +135,7 @@ class _Made:
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
-        self.facts: dict[str, Answer] = {}
+        self.facts: dict[str, Described] = {}
         self.rows: list[InitRow] = []
         self.failures: list[Finding] = []
         self.partitions_before: dict[str, int] = {}
@@ -177,7 +177,7 @@ class _Made:
     def _fail(self, topic: WantedTopic, message: str, remedy: str) -> None:
         self.failures.append(error(f"{topic.role} {topic.name}", message, remedy))
 
-    def _grow(self, topic: WantedTopic, answer: Answer) -> bool:
+    def _grow(self, topic: WantedTopic, answer: Described) -> bool:
         """Add the partitions that an existing topic of the router lacks, since the delay topic has got more."""
         if not topic.exact_partitions or not isinstance(answer, TopicFacts) or answer.partitions >= topic.partitions:
             return False
@@ -190,7 +190,7 @@ class _Made:
         self.partitions_before[topic.name] = answer.partitions
         return True
 
-    def _visible(self, partitions: Mapping[str, int]) -> dict[str, Answer]:
+    def _visible(self, partitions: Mapping[str, int]) -> dict[str, Described]:
         """Facts of topics, once the broker asked knows them as they were made: the controller tells of them first."""
         deadline = time.monotonic() + VISIBLE_TIMEOUT_S
         while True:
@@ -201,5 +201,5 @@ class _Made:
             time.sleep(VISIBLE_PAUSE_S)
 
 
-def _complete(answer: Answer, partitions: int) -> bool:
+def _complete(answer: Described, partitions: int) -> bool:
     return isinstance(answer, TopicFacts) and bool(answer.settings) and answer.partitions >= partitions

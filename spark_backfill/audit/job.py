@@ -26,7 +26,7 @@ from spark_backfill.audit.facts import Scene, facts
 from spark_backfill.audit.history import horizons, read_from
 from spark_backfill.audit.scope import Judged, Request, committed_ends, judged, targets_of
 from spark_backfill.audit.summary import cells, counted, findings, with_place
-from spark_backfill.audit.table import GROUPS, NOTHING, SAMPLES, Tally, tally
+from spark_backfill.audit.table import GROUPS, NO_RECORDS, SAMPLES, Tally, tally
 from spark_backfill.audit.verdicts import verdicts
 from spark_backfill.settings import Settings
 
@@ -52,7 +52,7 @@ class Audited:
 
     def total(self) -> Tally:
         """Counts of everything; zeros where there is nothing."""
-        return (self.by(()) or [NOTHING])[0]
+        return (self.by(()) or [NO_RECORDS])[0]
 
     def by(self, keys: Sequence[str]) -> list[Tally]:
         """Counts by topic, partition or hour (GROUPS), in order."""

@@ -67,7 +67,7 @@ class Tally:
         return {**dict(self.keys), **self.counts, **self.lateness}
 
 
-NOTHING: Final = Tally((), dict.fromkeys(COUNTS, 0), dict.fromkeys(LATENESS))
+NO_RECORDS: Final = Tally((), dict.fromkeys(COUNTS, 0), dict.fromkeys(LATENESS))
 
 
 def tally(row: Mapping[str, Any], keys: Sequence[str]) -> Tally:

@@ -34,7 +34,7 @@ class Progress(NamedTuple):
     fingerprint: str
 
 
-NOTHING: Final = Progress(0, "")
+NOT_BEGUN: Final = Progress(0, "")
 
 
 class Ledger:
@@ -60,13 +60,13 @@ class Ledger:
         return self._consumer.consumer_group_metadata()
 
     def read(self, partitions: Iterable[int]) -> dict[int, Progress]:
-        """Progress of these partitions; NOTHING where the job has none."""
+        """Progress of these partitions; NOT_BEGUN where the job has none."""
         asked = [TopicPartition(self._topic, partition) for partition in partitions]
         found = {}
         for each in self._committed(asked) if asked else ():
             if each.error is not None:
                 raise KafkaException(each.error)
-            found[each.partition] = NOTHING if each.offset < 0 else Progress(each.offset, each.metadata or "")
+            found[each.partition] = NOT_BEGUN if each.offset < 0 else Progress(each.offset, each.metadata or "")
         return found
 
     def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:

@@ -12,7 +12,7 @@ from sidecar.policies.policy import target_scope as target
 from sidecar.policies.policy import topic_scope as topic
 from sidecar.policies.table import (
     NO_POLICIES,
-    Origin,
+    EffectiveValue,
     PolicyTable,
     TopicSettings,
     effective,
@@ -124,11 +124,11 @@ def test_a_shorter_allow_list_holds_at_release() -> None:
 def test_effective_values_tell_where_they_come_from() -> None:
     policies = table(default={"tick": "30ms", "paused": True}, topic__d={"paused": False}, target__a={"max_delay": "0"})
     found = effective(policies, CONFIG, "d")
-    assert found["tick"] == Origin("30ms", "default")
-    assert found["paused"] == Origin(False, "topic/d")
-    assert found["max_delay"] == Origin("1h", "configuration")
+    assert found["tick"] == EffectiveValue("30ms", "default")
+    assert found["paused"] == EffectiveValue(False, "topic/d")
+    assert found["max_delay"] == EffectiveValue("1h", "configuration")
     of_target = effective(policies, CONFIG, "d", "a")
-    assert of_target["max_delay"] == Origin("0", "target/a")
+    assert of_target["max_delay"] == EffectiveValue("0", "target/a")
     assert "tick" not in of_target
     with pytest.raises(ConfigError, match=r"x is not a configured delay topic .d, e."):
         effective(policies, CONFIG, "x")

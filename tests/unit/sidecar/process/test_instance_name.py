@@ -5,19 +5,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sidecar.process.instance_name import PLACES, Place, take_place
+from sidecar.process.instance_name import PLACES, HeldName, take_name
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from sidecar.process.instance_name import take_place
-print(take_place("g", Path(sys.argv[1])).name, flush=True)
+from sidecar.process.instance_name import take_name
+print(take_name("g", Path(sys.argv[1])).name, flush=True)
 time.sleep(60)
 """
 
 
-def taken(directory: Path, group_id: str = "g") -> Place:
-    place = take_place(group_id, directory)
+def taken(directory: Path, group_id: str = "g") -> HeldName:
+    place = take_name(group_id, directory)
     assert place is not None
     return place
 
@@ -63,17 +63,17 @@ def test_a_file_that_was_removed_meanwhile_gives_no_name_twice(tmp_path: Path) -
 
 def test_without_a_place_there_is_no_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert take_place("g", tmp_path / "file") is None
-    assert take_place("g", tmp_path / "missing" / "deeper") is None
+    assert take_name("g", tmp_path / "file") is None
+    assert take_name("g", tmp_path / "missing" / "deeper") is None
     (tmp_path / "link").symlink_to(tmp_path)
-    assert take_place("g", tmp_path / "link") is None
+    assert take_name("g", tmp_path / "link") is None
 
 
 def test_there_are_places_enough_and_then_no_more(tmp_path: Path) -> None:
     places = [taken(tmp_path) for _ in range(PLACES)]
-    assert take_place("g", tmp_path) is None
+    assert take_name("g", tmp_path) is None
     before = len([*Path("/proc/self/fd").iterdir()])
-    assert take_place("g", tmp_path) is None
+    assert take_name("g", tmp_path) is None
     assert len([*Path("/proc/self/fd").iterdir()]) == before, "a descriptor stays open"
     for place in places:
         place.leave()

@@ -6,7 +6,7 @@ from index.errors import ConfigError
 from index.schedule import Reason
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.columns import checked, parse_mapping
-from spark_backfill.schedule.ledger import NOTHING, Progress, check_same_rows
+from spark_backfill.schedule.ledger import NOT_BEGUN, Progress, check_same_rows
 from spark_backfill.schedule.row import Decision, Row
 from spark_backfill.schedule.survey import SAMPLES, Route, Survey, merged
 
@@ -105,7 +105,7 @@ def test_rows_for_unknown_targets_become_invalid() -> None:
 
 def test_a_job_goes_on_only_with_the_rows_it_began_with() -> None:
     wanted = {0: "2.a.b", 1: "1.c.d"}
-    check_same_rows("job", wanted, {0: NOTHING, 1: Progress(1, "1.c.d")})
+    check_same_rows("job", wanted, {0: NOT_BEGUN, 1: Progress(1, "1.c.d")})
     with pytest.raises(JobError, match="delay partition 1, and they are of another"):
         check_same_rows("job", wanted, {0: Progress(2, "2.a.b"), 1: Progress(1, "1.c.e")})
     with pytest.raises(JobError, match="delay partition 2, and they are of another"):
