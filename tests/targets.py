@@ -22,12 +22,10 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/integration/test_release.py",
         "tests/integration/test_crashes.py",
         "tests/integration/test_buckets.py",
-        "tests/integration/test_bucket_crashes.py",
         # Nothing is skipped in silence.
         "tests/integration/test_rejections.py",
         "tests/integration/test_any_record.py",
         "tests/integration/test_limits.py",
-        "tests/integration/test_first_start.py",
         # What a user meets first.
         "tests/integration/test_init_check.py",
         "tests/integration/test_send.py",

@@ -1,6 +1,5 @@
 """The admin API of running routers: what is set there holds, and what is asked is answered for the whole group."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -115,48 +114,6 @@ def test_a_policy_set_by_http_holds_in_every_router_and_is_told_by_every_one(sta
     assert OPERATE not in one.router.log_text()
     assert READ not in one.router.log_text()
     assert one.ask("PUT", f"/policies/topics/{delay}", {"default_target": f"{delay}.delay-state"}).status_code == 422
-
-
-def test_pause_and_resume_of_a_delay_topic_and_of_a_target(stage: Stage, serve: Serve) -> None:
-    out, other = stage.target(), stage.target("other")
-    delay = stage.delay(default_target=out, allowed_targets=[other])
-    api = serve("a")
-    api.do("POST", f"/targets/{other}/pause", {})
-    wait_until(lambda: len(api.router.events("policy_changed")) == 1, "the target's pause is known")
-    time.sleep(0.5)
-    stage.send(delay, ("deliver-after", b"1"), ("deliver-to", other.encode()))
-    stage.send(delay, ("deliver-after", b"2"))
-    stage.wait_records(out, 1)
-    wait_until(lambda: state_of(api, delay)["held"] == 1, "held")
-    assert stage.records(other) == []
-    api.do("POST", f"/topics/{delay}/pause", {})
-    wait_until(lambda: state_of(api, delay)["state"] == "paused", "paused")
-    api.do("POST", f"/targets/{other}/resume", {})
-    stage.send(delay, ("deliver-after", b"1"))
-    time.sleep(1.5)
-    assert (len(stage.records(out)), stage.records(other)) == (1, []), "the delay topic's pause is for all targets"
-    api.do("POST", f"/topics/{delay}/resume", {})
-    stage.wait_records(other, 1)
-    assert stage.settle().released_once == 3
-    assert api.get("/policies")["policies"] == {}
-    assert api.ask("POST", "/targets/unknown/pause", {}).status_code == 422
-
-
-def test_drain_and_undrain(stage: Stage, serve: Serve) -> None:
-    delay = stage.delay(default_target=stage.target())
-    api = serve("a")
-    stage.send(delay, ("deliver-after", b"3000"))
-    assert api.ask("POST", f"/topics/{delay}/drain", {"confirm": "another"}).status_code == 409
-    api.do("POST", f"/topics/{delay}/drain", {"confirm": delay})
-    wait_until(lambda: state_of(api, delay).get("state") == "drained", "drained")
-    api.do("POST", f"/topics/{delay}/undrain", {})
-    assert stage.settle().released_once == 1
-
-
-def state_of(api: Served, delay: str, partition: int = 0) -> dict[str, Any]:
-    _, body = api.router.http("/readyz")
-    found: dict[str, Any] = json.loads(body)["partitions"].get(f"{delay}/{partition}", {})
-    return found
 
 
 def test_any_router_answers_for_all_partitions_and_records(stage: Stage, serve: Serve) -> None:

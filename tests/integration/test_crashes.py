@@ -1,16 +1,13 @@
-"""Whatever ends the router or the broker, and whenever: the auditor finds nothing lost, doubled, early or altered."""
+"""Whatever ends the router, and whenever: the auditor finds nothing lost, doubled, early or altered."""
 
 import time
-from pathlib import Path
 from random import Random
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from index.progress import Position, Progress
 from snapshots.state import PROGRESS_KEY, encode_progress
-from tests.conftest import StartCluster
-from tests.integration.scenario import Header, Load, Stage, now_ms, wait_until
+from tests.integration.scenario import Header, Load, Stage, now_ms
 
 KILLS = 8
 
@@ -71,41 +68,3 @@ def written(stage: Stage, topic: str) -> int:
     consumer.close()
     assert edges is not None
     return int(edges[1])
-
-
-@pytest.mark.timeout(150)
-def test_the_broker_goes_away_and_comes_back(
-    kafka_factory: StartCluster, tmp_path: Path, rng: Random, request: pytest.FixtureRequest
-) -> None:
-    cluster = kafka_factory(1)
-    stage = Stage(cluster.bootstrap, tmp_path)
-    request.addfinalizer(stage.print_logs)
-    out = stage.target("out", 2)
-    delay = stage.delay("delay", 2, default_target=out)
-    (node,) = cluster.nodes
-    with stage.router(transaction_timeout="15s") as router:
-        router.start_and_wait()
-        with Load(stage, [delay], rng, partitions=2, delays_ms=(0, 8_000)) as load:
-            time.sleep(2)
-            node.kill()
-            node.start()
-            time.sleep(3)
-            load.finish()
-        stage.settle()
-
-        # Down for longer: the router says so, stays alive, and goes on when the broker is back.
-        stage.send_many(delay, [[("deliver-after", b"%d" % after_ms)] for after_ms in range(0, 20_000, 50)])
-        before = router.pid
-        node.kill()
-        down_s = time.monotonic()
-        wait_until(lambda: router.http("/readyz")[0] == 503, "a router that reports it cannot work", 20)
-        assert '"why"' in router.http("/readyz")[1]
-        assert router.http("/livez")[0] == 200
-        time.sleep(max(0.0, 20 - (time.monotonic() - down_s)))
-        node.start()
-        router.wait_ready(45)
-        assert router.pid == before
-        stage.send(delay, value=b"after")
-        report = stage.settle()
-        assert report.sent > 300
-        assert router.stop() == 0

@@ -1,6 +1,7 @@
 """The commands of an operator, straight to Kafka, while a router runs."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,22 +116,26 @@ def test_pause_resume_drain_and_undrain(desk: Desk) -> None:
     with desk.router() as router:
         router.start_and_wait()
         stage.send(delay, ("deliver-after", b"PT1H"))
-        desk.run(router, "pause", delay)
 
         def states() -> list[str]:
             return [each["state"] for each in desk.json(router, "status")["topics"][0]["partitions"]]
 
-        wait_until(lambda: states() == ["paused", "paused"], "it is paused")
-        assert desk.json(router, "status")["topics"][0]["paused"] is True
-        desk.run(router, "resume", delay)
-        wait_until(lambda: states() == ["active", "active"], "it goes on")
-
         desk.run(router, "pause", "--target", other)
+        wait_until(lambda: router.events("policy_changed") != [], "the router knows")
+        time.sleep(0.5)
         stage.send(delay, ("deliver-to", other.encode()))
         wait_until(lambda: desk.json(router, "status")["topics"][0]["partitions"][0]["held"] == 1, "one is held")
         wait_until(lambda: desk.json(router, "pending", delay)["by_target"] == {out: 1, other: 1}, "it is counted")
         assert desk.json(router, "pending", delay)["by_due"][0] == {"within_s": 0.0, "records": 1}
+        desk.run(router, "pause", delay)
+        wait_until(lambda: states() == ["paused", "paused"], "it is paused")
+        assert desk.json(router, "status")["topics"][0]["paused"] is True
         desk.run(router, "resume", "--target", other)
+        # Longer than a router takes to hear of it.
+        time.sleep(1.5)
+        assert stage.records(other) == [], "the delay topic's pause is for all targets"
+        desk.run(router, "resume", delay)
+        wait_until(lambda: states() == ["active", "active"], "it goes on")
         stage.wait_records(other, 1)
 
         assert desk.run(router, "drain", delay, "--wait").stdout == f"{delay}: drained\n"

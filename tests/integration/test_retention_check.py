@@ -75,10 +75,7 @@ def test_snapshots_topic_may_be_trimmed_and_is_never_removed_by_age(
     ("placement", "retention_ms", "level", "message"),
     [
         ("pointer", DAY_MS, "error", "keeps 1d, but max_delay is 7d and placement is pointer"),
-        ("pointer", 7 * DAY_MS, "warn", "little is left for an outage"),
-        ("inline", 60_000, "warn", "needed for 16m (seal_age and merging)"),
-        ("auto", DAY_MS, "warn", "placement auto keeps payload inline because of that"),
-        ("inline", 14 * DAY_MS, "ok", "kept 14d"),
+        # All others: tests/unit/sidecar/topics/test_retention.py.
         ("auto", -1, "ok", "kept for ever"),
     ],
 )
