@@ -139,9 +139,9 @@ class FaultStage(Stage):
         return found
 
 
-def settled(stage: FaultStage, *, at_least: int = 100, timeout_s: float = 90.0) -> AuditReport:
+def settled(stage: FaultStage, *, at_least: int = 100, timeout_s: float = 180.0) -> AuditReport:
     """What must hold after every fault; AssertionError says what does not."""
     report = stage.settle(timeout_s=timeout_s)
     assert report.sent >= at_least, f"only {report.sent} records were sent: too few to mean anything"
-    wait_until(lambda: not stage.open_transactions(), "the end of every transaction", 30.0)
+    wait_until(lambda: not stage.open_transactions(), "the end of every transaction")
     return report

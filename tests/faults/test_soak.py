@@ -7,7 +7,7 @@ import sys
 import pytest
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_minute_of_faults(needs_own_nodes: None) -> None:
     done = subprocess.run([sys.executable, "-m", "tests.faults.soak", "1"], capture_output=True, text=True, check=False)
     told = done.stdout + done.stderr

@@ -35,7 +35,8 @@ Header = tuple[str, bytes | None]
 
 APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 CREATE_TIME: Final = {"message.timestamp.type": "CreateTime"}
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = 60.0
+"""Far above what anything takes that is waited for, also where the machine has other work to do."""
 
 
 def now_ms() -> int:
@@ -219,7 +220,7 @@ class Stage:
         )
 
     def settle(
-        self, delays: Sequence[str] = (), targets: Sequence[str] = (), *, timeout_s: float = 60.0
+        self, delays: Sequence[str] = (), targets: Sequence[str] = (), *, timeout_s: float = 120.0
     ) -> AuditReport:
         """Wait until every record sent has left; AssertionError when one is lost, doubled, early, altered or astray."""
         report = self.audit(delays, targets)

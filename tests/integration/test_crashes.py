@@ -25,7 +25,7 @@ def test_kill_9_at_random_moments(stage: Stage, rng: Random) -> None:
         router.wait_ready()
         load.finish()
         report = stage.settle()
-        assert report.sent > 2_000
+        assert report.sent > 500
         assert report.rejected > 0
         assert router.stop() == 0
 

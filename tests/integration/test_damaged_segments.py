@@ -104,7 +104,7 @@ def test_segments_that_cannot_be_read(stage: Stage, rng: Random) -> None:
                     stage.post(name, ("deliver-at", b"%d" % due_ms), value=b"v", partition=partition)
             stage.flush()
             time.sleep(max(0, began_ms + 500 * (batch + 1) - now_ms()) / 1_000)
-        wait_until(lambda: all(sealed(stage, *place) for place in places), "all is in buckets", 10)
+        wait_until(lambda: all(sealed(stage, *place) for place in places), "all is in buckets")
         router.kill()
         garble(stage, delay, GARBLED)
         garble(stage, pointers, 0)

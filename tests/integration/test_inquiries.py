@@ -153,7 +153,7 @@ def test_partitions_of_a_killed_router_are_unserved_and_then_served_again(
         wait_until(lambda: asked.pending(delay).records == 2, "both are counted again")
         # A router that ends tells so, and is not waited for.
         assert one.stop() == 0
-        wait_until(lambda: asked.status().topics[0].partitions[0].state == "unserved", "it has said so", 5)
+        wait_until(lambda: asked.status().topics[0].partitions[0].state == "unserved", "it has said so", 10)
 
 
 def test_a_router_without_the_status_topic_goes_on_and_says_so_once(told: Told) -> None:

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from sidecar.demo.router import STOP_TIMEOUT_S
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage, wait_until
 
@@ -50,11 +51,9 @@ def test_released_and_stopped_all_the_same(stage: Stage, rng: Random, monkeypatc
             time.sleep(2)
             load.finish()
         stage.settle()
-        began_s = time.monotonic()
         router.signal(signal.SIGTERM)
-        wait_until(lambda: not router.running, "the end of the router", 10)
+        wait_until(lambda: not router.running, "the end of the router", STOP_TIMEOUT_S)
         assert router.exit_code == 0
-        assert time.monotonic() - began_s < 10
         assert isinstance(router, Unread)
         assert set(router.read()) == {"x"}, "nothing else fitted into the pipe"
         os.close(router.reader)
@@ -73,9 +72,9 @@ def test_one_that_is_fenced_gives_way_at_once(stage: Stage, rng: Random, monkeyp
                 fenced.resume()
                 time.sleep(3)
                 assert other.stop() == 0
-            wait_until(fenced.ready, "the one that was fenced serves both again", 30)
+            wait_until(fenced.ready, "the one that was fenced serves both again")
             load.finish()
         stage.settle()
-        assert fenced.stop(10) == 0
+        assert fenced.stop() == 0
         assert isinstance(fenced, Unread)
         os.close(fenced.reader)

@@ -20,11 +20,9 @@ def test_idle(stage: Stage, number: signal.Signals) -> None:
     with stage.router() as router:
         router.start_and_wait()
         router.signal(number)
-        began_s = time.monotonic()
-        wait_until(lambda: not router.running, "the end of the router", 5)
+        wait_until(lambda: not router.running, "the end of the router", STOP_TIMEOUT_S)
         assert router.exit_code == 0
         assert router.events("stopped")[-1]["every_worker_finished"]
-        assert time.monotonic() - began_s < 5
 
 
 def test_under_load_and_the_next_one_goes_on(stage: Stage, rng: Random) -> None:
@@ -34,9 +32,7 @@ def test_under_load_and_the_next_one_goes_on(stage: Stage, rng: Random) -> None:
             with stage.router(f"r{round_number}", instance_id="") as router:
                 router.start_and_wait()
                 time.sleep(rng.uniform(0.2, 1.0))
-                began_s = time.monotonic()
                 assert router.stop() == 0
-                assert time.monotonic() - began_s < 10
                 assert router.events("stopped")[-1]["every_worker_finished"]
         load.finish()
     with stage.router("last") as router:
@@ -55,7 +51,7 @@ def test_told_again_and_again(stage: Stage, rng: Random) -> None:
                 router.start_and_wait()
                 time.sleep(rng.uniform(0.2, 1.0))
                 began_s = time.monotonic()
-                while router.running and time.monotonic() - began_s < 30:
+                while router.running and time.monotonic() - began_s < STOP_TIMEOUT_S:
                     router.signal(rng.choice((signal.SIGTERM, signal.SIGINT)))
                     time.sleep(rng.uniform(0, 0.05))
                 assert router.exit_code == 0
