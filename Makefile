@@ -45,10 +45,10 @@ test-broker: venv ## All other tests of the router on real brokers, a minute of 
 
 coverage: venv ## Branch coverage of each package by the tests without a broker (what no line of them runs: build/coverage.txt)
 	@mkdir -p build
-	@$(BIN)/coverage run -m pytest --quiet --durations=0 --durations-min=5 tests/unit tests/simulation
-	@$(BIN)/coverage report --skip-covered --show-missing >build/coverage.txt
-	@for room in $(ROOMS); do printf '%-15s%4s %%\n' $$room $$($(BIN)/coverage report --format=total --include="$$room/*"); done
-	@printf '%-15s%4s %%\n' all $$($(BIN)/coverage report --format=total)
+	@$(BIN)/python -m coverage run -m pytest --quiet --durations=0 --durations-min=5 tests/unit tests/simulation
+	@$(BIN)/python -m coverage report --skip-covered --show-missing >build/coverage.txt
+	@for room in $(ROOMS); do printf '%-15s%4s %%\n' $$room $$($(BIN)/python -m coverage report --format=total --include="$$room/*"); done
+	@printf '%-15s%4s %%\n' all $$($(BIN)/python -m coverage report --format=total)
 
 simulate: venv ## Play fresh seeds of the simulation (SEEDS=2000; FIRST=0 to begin at a seed)
 	@$(BIN)/python -m tests.simulation.campaign $(or $(SEEDS),2000) $(if $(FIRST),--first $(FIRST))

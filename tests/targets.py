@@ -46,17 +46,21 @@ def all_files() -> list[str]:
 
 def target_of(file: str) -> str:
     """The target that runs a file; LookupError when none does."""
-    named = [
-        (len(path), target) for target, paths in TARGETS.items() for path in paths if f"{file}/".startswith(f"{path}/")
-    ]
+    named = [(len(path), target) for target, paths in TARGETS.items() for path in paths if _is_within(file, path)]
     if not named:
         raise LookupError(f"no make target runs {file}: name it in tests/targets.py")
     return max(named)[1]
 
 
 def files_of(target: str) -> list[str]:
-    """The files that a target runs."""
-    return [file for file in all_files() if target_of(file) == target]
+    """The files that a target runs, in the order in which it names them: what is quick to fail comes first."""
+    paths = TARGETS[target]
+    files = [file for file in all_files() if target_of(file) == target]
+    return sorted(files, key=lambda file: next(place for place, path in enumerate(paths) if _is_within(file, path)))
+
+
+def _is_within(file: str, path: str) -> bool:
+    return f"{file}/".startswith(f"{path}/")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,11 @@ def test_the_longest_path_decides() -> None:
     assert target_of("tests/integration/test_api.py") == "test-broker"
 
 
+def test_the_quick_ones_are_run_first() -> None:
+    folders = list(dict.fromkeys(file.split("/")[1] for file in files_of("test")))
+    assert folders == ["unit", "simulation", "wire", "bench", "integration"]
+
+
 def test_make_has_every_target_and_runs_all_of_them() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in TARGETS:
