@@ -23,7 +23,7 @@ from tests.integration.scenario import Load, now_ms, wait_until
 REPEATS = 100
 QUICK_REPEATS = 4
 KILLS = 8
-COMMITS_UNDER_CUTS = 20
+COMMITS_UNDER_CUTS = 10
 EVERY_MOMENT = tuple(Moment)
 
 
