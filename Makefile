@@ -43,7 +43,7 @@ test-all: test test-rest ## All tests
 test-broker: venv ## All other tests of the router on real brokers, a minute of soak among them
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
-coverage: venv ## Branch coverage of each package by the tests without a broker (what no line of them runs: build/coverage.txt)
+coverage: venv ## Branch coverage of each package by the tests without a broker (lines that none runs: build/coverage.txt)
 	@mkdir -p build
 	@$(BIN)/python -m coverage run -m pytest --quiet --durations=0 --durations-min=5 tests/unit tests/simulation
 	@$(BIN)/python -m coverage report --skip-covered --show-missing >build/coverage.txt
