@@ -25,13 +25,15 @@ OWN: list[Header] = [("a", None), ("a", b""), ("delay-source", b"planted"), ("a"
 
 @pytest.fixture(scope="module")
 def stage(module_stage: Stage) -> Stage:
-    """A delay topic with a default target, and one without."""
+    """A delay topic with a default target, one without, one for delays only, and one that is switched off."""
     stage = module_stage
     out = stage.target("out")
     stage.target("small", config={"max.message.bytes": "5000"})
     # Whatever the pattern allows, the router's own topics and Kafka's are no targets.
     stage.delay("delay", default_target=out, allowed_targets=[f"{stage.word}.*"], max_delay="1d")
     stage.delay("strict", allowed_targets=[out], max_delay="0")
+    stage.delay("delays-only", default_target=stage.target("only-later"), require_time=True)
+    stage.delay("off", default_target=stage.target("unused"), enabled=False)
     return stage
 
 
@@ -145,20 +147,16 @@ def test_each_code_with_the_record_as_it_came(stage: Stage, router: RouterProces
     assert counted == {code: len(wishes) for code, wishes in cases(stage.word).items()}
 
 
-def test_a_delay_topic_for_delays_only(stage: Stage) -> None:
-    target = stage.target("only-later")
-    delay = stage.delay("delays-only", default_target=target, require_time=True)
-    with stage.router("strict-times") as running:
-        running.start_and_wait()
-        for headers in ([], [("deliver-at", None)], OWN):
-            source = stage.send(delay, *headers, key=b"key", value=b"value")
-            assert "takes delays only" in expect(stage, source, headers, "INVALID_SCHEDULE")
-        good = stage.send(delay, ("Deliver-After", b"1s"), ("deliver-at", None), value=b"later")
-        (record,) = stage.wait_records(target, 1)
-        assert header(record, "delay-source") == good.encode()
-        assert [name for name, _ in record.headers] == ["delay-due", "delay-source", "delay-source-timestamp"]
-        assert running.metric(f'records_without_time_total{{topic="{delay}"}}') == 0
-        assert running.stop() == 0
+def test_a_delay_topic_for_delays_only(stage: Stage, router: RouterProcess) -> None:
+    delay = f"{stage.word}.delays-only"
+    for headers in ([], [("deliver-at", None)], OWN):
+        source = stage.send(delay, *headers, key=b"key", value=b"value")
+        assert "takes delays only" in expect(stage, source, headers, "INVALID_SCHEDULE")
+    good = stage.send(delay, ("Deliver-After", b"1s"), ("deliver-at", None), value=b"later")
+    (record,) = stage.wait_records(f"{stage.word}.only-later", 1)
+    assert header(record, "delay-source") == good.encode()
+    assert [name for name, _ in record.headers] == ["delay-due", "delay-source", "delay-source-timestamp"]
+    assert router.metric(f'records_without_time_total{{topic="{delay}"}}') == 0
 
 
 def test_message_of_a_delay_over_the_maximum_is_the_one_of_the_contract(stage: Stage) -> None:
@@ -176,14 +174,10 @@ def test_without_a_target_and_a_default(stage: Stage) -> None:
 
 
 def test_a_delay_topic_that_is_switched_off(stage: Stage) -> None:
-    target = stage.target("unused")
-    delay = stage.delay("off", default_target=target, enabled=False)
     headers: list[Header] = [("deliver-after", b"100"), *OWN]
-    with stage.router("disabled") as running:
-        running.start_and_wait()
-        source = stage.send(delay, *headers, key=b"key", value=b"value")
-        assert "switched off" in expect(stage, source, headers, "DELAY_DISABLED")
-        assert running.stop() == 0
+    source = stage.send(f"{stage.word}.off", *headers, key=b"key", value=b"value")
+    assert "switched off" in expect(stage, source, headers, "DELAY_DISABLED")
+    assert stage.records(f"{stage.word}.unused") == []
 
 
 def test_a_restart_with_other_rules_judges_only_what_comes_after_it(stage: Stage, router: RouterProcess) -> None:
