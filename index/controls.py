@@ -1,8 +1,8 @@
 """What each header name means to a set of rules: in any case, by an alias, or not at all.
 
 A name that begins with ``deliver-`` and means nothing is a mistake of somebody who wanted the record later
-(``deliver-att``, ``deliver-in``). Passed over, the record would leave at once; so it is refused, and told what was
-meant. Rules may ask for passing over (``ignores_unknown``); what is reserved is refused all the same.
+(``deliver-att``, ``deliver-in``). Passed over, the record would leave at once; so it is refused, and the message says
+what was meant. Rules may ask for passing over (``ignores_unknown``); what is reserved is refused all the same.
 
 Rules before version 3 knew names in lower case only and passed over all others; what they decided is decided so again.
 """

@@ -1,4 +1,4 @@
-"""What is said of a record that is rejected for its headers, and which of several problems is told.
+"""What is said of a record that is rejected for its headers, and which of several problems it is said to have.
 
 Messages go into the rejected topic: printable, short, and with what is allowed.
 """
@@ -40,7 +40,7 @@ def unreadable(name: str, raw: bytes | None, error: ValueError) -> Rejection:
 
 
 def rank(problem: Rejection) -> int:
-    """Place of a problem in the order of reasons, the first of which is told."""
+    """Place of a problem in the order of reasons, the first of which is the reason given."""
     return _ORDER.index(problem.reason)
 
 

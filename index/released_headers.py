@@ -14,7 +14,7 @@ taken away, so inbound headers of these names stay; the router's are the last of
 Kafka's ``Headers.lastHeader`` returns.
 
 Decision: ``delay-hops`` ends loops of delay topics that deliver to each other (index.readers.MAX_HOPS). Within one
-configuration such targets are refused; topics of other routers cannot be told by their names. Routers remove what names
+configuration such targets are refused; topics of other routers are not known by their names. Routers remove what names
 a time, so a loop that they make by themselves names none from its second round on; a record that an application
 schedules again, with all its headers, does. So only the first are counted, and retries have no limit.
 """

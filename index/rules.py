@@ -160,8 +160,8 @@ class Rules(StoredRules):
         if at - timestamp_ms > self._max_ahead_ms or at > INT64_MAX or timestamp_ms < 0:
             self._judge_times(seen & _BOTH_TIMES, at, timestamp_ms, self._targets.limit_ms(targets), problems)
         if problems:
-            told = min(problems, key=rank)
-            return told if told is not REFUSED_NAME else self._refused(headers or ())
+            worst = min(problems, key=rank)
+            return worst if worst is not REFUSED_NAME else self._refused(headers or ())
         both_times = seen & _BOTH_TIMES == _BOTH_TIMES
         # Schedule(...) is a constructor typing.NamedTuple writes in Python; this is 0.3 us a record faster.
         return _new_tuple(Schedule, (at, targets, partition, key, deliver_id, both_times, expire_after))

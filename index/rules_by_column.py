@@ -27,7 +27,7 @@ def decide_alike(
     """Schedules of records that ``rules`` have accepted as due at ``dues_ms``, as ``rules.decide`` would return them.
 
     ``columns`` has the header values of all records, by position; ``names`` is what each of them has there. None where
-    that cannot be told this way, or is not so: then each record is to be decided by itself.
+    that cannot be seen this way, or is not so: then each record is to be decided by itself.
     """
     if not rules.enabled or AT_ONCE in dues_ms:
         # So are those that a backfill has left to be rejected.

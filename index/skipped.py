@@ -35,7 +35,7 @@ class SkippedRanges:
         return tuple(each for each in self._ranges if each.from_offset < cursor and each.to_offset > sealed_to)
 
     def forget(self, sealed_to: int) -> None:
-        """Nobody reads below S again."""
+        """Drop what lies below S: nobody reads it again."""
         if self._ranges:
             self._ranges = [each for each in self._ranges if each.to_offset > sealed_to]
 

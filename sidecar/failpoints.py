@@ -61,19 +61,19 @@ _lock = threading.Lock()
 def arm(environ: Mapping[str, str]) -> None:
     """Do as the environment says; ConfigError for a place that does not exist, or where this is not the source tree."""
     global _armed, _left, _signal  # noqa: PLW0603 - a parameter through every layer is what this must not cost
-    told = environ.get(VARIABLE, "")
-    name, colon, passes = told.removeprefix(STOP).partition(":")
-    if not told:
+    given = environ.get(VARIABLE, "")
+    name, colon, passes = given.removeprefix(STOP).partition(":")
+    if not given:
         _armed = None
         return
     if not SWITCH.is_file():
-        raise ConfigError(f"{VARIABLE}={told}: only tests in the source tree may stop a router so; unset the variable")
+        raise ConfigError(f"{VARIABLE}={given}: only tests in the source tree may stop a router so; unset the variable")
     if name not in PLACES:
-        raise ConfigError(f"{VARIABLE}={told}: there is no such place; there are {', '.join(PLACES)}")
+        raise ConfigError(f"{VARIABLE}={given}: there is no such place; there are {', '.join(PLACES)}")
     if colon and not (passes.isascii() and passes.isdecimal() and int(passes) > 0):
-        raise ConfigError(f"{VARIABLE}={told}: write <name>:<n> to die when the place is passed for the n-th time")
+        raise ConfigError(f"{VARIABLE}={given}: write <name>:<n> to die when the place is passed for the n-th time")
     _armed, _left = name, int(passes or 1)
-    _signal = signal.SIGSTOP if told.startswith(STOP) else signal.SIGKILL
+    _signal = signal.SIGSTOP if given.startswith(STOP) else signal.SIGKILL
 
 
 def passing(name: str) -> None:

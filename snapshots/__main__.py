@@ -14,7 +14,7 @@ from snapshots.envelope import MAX_BODY_BYTES
 from snapshots.libraries import check_libraries
 from snapshots.show import show
 
-# More than any stored value, so that one that is too long is still told from one that is not.
+# More than any stored value, so that one that is too long still differs from one that is not.
 _MAX_BYTES = 2 * MAX_BODY_BYTES
 _DAMAGED = 1
 _USAGE = 2

@@ -32,7 +32,7 @@ _KIND_AT = 4
 
 
 class Kind(IntEnum):
-    """What the body is."""
+    """Which message the body of an envelope is."""
 
     PROGRESS = 1
     RULES = 2

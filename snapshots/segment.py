@@ -96,7 +96,7 @@ class Columns:
     header_values: Sequence[bytes | None]
 
     def entries(self) -> list[StoredEntry]:
-        """The same by rows."""
+        """The entries of the columns, row by row."""
         return list(zip(self.dues_ms, self.offsets, self.records, strict=True))
 
 
@@ -260,7 +260,7 @@ def _joined(name: str, present: Sequence[_T], runs: Sequence[int], count: int) -
         return present
     if sum(runs) != count or sum(runs[::2]) != len(present):
         raise FormatError(
-            f"segment has {len(present)} {name}, where runs of {sum(runs[::2])} among {sum(runs)} are told"
+            f"segment has {len(present)} {name}, where runs of {sum(runs[::2])} among {sum(runs)} are named"
         )
     joined: list[_T | None] = []
     taken = 0

@@ -66,12 +66,12 @@ def topics(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
     futures = admin.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_TIMEOUT_S)
     for name, future in futures.items():
         try:
-            told = future.result(REQUEST_TIMEOUT_S + 1)
+            answer = future.result(REQUEST_TIMEOUT_S + 1)
         except KafkaException as exception:
             if exception.args[0].code() not in _MISSING:
                 raise
         else:
-            found[name] = Topic(name, str(told.topic_id), len(told.partitions))
+            found[name] = Topic(name, str(answer.topic_id), len(answer.partitions))
     return found
 
 

@@ -27,7 +27,7 @@ class BoundedConnection(H11Protocol):
     _awaits_headers = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Give it so long for its first request."""
+        """Give a new connection ``HEADERS_WITHIN_S`` for its first request."""
         super().connection_made(transport)
         self._end_in(HEADERS_WITHIN_S)
 

@@ -19,7 +19,7 @@ operate   the same, and POST, PUT, PATCH and DELETE; drain also wants the topic'
 ========  =====================================================================
 
 All tokens of the file are compared, each in constant time, by their digests; the file's text is not kept. It is read
-again when it changes, at most once a second; a new file that cannot be used changes nothing and is told in the log.
+again when it changes, at most once a second; a new file that cannot be used changes nothing, and the log says so.
 With TLS a client certificate may be asked for besides, never instead: a role belongs to a token.
 
 Limits, all before a request reaches the code that answers it (:mod:`sidecar.admission`)
@@ -31,11 +31,11 @@ Limits, all before a request reaches the code that answers it (:mod:`sidecar.adm
   What changes something must be ``application/json``, which no form can send; there is no CORS. DELETE has no body and
   no form, so it needs no type.
 * Calls that wait for Kafka run in few threads (:mod:`sidecar.api.calls`), two of them for changes only, so that a pause
-  does not wait behind look-ups. After 20 s the caller is told 504; more than can wait get 503.
+  does not wait behind look-ups. After 20 s the caller gets 504; more than can wait get 503.
 * Long answers are written in pieces, so that none holds the interpreter's lock for long: releasing goes on beside it.
 
-What is told
-------------
+What answers say
+----------------
 An error is problem JSON (RFC 9457) with the id of the request. Its text is written for callers; what fails inside is
 in the router's log under that id, and never in the answer. Each request is the event ``admin_request`` in the log, with
 role, digest and status, and without token, query or body.

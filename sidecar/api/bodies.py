@@ -16,7 +16,7 @@ JSON: Final = "application/json"
 
 
 def whole(answer: BaseModel) -> Response:
-    """A short answer."""
+    """A short answer, encoded at once."""
     return Response(answer.model_dump_json(), media_type=JSON)
 
 
@@ -26,7 +26,7 @@ def of_topic(topic: TopicAnswer) -> Response:
 
 
 def of_status(status: StatusAnswer) -> Response:
-    """All delay topics."""
+    """The status of all delay topics, in pieces."""
     return StreamingResponse(_status(status), media_type=JSON)
 
 

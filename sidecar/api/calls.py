@@ -12,7 +12,7 @@ from sidecar.admission.problems import Refusal
 T = TypeVar("T")
 
 TIMEOUT_S: Final = 20.0
-"""Until the caller is told that there is no answer; less than a connection may take in all."""
+"""Until the caller hears that there is no answer; less than a connection may take in all."""
 
 MAX_UNDER_WAY: Final = 32
 READING_THREADS: Final = 6

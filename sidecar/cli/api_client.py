@@ -106,7 +106,7 @@ class ApiClient:
         self._request("POST", f"/{_KINDS[scope.kind]}/{_quoted(scope.name)}/{switch.verb}", body)
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Nothing to do: each request has a connection of its own."""
 
     def _ask(self, shape: type[A], path: str) -> A:
         try:
@@ -125,8 +125,8 @@ class ApiClient:
         detail = answer.get("detail") if isinstance(answer, dict) else None
         if not isinstance(detail, str):
             raise DelayRouterError(f"{self._url}: answers {code}, but not as the admin API does; see --api")
-        told = f"{self._url}: {detail[:_SHOWN]}"
-        raise (ConfigError if code in _WRONG_USE else DelayRouterError)(told)
+        message = f"{self._url}: {detail[:_SHOWN]}"
+        raise (ConfigError if code in _WRONG_USE else DelayRouterError)(message)
 
     def _exchange(self, method: str, path: str, body: object) -> tuple[int, bytes]:
         headers = {"authorization": f"Bearer {self._token}", "accept": "application/json"}

@@ -42,7 +42,7 @@ def _print_pending(answer: PendingAnswer) -> None:
     print_table("", ("target", "pending"), rows)
     if answer.unserved:
         numbers = ", ".join(map(str, answer.unserved))
-        click.echo(f"warning: not counted, since no router tells of them: partitions {numbers}")
+        click.echo(f"warning: not counted, since no router reports them: partitions {numbers}")
 
 
 def _bound(each: DueRange) -> str:
@@ -67,10 +67,10 @@ def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: Chosen
     if as_json:
         print_json(answer.model_dump(mode="json"))
     else:
-        click.echo(f"{answer.topic}/{answer.partition}/{answer.offset}: {_told(answer)}")
+        click.echo(f"{answer.topic}/{answer.partition}/{answer.offset}: {_shown(answer)}")
 
 
-def _told(answer: LookupAnswer) -> str:
+def _shown(answer: LookupAnswer) -> str:
     parts = [answer.fate.value]
     if answer.code and answer.fate is Fate.REJECTED:
         parts[0] += f" {answer.code}"
@@ -131,8 +131,8 @@ def _wait_until_drained(side: Side, topic: str, timeout_s: float) -> None:
         if not left:
             return
         if time.monotonic() > deadline_s:
-            told = ", ".join(f"{each.partition} ({each.state})" for each in left)
-            raise DelayRouterError(f"{topic}: not drained within {math.ceil(timeout_s)} s: partitions {told}")
+            undrained = ", ".join(f"{each.partition} ({each.state})" for each in left)
+            raise DelayRouterError(f"{topic}: not drained within {math.ceil(timeout_s)} s: partitions {undrained}")
         time.sleep(LOOK_EVERY_S)
 
 

@@ -70,7 +70,7 @@ class RouterStatus:
 
 def retention_warnings(body: dict[str, Any], now_ms: int) -> list[str]:
     """Partitions whose delay topic will soon, or may already, have removed what is still needed."""
-    told = []
+    warnings = []
     for name, each in sorted(body.get("partitions", {}).items()):
         since_ms, retention_ms = each.get("needed_since_ms"), each.get("retention_ms")
         if since_ms is None or retention_ms is None or retention_ms < 0:
@@ -79,8 +79,8 @@ def retention_warnings(body: dict[str, Any], now_ms: int) -> list[str]:
         if left_ms < min(RETENTION_WARNING_MS, retention_ms // 2):
             offset, kept = each.get("needed_from"), rough_duration(retention_ms)
             when = f"removes it in {rough_duration(left_ms)}" if left_ms > 0 else "may have removed it"
-            told.append(f"{name} still needs offset {offset}; retention ({kept}) {when}: raise retention.ms now")
-    return told
+            warnings.append(f"{name} still needs offset {offset}; retention ({kept}) {when}: raise retention.ms now")
+    return warnings
 
 
 def rough_duration(duration_ms: int) -> str:

@@ -37,15 +37,15 @@ def _print_group(answer: StatusAnswer) -> None:
     columns = ("partition", "state", "router", "pending", "next due", "furthest due", "lag", "held", "buckets")
     print_table("", (*columns, "topic needed since", "why"), rows)
     for topic in answer.topics:
-        told = [word for word, holds in (("paused", topic.paused), ("drained", topic.drained)) if holds]
+        states = [word for word, holds in (("paused", topic.paused), ("drained", topic.drained)) if holds]
         unserved = sum(each.state == UNSERVED for each in topic.partitions)
-        told += [f"{unserved} of {len(topic.partitions)} partitions unserved"] if unserved else []
-        click.echo(f"{topic.topic}: {topic.pending:,} pending{''.join(f', {word}' for word in told)}")
+        states += [f"{unserved} of {len(topic.partitions)} partitions unserved"] if unserved else []
+        click.echo(f"{topic.topic}: {topic.pending:,} pending{''.join(f', {word}' for word in states)}")
     click.echo(f"routers: {', '.join(answer.instances) or 'none has reported lately'}")
-    told_of = {
+    statuses = {
         f"{topic.topic}/{each.partition}": each.model_dump() for topic in answer.topics for each in topic.partitions
     }
-    _print_warnings({"partitions": told_of})
+    _print_warnings({"partitions": statuses})
 
 
 def _row(topic: str, each: PartitionAnswer) -> tuple[object, ...]:

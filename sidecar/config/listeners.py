@@ -18,7 +18,7 @@ def _several(value: object) -> object:
 
 
 class Listener(Section):
-    """Something that listens."""
+    """A section with a ``listen`` key: host and port of a server."""
 
     listen: ListenAddress
 

@@ -166,7 +166,7 @@ class _Crash:
         self.over = False
 
     def proceed(self, now: float) -> None:
-        """Do what it is time for."""
+        """Do the next step of the demo once it is time for it."""
         if not self._killed_at:
             if now >= self._at:
                 self._kill(now)

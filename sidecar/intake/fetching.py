@@ -50,7 +50,7 @@ class Connects(NamedTuple):
 
 
 def connects_of(config: Config, *, stops_at_bad: bool) -> Connects:
-    """By these settings."""
+    """What connects a consumer with these settings."""
     return Connects(
         lambda: clients.tail(config), lambda: clients.bulk_reader(config), lambda: clients.prober(config), stops_at_bad
     )

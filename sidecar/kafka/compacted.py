@@ -14,7 +14,7 @@ POLL_S = 0.5
 
 
 class Stored(NamedTuple):
-    """One record."""
+    """One record of a compacted topic, as it is stored."""
 
     offset: int
     key: bytes | None

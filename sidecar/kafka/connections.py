@@ -8,9 +8,9 @@ whatever is still on its way, and finds in the state topic what became of the la
 
 How a loss is noticed (measured with librdkafka 2.16.0 on 4.3.1 brokers, 90 answers cut off with their connection):
 
-* The error callback told of 30: never of the coordinator's connection, over which EndTxn goes.
-* Log lines of warning or info told of 45: the same error on the same broker is not repeated within 30 s.
-* Lines of the debug context ``broker`` told of all 90. The thread of the connection queues its line before it gives the
+* The error callback reported 30: never of the coordinator's connection, over which EndTxn goes.
+* Log lines of warning or info showed 45: the same error on the same broker is not repeated within 30 s.
+* Lines of the debug context ``broker`` showed all 90. The thread of the connection queues its line before it gives the
   requests on it back to be sent again, so that it lies in the queue before the answer to a repetition can: it is enough
   to poll when the next transaction begins. They cost three lines a transaction, which nobody is shown.
 * Statistics count every loss, but come once a second at best, and not when they are asked for.

@@ -47,10 +47,10 @@ _NOT_A_MEMBER = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENE
 
 
 class Owner(Protocol):
-    """Who is told about partitions."""
+    """Who hears which partitions were assigned and revoked."""
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """These are ours now."""
+        """The group has given these partitions to this member."""
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """These go to another member when this returns: finish with them first."""
@@ -114,7 +114,7 @@ class GroupMember:
         self._log = structlog.get_logger()
 
     def run(self, topics: list[str], stopping: threading.Event) -> None:
-        """Stay a member until told to stop, then give every partition back and leave.
+        """Stay a member until ``stopping`` is set, then give every partition back and leave.
 
         A static member may be fenced by itself, when brokers went down while it was joining (observed): it joins anew.
         MembershipError when that happens again and again, as it does when another router has the same name.
@@ -287,11 +287,11 @@ class GroupMember:
             self._log.debug("group_commit_failed", error=error_of(exception).str())
 
     def _report(self, error: KafkaError) -> None:
-        told = f"consumer group {self._group_id}: {error.str()} ({error.name()})"
+        message = f"consumer group {self._group_id}: {error.str()} ({error.name()})"
         if classify(error) is Verdict.DENIED:
-            raise MembershipError(told)
+            raise MembershipError(message)
         if error.fatal() or error.code() == KafkaError._FATAL:
-            raise _FencedError(told)
+            raise _FencedError(message)
         self._log.warning("group_error", error=error.str(), code=error.name())
 
 

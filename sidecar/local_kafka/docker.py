@@ -2,7 +2,7 @@
 
 A broker tells its clients where to find it, and where that is may be known only once the container runs: where this
 process is in a container itself, testcontainers reaches the other one by its gateway's address, or by its own. So the
-container waits for its address, is told, and then starts the broker.
+container waits for its address, is given it, and then starts the broker.
 """
 
 import importlib.util
@@ -80,13 +80,13 @@ def in_container(properties: Mapping[str, str]) -> Iterator[Cluster]:
 
 
 def _tell(container: "DockerContainer", listeners: str) -> None:
-    told = container.exec(["sh", "-c", _TELL, "sh", listeners])
-    if told.exit_code:
-        raise OSError(f"it could not be told its address: {told.output!r}")
+    given = container.exec(["sh", "-c", _TELL, "sh", listeners])
+    if given.exit_code:
+        raise OSError(f"it could not be given its address: {given.output!r}")
 
 
 def container_for(port: int, properties: Mapping[str, str]) -> "DockerContainer":
-    """Return the container, not started: one node on ``port``, the same inside and outside, once it is told where.
+    """Return the container, not started: one node on ``port``, the same inside and outside, once it has its address.
 
     The Kafka project's own image in testcontainers' generic container: the same version as the jars, and
     every broker setting goes in as ``KAFKA_<KEY>``. (testcontainers' Kafka module knows other images only.)

@@ -46,33 +46,33 @@ class Trouble:
     def __init__(self, log: Any, now_s: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._now_s = now_s
-        # When each was told last, and how often it was met since.
-        self._told: dict[str, tuple[float, int]] = {}
+        # When each was logged last, and how often it was met since.
+        self._logged: dict[str, tuple[float, int]] = {}
 
     def tell(self, event: str, why: str = "", *, level: str = "warning", exc_info: bool = False, **facts: Any) -> None:
         """Write the line, unless the same was written within the last minute."""
         facts = {"why": why, **facts} if why else facts
         key = f"{event} {facts}"
         now_s = self._now_s()
-        told_s, again = self._told.get(key, (-EVERY_S, 0))
-        if now_s - told_s < EVERY_S:
-            self._told[key] = (told_s, again + 1)
+        logged_s, again = self._logged.get(key, (-EVERY_S, 0))
+        if now_s - logged_s < EVERY_S:
+            self._logged[key] = (logged_s, again + 1)
             return
-        if len(self._told) >= MAX_TROUBLES:
-            self._told.clear()
-        self._told[key] = (now_s, 0)
+        if len(self._logged) >= MAX_TROUBLES:
+            self._logged.clear()
+        self._logged[key] = (now_s, 0)
         repeated = {"times_since_last_told": again + 1} if again else {}
         getattr(self._log, level)(event, **facts, **repeated, **({"exc_info": True} if exc_info else {}))
 
     def is_over(self) -> None:
-        """Whatever comes next is news."""
-        self._told.clear()
+        """The trouble has ended: when it comes again, it is logged at once."""
+        self._logged.clear()
 
 
 def configure(level: str = "info", stream: TextIO | None = None, repeats: Repeats | None = None) -> None:
     """Send every log line of the process to `stream` (stderr); `level` as in ``router.log_level``.
 
-    With `repeats`, what libraries say again and again is told once and then counted.
+    With `repeats`, what libraries say again and again comes out once and is then counted.
     """
     number = _LEVELS[level]
     structlog.configure(
@@ -106,8 +106,8 @@ def in_background(level: str) -> Iterator[LineWriter]:
     configure(level, cast("TextIO", lines), repeats)
     before = sys.excepthook, threading.excepthook, sys.unraisablehook
     sys.excepthook = _uncaught
-    threading.excepthook = lambda told: _uncaught(told.exc_type, told.exc_value, told.exc_traceback)
-    sys.unraisablehook = lambda told: _uncaught(told.exc_type, told.exc_value, told.exc_traceback)
+    threading.excepthook = lambda raised: _uncaught(raised.exc_type, raised.exc_value, raised.exc_traceback)
+    sys.unraisablehook = lambda raised: _uncaught(raised.exc_type, raised.exc_value, raised.exc_traceback)
     try:
         yield lines
     finally:

@@ -41,7 +41,7 @@ class LineWriter:
         self._queue: deque[bytes] = deque()
         # What is being written counts until it is.
         self._queued_bytes = 0
-        self._untold = 0
+        self._unreported = 0
         # Reentrant: a finalizer may log while its thread is in here.
         self._changed = threading.Condition(threading.RLock())
 
@@ -55,10 +55,10 @@ class LineWriter:
         line = text.encode("utf-8", "backslashreplace")
         with self._changed:
             # Once full it must be half empty again, or every other line would be about one that was dropped.
-            room = self._max_bytes // 2 if self._untold else self._max_bytes
+            room = self._max_bytes // 2 if self._unreported else self._max_bytes
             if self._queued_bytes + len(line) > room:
                 self.dropped += 1
-                self._untold += 1
+                self._unreported += 1
             else:
                 self._tell_dropped()
                 self._put(line)
@@ -70,7 +70,7 @@ class LineWriter:
     def drain(self, timeout_s: float) -> bool:
         """Wait until everything is written, but no longer; whether it is."""
         with self._changed:
-            return self._changed.wait_for(lambda: not (self._queued_bytes or self._untold), timeout_s)
+            return self._changed.wait_for(lambda: not (self._queued_bytes or self._unreported), timeout_s)
 
     def _put(self, line: bytes) -> None:
         self._queue.append(line)
@@ -78,11 +78,11 @@ class LineWriter:
         self._changed.notify_all()
 
     def _tell_dropped(self) -> None:
-        if self._untold:
+        if self._unreported:
             moment = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-            told = {"event": "log_lines_dropped", "lines": self._untold, "level": "warning", "timestamp": moment}
-            self._untold = 0
-            self._put(json.dumps(told).encode() + b"\n")
+            event = {"event": "log_lines_dropped", "lines": self._unreported, "level": "warning", "timestamp": moment}
+            self._unreported = 0
+            self._put(json.dumps(event).encode() + b"\n")
 
     def _run(self) -> None:
         ticked_s = time.monotonic()

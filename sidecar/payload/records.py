@@ -73,7 +73,7 @@ def packed(timestamp_ms: int, row: bytes, packer: RowPacker, targets: Route = ()
 
 
 def routes_of(entries: Iterable[Entry[Payload]]) -> list[Route]:
-    """The targets of each."""
+    """The targets of each entry of a batch."""
     return [payload.targets if isinstance(payload, Packed) else payload.schedule.targets for _, _, payload in entries]
 
 

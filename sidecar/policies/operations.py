@@ -1,7 +1,7 @@
 """What an operator may do while routers run: set policies, pause and resume, drain.
 
 All of it is written to the policies topic, so that every router of every host sees it within a second, also one that
-starts later. Nothing here waits for a partition to follow: what has been reached is told by its status.
+starts later. Nothing here waits for a partition to follow: its status says how far it has come.
 
 * Pausing a delay topic: nothing is released any more. What comes in is indexed and sealed, so memory is bounded.
   Only a record that comes in late (its due time is at or before what has been released) holds up the cursor, and after

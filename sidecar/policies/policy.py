@@ -13,8 +13,8 @@ A null value removes the policy. Keys that are absent are not set here: the next
 Decision: plain JSON with a version. The policies topic is for people as much as for the router: what lies in it is read
 with any console consumer, kept in a repository, and can be put right with a console producer when the router is down.
 Rejected: the envelope of the state topics (:mod:`snapshots.envelope`). Its checksum guards bytes that nobody can judge
-by looking; here each batch has the brokers' checksum, which is always verified, and what cannot be understood is told,
-not trusted.
+by looking; here each batch has the brokers' checksum, which is always verified, and what cannot be understood is
+reported, not trusted.
 """
 
 import json

@@ -4,7 +4,7 @@ Three paths, GET and HEAD, nothing that changes anything. Dispatch is explicit: 
 prometheus_client answers metrics on any path, so a probe of a path that does not exist would always be green.
 
 Anybody who can reach the port may ask, so nobody may cost much. A probe is never refused and never waits for other
-clients: there is always room for its connection (:mod:`sidecar.process.listening`), and what it is told is made anew
+clients: there is always room for its connection (:mod:`sidecar.process.listening`), and its answer is made anew
 only so often that making it takes a tenth of a core. Everything else is refused (429) beyond a rate for each client.
 """
 

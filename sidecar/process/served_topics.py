@@ -69,8 +69,8 @@ class UsableTopics:
         for finding in findings:
             for name in [finding.topic] if finding.topic else names:
                 if finding.is_error:
-                    told = f"{finding.thing}: {finding.message}; {finding.remedy}"
-                    wrong[name] = f"{wrong[name]}; {told}" if name in wrong else told
+                    text = f"{finding.thing}: {finding.message}; {finding.remedy}"
+                    wrong[name] = f"{wrong[name]}; {text}" if name in wrong else text
         self.topics = [name for name in names if name in self.topics or name not in wrong]
         self._health.leave_out({name: why for name, why in wrong.items() if name not in self.topics})
         self.troubles = {name: why for name, why in wrong.items() if name in self.topics}

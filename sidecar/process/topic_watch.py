@@ -1,8 +1,8 @@
 """Looking at the topics again and again while the router runs: what operators change there must show.
 
 Retention that was lowered, a topic that was deleted or created again, rights taken away: the check of the start is
-made anew, what is wrong is logged once and told by the status, and the workers learn what concerns them. In a thread of
-its own, since a cluster that does not answer holds up whoever asks.
+made anew, what is wrong is logged once and stands in the status, and the workers learn what concerns them. In a thread
+of its own, since a cluster that does not answer holds up whoever asks.
 """
 
 import threading
@@ -19,7 +19,7 @@ END_WITHIN_S = 0.5
 
 
 class TopicWatch:
-    """Looks from ``start`` to ``stop``."""
+    """Looks at the topics every ``EVERY_S``, from ``start`` to ``stop``."""
 
     def __init__(self, usable: UsableTopics, workers: Workers) -> None:
         self._usable = usable
@@ -29,7 +29,7 @@ class TopicWatch:
         self._log = structlog.get_logger()
 
     def start(self) -> None:
-        """Begin."""
+        """Look every ``EVERY_S`` from now on."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -48,7 +48,7 @@ class RateLimits:
             self._own[topic] += 1
 
     def leave(self, topic: str) -> None:
-        """It is not any more."""
+        """A partition of this delay topic is no longer served here."""
         with self._lock:
             self._own[topic] -= 1
 

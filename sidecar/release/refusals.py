@@ -1,7 +1,7 @@
 """Finds the records that a broker refuses, so that they can be diverted and never hold up the others.
 
 librdkafka fails a whole produce batch when the broker refuses one record in it, and the transaction can then only be
-aborted. What cannot be told from the error is found by trying, in transactions that are always aborted, so nothing of
+aborted. What the error does not say is found by trying, in transactions that are always aborted, so nothing of
 a trial ever becomes visible. Of a group that fails, the records of the failed batches are tried in halves, and the
 others by themselves first. A trial takes some 10 ms, and half a second where the next one needs a new epoch.
 

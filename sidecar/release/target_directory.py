@@ -61,7 +61,7 @@ class Target(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is no such topic, as far as was told."""
+        """Whether there is no such topic, as far as the cluster says."""
         return self.refusal is not None and self.refusal.reason is Reason.TARGET_UNKNOWN
 
 

@@ -14,7 +14,7 @@ UNSERVED: Final = "unserved"
 
 
 class Answer(BaseModel):
-    """Closed and immutable."""
+    """A shape of the API: no other keys, and never changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -93,7 +93,7 @@ class LookupAnswer(Answer):
     partition: int
     offset: int
     fate: Fate
-    why: str = Field("", description="Why it was rejected, or why its fate cannot be told")
+    why: str = Field("", description="Why it was rejected, or why its fate is not known")
     due_ms: int | None = None
     targets: tuple[str, ...] = ()
     code: str = Field("", description="delay-error of a rejected record")

@@ -8,7 +8,7 @@ The state topic is what a router would go by if it took the partition over now, 
     (due, offset) after W            pending
     at or before W                   released, unless the rejected topic has it: what was refused at release
 
-Nothing of the record but its due time, its targets and a code is told: payload, keys and header values may be secrets,
+Nothing of the record but its due time, its targets and a code is shown: payload, keys and header values may be secrets,
 so not even the message of a rejection is, which quotes them.
 """
 
@@ -110,7 +110,7 @@ class _One:
             return self._unknown(f"state topic {self._topic.state} does not exist")
         held = next((each for each in state.held if each.offset == self._offset), None) if state else None
         if held is not None:
-            return self._told(Fate.PENDING, held.schedule, held.record, "due, and waits for its target")
+            return self._judged(Fate.PENDING, held.schedule, held.record, "due, and waits for its target")
         if record is None:
             return self._unknown(self._why_gone(log_start))
         if state is None:
@@ -140,7 +140,7 @@ class _One:
         if offset >= progress.cursor:
             if isinstance(decision, Rejection):
                 return self._rejected(Fate.PENDING, decision.reason, "not indexed yet; to be rejected: ")
-            return self._told(Fate.PENDING, decision, record, "not indexed yet")
+            return self._judged(Fate.PENDING, decision, record, "not indexed yet")
         bucket = _bucket_of(state, offset)
         behind = None if bucket is None else dict(progress.catching_up).get(bucket.bucket_id)
         watermark = progress.watermark if behind is None else behind
@@ -149,7 +149,7 @@ class _One:
                 return self._rejected(Fate.PENDING, decision.reason, "built by a backfill; to be rejected: ")
             return self._rejected(Fate.REJECTED, decision.reason)
         if (decision.due_ms, offset) > watermark:
-            return self._told(Fate.PENDING, decision, record)
+            return self._judged(Fate.PENDING, decision, record)
         return self._left(record, decision)
 
     def _left(self, record: Record, schedule: Schedule | None) -> LookupAnswer:
@@ -160,20 +160,20 @@ class _One:
         try:
             found = rejected_code(self._config, self._admin, self._topic.rejected, source, max(0, from_ms))
         except NotFinished as error:
-            return self._told(Fate.UNKNOWN, schedule, record, f"released, or rejected at release: {error}")
+            return self._judged(Fate.UNKNOWN, schedule, record, f"released, or rejected at release: {error}")
         except KafkaException as exception:
             if error_of(exception).code() not in {*MISSING, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
                 raise
             why = f"released, or rejected at release: {self._topic.rejected} may not be read"
-            return self._told(Fate.UNKNOWN, schedule, record, why)
+            return self._judged(Fate.UNKNOWN, schedule, record, why)
         if isinstance(found, Found):
-            return self._told(Fate.REJECTED, schedule, record, WHY.get(found.reason, ""), found.reason.value)
-        return self._told(Fate.RELEASED, schedule, record)
+            return self._judged(Fate.REJECTED, schedule, record, WHY.get(found.reason, ""), found.reason.value)
+        return self._judged(Fate.RELEASED, schedule, record)
 
     def _rejected(self, fate: Fate, reason: Reason, before: str = "") -> LookupAnswer:
         return self._answer(fate, why=f"{before}{WHY[reason]}", code=reason.value)
 
-    def _told(
+    def _judged(
         self, fate: Fate, schedule: Schedule | None, record: Record, why: str = "", code: str = ""
     ) -> LookupAnswer:
         if schedule is None:

@@ -6,7 +6,7 @@ A record of the status topic has the key ``group/instance/part`` and a JSON valu
      "partition": 0, "state": "active", "pending": 17, ..., "by_due": [0, 2, ...], "by_target": {"orders": 17}}]}
 
 A report of many partitions has several parts, since a record has a limit; each can be understood without the others.
-How old a report is, is told by the time the broker gave it, and which is newer, by its offset: the topic has one
+How old a report is shows in the time the broker gave it, and which is newer, by its offset: the topic has one
 partition.
 
 Two routers may report one partition: the one that had it and does not know yet, or has gone and left its last report.
@@ -34,14 +34,14 @@ STALE_MS: Final = 30_000
 
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
-_UNTOLD: Final = frozenset({"watermark", "by_target", "hidden_s"})
-_PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _UNTOLD)
+_NOT_REPORTED: Final = frozenset({"watermark", "by_target", "hidden_s"})
+_PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _NOT_REPORTED)
 _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state", "why", "by_due"})
 _KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
 
 
 class Reported(NamedTuple):
-    """A partition as a router told it; of the router's own ones ``offset`` is beyond all that is stored."""
+    """A partition as a router reported it; of the router's own ones ``offset`` is beyond all that is stored."""
 
     status: PartitionStatus
     instance: str
@@ -56,10 +56,10 @@ def report_key(group: str, instance: str, part: int) -> bytes:
 
 def encode_report(group: str, instance: str, statuses: Iterable[PartitionStatus]) -> list[bytes]:
     """Values of a report, one for each part; at least one, since no partition is news, too."""
-    told = [_plain(status) for status in sorted(statuses, key=lambda each: (each.topic, each.partition))]
-    starts = range(0, max(len(told), 1), PARTITIONS_A_PART)
+    plain = [_plain(status) for status in sorted(statuses, key=lambda each: (each.topic, each.partition))]
+    starts = range(0, max(len(plain), 1), PARTITIONS_A_PART)
     head = {"version": VERSION, "group": group, "instance": instance}
-    parts = [{**head, "partitions": told[start : start + PARTITIONS_A_PART]} for start in starts]
+    parts = [{**head, "partitions": plain[start : start + PARTITIONS_A_PART]} for start in starts]
     return [json.dumps(part, separators=(",", ":")).encode() for part in parts]
 
 
@@ -128,7 +128,7 @@ class GroupReports:
             self._parts[key or b""] = _Part(found[0], at_ms, offset, found[1])
 
     def forget(self, now_ms: int) -> None:
-        """Let go of what is too old to be told."""
+        """Let go of what is too old to be shown."""
         self._parts = {key: part for key, part in self._parts.items() if now_ms - part.at_ms <= STALE_MS}
 
     def reported(self, now_ms: int) -> Iterator[Reported]:
@@ -144,7 +144,7 @@ class GroupReports:
 
 
 def best(reported: Iterable[Reported]) -> dict[Place, Reported]:
-    """The report that holds for each partition; none for one that is only told to be given back."""
+    """The report that holds for each partition; none for one of which all that is said is that it was given back."""
     chosen: dict[Place, Reported] = {}
     for each in reported:
         if each.status.state is PartitionState.STOPPED:

@@ -4,7 +4,7 @@ Kafka lets every right to Read, Write or Delete imply Describe, so Describe is n
 cluster: the router creates, alters and describes nothing there. ``init`` does, and is run by whoever may create topics.
 
 An ACL knows names and prefixes. An allowed target such as ``billing.*`` is one; of ``*.out`` no prefix is left, so the
-operator is told to grant Write on the targets by name.
+operator is asked to grant Write on the targets by name.
 """
 
 import shlex
@@ -45,7 +45,7 @@ class Acl(NamedTuple):
 
     @property
     def resource(self) -> tuple[str, str, str]:
-        """What it is about."""
+        """The resource a right is for, as kafka-acls.sh names it."""
         return self.resource_type, self.name, self.pattern_type
 
 

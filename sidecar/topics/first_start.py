@@ -42,7 +42,7 @@ def begin(
     deliver_existing: bool,
     partitions_before: int | None = None,
 ) -> Iterator[Finding]:
-    """Write the first progress where it is missing and may be; what is left is told.
+    """Write the first progress where it is missing and may be; what is left is reported.
 
     ``facts`` are those of the delay topic and of its state topic, ``partitions_before`` how many the state topic had
     where some were added to it now. KafkaException when the cluster does not answer.

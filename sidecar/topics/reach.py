@@ -41,19 +41,19 @@ def report(config: Config) -> list[Finding]:
 
 def connect(config: Config) -> AdminClient:
     """An admin client of a cluster that answers; UnreachableError with the reason why it does not, or ConfigError."""
-    told: list[str] = []
-    client = admin.connect(config, lambda failure: told.append(failure.str()))
+    failures: list[str] = []
+    client = admin.connect(config, lambda failure: failures.append(failure.str()))
     began_s = time.monotonic()
     answer = client.describe_cluster(request_timeout=admin.REQUEST_TIMEOUT_S)
     while not answer.done():
         client.poll(POLL_S)
-        if told and time.monotonic() - began_s > SURE_AFTER_S:
-            raise UnreachableError(_unreachable(config, told))
+        if failures and time.monotonic() - began_s > SURE_AFTER_S:
+            raise UnreachableError(_unreachable(config, failures))
     try:
         answer.result()
     except KafkaException as exception:
         client.poll(0)
-        raise UnreachableError(_unreachable(config, told or [error_of(exception).str()])) from None
+        raise UnreachableError(_unreachable(config, failures or [error_of(exception).str()])) from None
     return client
 
 

@@ -26,7 +26,7 @@ _SETTINGS: Final = {
     "segment.ms": "600000",
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": "600000",
-    # How old a report is, is told by one clock.
+    # How old a report is goes by one clock.
     "message.timestamp.type": "LogAppendTime",
     "compression.type": "producer",
 }
@@ -56,7 +56,7 @@ def examine(facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
         problems.append(("segment.ms", "segment.ms is over an hour: what is in an open segment is never removed"))
     if problems:
         mend = {key: _SETTINGS[key] for key, _ in problems}
-        told = "; ".join(message for _, message in problems)
-        yield warn(thing, told, alter_command(bootstrap, facts.name, mend))
+        text = "; ".join(message for _, message in problems)
+        yield warn(thing, text, alter_command(bootstrap, facts.name, mend))
     else:
         yield ok(thing, f"{facts.partitions} partitions, {policy}")

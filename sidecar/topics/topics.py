@@ -14,7 +14,7 @@ backfill                compact, small segments     as the state topic; empty bu
 policies                compact, one partition      a policy holds until it is written again; all routers may share it
 ======================  ==========================  ==================================================================
 
-An existing topic is never altered: it may have been set up so on purpose. What differs is told, with the command.
+An existing topic is never altered: it may have been set up so on purpose. What differs is reported, with the command.
 """
 
 import shlex
@@ -237,8 +237,8 @@ def _setting_problems(thing: str, wanted: WantedTopic, settings: dict[str, str],
         key: value for key, value in wanted.settings.items() if key in settings and _is_worse(key, settings[key], value)
     }
     if differing:
-        told = ", ".join(f"{key}={settings[key]} instead of {value}" for key, value in differing.items())
-        yield warn(thing, told, alter_command(bootstrap, wanted.name, differing))
+        differences = ", ".join(f"{key}={settings[key]} instead of {value}" for key, value in differing.items())
+        yield warn(thing, differences, alter_command(bootstrap, wanted.name, differing))
 
 
 def _one_policy_problems(

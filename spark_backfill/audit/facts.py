@@ -131,9 +131,9 @@ def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> 
     default = judged.topic.rules.default_target
     no_names = f.array(f.lit(default)) if default else f.expr("cast(array() as array<string>)")
     # In steps, so that what several columns need is worked out once.
-    told = records.select("*", protocol.control(headers).alias("control"), protocol.user(headers).alias("user"))
+    controlled = records.select("*", protocol.control(headers).alias("control"), protocol.user(headers).alias("user"))
     asked = protocol.targets(control)
-    named = told.select("*", f.when(f.size(asked) > 0, asked).otherwise(no_names).alias("names"))
+    named = controlled.select("*", f.when(f.size(asked) > 0, asked).otherwise(no_names).alias("names"))
     return named.select(
         (f.col("partition") + f.lit(first_slot)).cast("int").alias("slot"),
         f.col("offset").cast("bigint").alias("offset"),

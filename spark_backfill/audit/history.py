@@ -23,19 +23,19 @@ def horizons(
     settings: Settings,
     starts: Mapping[Place, int],
     ends: Mapping[Place, int],
-    told: Mapping[str, Mapping[str, str]],
+    settings_of: Mapping[str, Mapping[str, str]],
     began_ms: int,
 ) -> dict[str, int]:
     """Per topic, the moment (epoch ms) before which records may have been removed; 0 when it holds all it ever got.
 
-    Whether a missing record was lost or removed cannot be told before it. A compacted topic can never tell.
+    Whether a missing record was lost or removed cannot be known before it. A compacted topic can never tell.
     """
     cut = {place: start for place, start in starts.items() if start > 0}
     oldest = first_timestamps(settings, cut, ends)
     found = dict.fromkeys((name for name, _ in starts), 0)
     for place in cut:
         found[place[0]] = max(found[place[0]], oldest.get(place, began_ms))
-    compacted = {name for name in found if "compact" in told[name].get("cleanup.policy", "")}
+    compacted = {name for name in found if "compact" in settings_of[name].get("cleanup.policy", "")}
     return found | dict.fromkeys(compacted, FOR_EVER)
 
 
@@ -45,7 +45,7 @@ def read_from(
     judged: Iterable[Judged],
     starts: Mapping[Place, int],
     ends: Mapping[Place, int],
-    told: Mapping[str, Mapping[str, str]],
+    settings_of: Mapping[str, Mapping[str, str]],
 ) -> dict[Place, int]:
     """Where each partition of the outgoing topics has to be read from.
 
@@ -55,14 +55,14 @@ def read_from(
     delays = list(judged)
     first = {(each.topic.name, partition): start for each in delays for partition, start in each.starts.items()}
     behind = {(each.topic.name, partition): end for each in delays for partition, end in each.ends.items()}
-    append_times = all(told[each.topic.name].get("message.timestamp.type") == _APPEND_TIME for each in delays)
+    append_times = all(settings_of[each.topic.name].get("message.timestamp.type") == _APPEND_TIME for each in delays)
     seen = first_timestamps(settings, first, behind) if append_times and any(first.values()) else {}
     if not seen:
         return dict(starts)
     since_ms = min(seen.values()) - CLOCK_SKEW_MS
     chosen = dict(starts)
     for name in sorted({name for name, _ in starts}):
-        if told[name].get("message.timestamp.type") == _APPEND_TIME:
+        if settings_of[name].get("message.timestamp.type") == _APPEND_TIME:
             partitions = [partition for topic, partition in starts if topic == name]
             for partition, offset in cluster.offsets_at(admin, name, partitions, since_ms).items():
                 place = name, partition

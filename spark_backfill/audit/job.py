@@ -126,9 +126,9 @@ def _scene(settings: Settings, pinned: Pinned, say: Say) -> tuple[Scene, dict[st
         for name, count in counts.items()
         for partition, log in cluster.log_ranges(admin, name, range(count)).items()
     }
-    told = cluster.topic_settings(admin, [*counts, *(each.topic.name for each in pinned.judged)])
-    oldest = dict.fromkeys(rejected, 0) | horizons(settings, starts, ends, told, pinned.began_ms)
-    chosen = read_from(admin, settings, pinned.judged, starts, ends, told)
+    topic_settings = cluster.topic_settings(admin, [*counts, *(each.topic.name for each in pinned.judged)])
+    oldest = dict.fromkeys(rejected, 0) | horizons(settings, starts, ends, topic_settings, pinned.began_ms)
+    chosen = read_from(admin, settings, pinned.judged, starts, ends, topic_settings)
     delay_ends = {
         (each.topic.name, partition): end
         for each in pinned.judged

@@ -141,7 +141,7 @@ def committed_ends(
         for partition, end in cluster.appended_ends(admin, name, range(count)).items()
     }
     deadline = time.monotonic() + settle_s
-    told = False
+    was_said = False
     while True:
         ends = {
             (name, partition): log.end
@@ -157,7 +157,7 @@ def committed_ends(
                 f"{name}/{partition}: a transaction is open since {settle_s:.0f} s or more, and what it hides cannot be"
                 " judged; find its producer with 'kafka-transactions.sh find-hanging', or wait longer with --settle"
             )
-        if not told:
+        if not was_said:
             say(f"waiting for open transactions in {len(held_back)} partitions, the first is {held_back[0]}")
-            told = True
+            was_said = True
         time.sleep(_POLL_S)

@@ -56,8 +56,8 @@ def verdicts(rows: DataFrame, scene: Scene, began_ms: int, horizons: dict[str, i
     """
     # Dealt out first: hardly two rows of a task meet before, and what they would be folded into is twice as wide.
     grouped = rows.repartition(tasks, "slot", "offset").groupBy("slot", "offset").agg(*_folds(scene))
-    told = grouped.select("*", _found_count(scene).alias("found"), _complete(scene).alias("complete"))
-    judged = told.select(
+    found = grouped.select("*", _found_count(scene).alias("found"), _complete(scene).alias("complete"))
+    judged = found.select(
         "slot",
         "offset",
         "due_ms",

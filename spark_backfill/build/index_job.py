@@ -185,12 +185,12 @@ def _write(spark: SparkSession, job: Job, records: DataFrame, keep: str) -> None
     try:
         by_slot.write.format(FORMAT).mode("append").save()
     except (PySparkException, Py4JJavaError) as error:
-        if told := _told(job, str(error)):
-            raise JobError(told) from error
+        if message := _mentions(job, str(error)):
+            raise JobError(message) from error
         raise
 
 
-def _told(job: Job, text: str) -> str:
+def _mentions(job: Job, text: str) -> str:
     """What an error of Spark comes down to; nothing when that is for those to say who know Spark."""
     # What the commit refuses arrives as the traceback of its Python process.
     if said := _OWN_ERROR.search(text):

@@ -63,8 +63,8 @@ class Progress:
         tracker = self._context.statusTracker()
         stages = []
         for job in sorted(tracker.getJobIdsForGroup(self._group)):
-            told = tracker.getJobInfo(job)
-            stages += [tracker.getStageInfo(stage) for stage in sorted(told.stageIds)] if told else []
+            found = tracker.getJobInfo(job)
+            stages += [tracker.getStageInfo(stage) for stage in sorted(found.stageIds)] if found else []
         known = [stage for stage in stages if stage is not None and stage.numTasks]
         if not known:
             return ""

@@ -27,7 +27,7 @@ def rebuild(
     targets: Sequence[str] = (),
     released_before_ms: int = -1,
 ) -> Outcome:
-    """Stage what is pending; JobError before any work when it cannot be told what that is.
+    """Stage what is pending; JobError before any work when that cannot be known.
 
     ``targets`` are topics that records were released to and that the configuration no longer allows. Records whose due
     time and timestamp are at or before ``released_before_ms`` are taken as gone, whatever the target topics hold.

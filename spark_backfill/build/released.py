@@ -55,7 +55,7 @@ def topics_of(admin: AdminClient, topic: DelayTopic, more: Iterable[str]) -> lis
 def logs_of(admin: AdminClient, topics: Iterable[str]) -> Logs:
     """What each partition of these topics holds."""
     found = cluster.topics(admin, topics)
-    return {name: cluster.log_ranges(admin, name, range(told.partitions)) for name, told in found.items()}
+    return {name: cluster.log_ranges(admin, name, range(topic.partitions)) for name, topic in found.items()}
 
 
 def incomplete(admin: AdminClient, logs: Logs) -> list[str]:
@@ -98,9 +98,9 @@ def without_left(
 def _copies(records: DataFrame, topic: DelayTopic) -> DataFrame:
     """What the records of an outgoing topic say of their origin, and of what it was."""
     headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
-    told = records.select("*", headers.alias("all"), f.split(_last(headers, "delay-source"), "/").alias("place"))
+    placed = records.select("*", headers.alias("all"), f.split(_last(headers, "delay-source"), "/").alias("place"))
     is_rejected = f.col("topic") == topic.rejected
-    from_here = told.where((f.size("place") == _PLACE_PARTS) & (f.get("place", f.lit(0)) == topic.name))
+    from_here = placed.where((f.size("place") == _PLACE_PARTS) & (f.get("place", f.lit(0)) == topic.name))
     names = f.transform("all", lambda each: each["key"])
     added = f.array(*map(f.lit, ("delay-error", "delay-error-message", "delay-source")))
     as_rejected = f.slice(names, f.greatest(f.size(names) - 2, f.lit(1)), f.lit(3)) == added

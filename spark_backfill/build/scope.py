@@ -175,9 +175,9 @@ def placement(admin: AdminClient, topic: DelayTopic) -> PlacementRule:
         return topic.seal_rules.placement
     resource = ConfigResource(ResourceType.TOPIC, topic.name)
     (future,) = admin.describe_configs([resource], request_timeout=cluster.REQUEST_TIMEOUT_S).values()
-    told = {name: entry.value or "" for name, entry in future.result(cluster.REQUEST_TIMEOUT_S + 1).items()}
-    if "delete" not in told["cleanup.policy"]:
+    settings = {name: entry.value or "" for name, entry in future.result(cluster.REQUEST_TIMEOUT_S + 1).items()}
+    if "delete" not in settings["cleanup.policy"]:
         return "auto"
-    keeps_ms, longest_ms = int(told["retention.ms"]), topic.rules.max_delay_ms
+    keeps_ms, longest_ms = int(settings["retention.ms"]), topic.rules.max_delay_ms
     keeps = keeps_ms < 0 or 0 < longest_ms <= keeps_ms
-    return "auto" if keeps and int(told["retention.bytes"]) < 0 else "inline"
+    return "auto" if keeps and int(settings["retention.bytes"]) < 0 else "inline"

@@ -2,7 +2,7 @@
 
 1. *Check the columns*, before a row is read (:mod:`spark_backfill.schedule.columns`).
 2. *Survey all rows* by the router's own rules, as if they were written now, and count what is invalid or past due
-   (:mod:`spark_backfill.schedule.survey`); unless told otherwise, one invalid row and nothing is written.
+   (:mod:`spark_backfill.schedule.survey`); unless asked otherwise, one invalid row and nothing is written.
 3. *Write*, delay partition by delay partition, in transactions that hold the rows and how many are done
    (:mod:`spark_backfill.schedule.write`).
 

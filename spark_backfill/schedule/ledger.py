@@ -81,7 +81,7 @@ class Ledger:
             time.sleep(_AGAIN_S)
 
     def entry(self, partition: int, progress: Progress) -> TopicPartition:
-        """As a transaction takes it."""
+        """The progress as offsets, which a transaction commits."""
         return TopicPartition(self._topic, partition, progress.done, progress.fingerprint)
 
 

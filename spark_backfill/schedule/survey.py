@@ -147,7 +147,7 @@ class Survey:
 
 
 def merged(surveys: Iterable[Survey]) -> Survey:
-    """All of them in one."""
+    """The surveys of all tasks as one."""
     result = Survey()
     for survey in surveys:
         result.join(survey)

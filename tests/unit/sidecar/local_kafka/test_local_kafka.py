@@ -189,7 +189,7 @@ def test_the_container_is_asked_where_it_is_when_it_runs(container: _FakeContain
 def test_a_container_that_cannot_be_told_its_address_is_none(container: _FakeContainer) -> None:
     container.exit_code = 1
     with (
-        pytest.raises(local_kafka.KafkaUnavailable, match="could not be told its address: b'read-only'"),
+        pytest.raises(local_kafka.KafkaUnavailable, match="could not be given its address: b'read-only'"),
         docker.in_container({}),
     ):
         pytest.fail("was not to start")
