@@ -17,7 +17,7 @@ from snapshots.inventory import NOTHING_STORED, Inventory, InventoryKeeper, inve
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.proto import state_pb2
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, fold_state
-from tests.support.stored import MANIFEST, golden
+from tests.support.stored import MANIFEST, forged, golden
 
 Stored = list[tuple[bytes | None, bytes | None]]
 
@@ -81,6 +81,18 @@ def test_what_version_1_says_since_it_says_so_is_read() -> None:
     for missing in range(len(rest)):
         with pytest.raises(StateLostError, match="part of the state was lost"):
             fold_state([*rest[:missing], *rest[missing + 1 :], (PROGRESS_KEY, stored)])
+
+
+def test_a_forged_one_is_refused_or_says_what_is_there(rng: random.Random) -> None:
+    rest: Stored = [(RULES_KEY, golden("rules-v1.bin")), (manifest_key(42), golden("manifest-v1.bin"))]
+    rest.append((held_key(4711, 0), golden("held-v1.bin")))
+    for _ in range(2_000):
+        try:
+            state = fold_state([*rest, (PROGRESS_KEY, forged(Kind.PROGRESS, golden("progress-inventory-v1.bin"), rng))])
+        except FormatError:
+            continue
+        assert state is not None
+        assert state.inventory in (None, Inventory((42,), 1))
 
 
 @pytest.mark.parametrize(
