@@ -15,9 +15,9 @@ from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend, Operating
 from sidecar.config.model import Config
+from sidecar.process.http_server import HttpServer
 from sidecar.process.listening import ACCEPTED_AT_ONCE, bind
 from sidecar.process.pace import Pace
-from sidecar.process.probes import HttpServer
 from sidecar.status.answers import Inquiries
 
 

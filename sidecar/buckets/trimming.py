@@ -22,10 +22,11 @@ from index.progress import Progress
 from index.retention import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S
+from sidecar.kafka.commands import acl_command, alter_command
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.logs.events import Trouble
 from sidecar.metrics import Metrics
-from sidecar.topics.topics import SNAPSHOTS_POLICY, acl_command, alter_command
+from sidecar.topics.topics import SNAPSHOTS_POLICY
 
 EVERY_S = 60.0
 

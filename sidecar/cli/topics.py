@@ -9,7 +9,8 @@ from sidecar.cli.options import config_option, exit_code, json_option, load
 from sidecar.cli.output import print_findings, print_json, print_table
 from sidecar.cli.side import complete_topics
 from sidecar.config.model import Config
-from sidecar.topics import acls, acls_jobs, check, reach, topics
+from sidecar.kafka.commands import ANY_ROUTER
+from sidecar.topics import acls, acls_jobs, reach
 from sidecar.topics import init as initialisation
 from sidecar.topics import start_over as starting_over
 from sidecar.topics.findings import Level
@@ -37,7 +38,7 @@ def check_command(
         raise click.UsageError(f"{'--job' if principal is None else '--principal'} belongs to --acls")
     config = load(config_file)
     if only_acls:
-        _print_acls(config, topics.ANY_ROUTER if principal is None else principal, jobs, as_json=as_json)
+        _print_acls(config, ANY_ROUTER if principal is None else principal, jobs, as_json=as_json)
         return
     findings = reach.report(config)
     if as_json:
@@ -114,7 +115,7 @@ def _print_acls(config: Config, principal: str, jobs: tuple[str, ...], *, as_jso
     if as_json:
         print_json(needed.as_json(principal))
         return
-    for line in acls.script(needed, check.bootstrap(config), principal):
+    for line in acls.script(needed, config.bootstrap, principal):
         click.echo(line)
 
 

@@ -152,6 +152,11 @@ class Config(Section):
         shared = {self.router.policies_topic, self.router.status_topic}
         return frozenset(own | {name for name in shared if name and not name.startswith(INTERNAL_PREFIX)})
 
+    @property
+    def bootstrap(self) -> str:
+        """The servers to begin with, as configured."""
+        return self.kafka.get("bootstrap.servers") or self.kafka.get("metadata.broker.list", "")
+
     def delay_topic(self, name: str) -> DelayTopicConfig | None:
         """The configured delay topic of that name."""
         return next((topic for topic in self.delay_topics if topic.name == name), None)

@@ -25,7 +25,6 @@ from sidecar.partition.context import Shared
 from sidecar.partition.hidden_end import HiddenEnd, hidden_end
 from sidecar.payload.records import routes_of
 from sidecar.release.gate import Gate
-from sidecar.topics.check import bootstrap
 from sidecar.topics.retention import Retention, retention_of
 
 SURVEY_EVERY_S = 5.0
@@ -52,7 +51,7 @@ def upkeep_of(
 ) -> "Upkeep":
     """What goes on beside releasing for an owned partition; ``facts`` are those of its delay topic."""
     look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.clock.now_ms)
-    brokers = bootstrap(shared.config)
+    brokers = shared.config.bootstrap
     trimming = Trimming(shared.admin, brokers, topic, partition, shared.metrics, lambda: shared.pool.look(look))
     retention = retention_of(facts.settings)
     hidden = hidden_end(shared.admin, shared.pool, brokers, topic.name, partition)

@@ -22,13 +22,12 @@ from prometheus_client import CollectorRegistry, Gauge
 from index.errors import RefusedError
 from sidecar.config.model import Config
 from sidecar.kafka.admin import Denied, topic_facts
+from sidecar.kafka.commands import acl_command
 from sidecar.kafka.errors import text_of
 from sidecar.kafka.following import TopicFollower
 from sidecar.metrics import PREFIX
 from sidecar.policies.table import NO_POLICIES, WITHOUT_POLICIES, Policies, PolicyTable
 from sidecar.policies.topic import PolicyReader
-from sidecar.topics import topics
-from sidecar.topics.check import bootstrap
 
 POLL_S: Final = 0.05
 """How soon a take-over is noticed that waits; what is written is noticed at once."""
@@ -98,7 +97,7 @@ class PolicyWatch(TopicFollower):
             reader.close()
 
     def _denial(self) -> str:
-        grant = topics.acl_command(bootstrap(self._config), ("Read", "Describe"), f"--topic {self._topic}")
+        grant = acl_command(self._config.bootstrap, ("Read", "Describe"), f"--topic {self._topic}")
         return (
             f'policies topic {self._topic} may not be read: {grant}; or go without policies: router.policies_topic = ""'
         )

@@ -27,9 +27,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from index.errors import DelayRouterError
 from sidecar.config.model import HttpConfig
-from sidecar.process.listening import ACCEPTED_AT_ONCE, ListeningSocket, Places, bind, client_of
+from sidecar.process.http_server import HttpServer
+from sidecar.process.listening import ACCEPTED_AT_ONCE, Places, bind, client_of
 from sidecar.process.pace import Pace, Rate
 
 MAX_REQUEST_BYTES: Final = 16_384
@@ -46,10 +46,6 @@ KEEP_ALIVE_S: Final = 5
 CONNECTION_LIFETIME_S: Final = 30
 """Longest life of a connection, whatever it does: one that sends a byte a second must not hold a place."""
 
-START_TIMEOUT_S: Final = 10.0
-STOP_TIMEOUT_S: Final = 5.0
-
-
 PROBES: Final = frozenset({"/livez", "/readyz"})
 
 
@@ -65,38 +61,6 @@ class Health(Protocol):
 
     def ready(self) -> tuple[bool, dict[str, object]]:
         """Whether every assigned partition is recovered and active, and the body of ``/readyz``."""
-
-
-class HttpServer:
-    """A running server; `port` is the real one even where the configuration says 0."""
-
-    def __init__(self, server: uvicorn.Server, bound: ListeningSocket, name: str = "http") -> None:
-        self.port: Final[int] = bound.getsockname()[1]
-        self._server = server
-        bound.busy = self._busy
-        self._thread = threading.Thread(target=server.run, args=([bound],), name=name, daemon=True)
-
-    def start(self) -> None:
-        """Return once requests are answered; DelayRouterError when that does not come about."""
-        self._thread.start()
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise DelayRouterError("the HTTP server did not start; see the log lines above")
-            time.sleep(0.01)
-
-    def stop(self) -> None:
-        """Answer what is under way, then close; returns within ``STOP_TIMEOUT_S``."""
-        self._server.should_exit = True
-        self._thread.join(STOP_TIMEOUT_S)
-
-    def _busy(self) -> set[int]:
-        """File descriptors of connections with a request that has not been answered."""
-        return {
-            each.transport.get_extra_info("socket").fileno()
-            for each in self._server.server_state.connections
-            if isinstance(each, H11Protocol) and each.cycle is not None and not each.cycle.response_complete
-        }
 
 
 def serve(listen: str, health: Health) -> HttpServer:

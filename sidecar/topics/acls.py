@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.topics.topics import ANY_ROUTER, acl_command
+from sidecar.kafka.commands import ANY_ROUTER, acl_command
 
 READ: Final = "Read"
 WRITE: Final = "Write"

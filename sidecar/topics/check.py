@@ -17,6 +17,7 @@ from sidecar.config import librdkafka_keys
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Denied, Described, TopicFacts, operations_of, topic_facts
+from sidecar.kafka.commands import acl_command, alter_command
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.topics import check_targets, status_topic, topics
 from sidecar.topics.check_brokers import transaction_findings
@@ -52,7 +53,7 @@ def router_findings(config: Config, admin: AdminClient) -> list[Finding]:
     """
     found = [*configuration_findings(config)]
     cluster = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result(REQUEST_TIMEOUT_S + 1)
-    found.append(ok("brokers", f"{bootstrap(config)} answers"))
+    found.append(ok("brokers", f"{config.bootstrap} answers"))
     found += transaction_findings(config, admin, [node.id for node in cluster.nodes])
     return [*found, *topic_findings(config, topic_answers(config, admin))]
 
@@ -68,11 +69,6 @@ def topic_findings(config: Config, answers: Mapping[str, Described]) -> Iterator
         yield from (replace(finding, topic=topic.name) for finding in _topic(config, topic, answers))
     yield from policies_findings(config, answers)
     yield from status_findings(config, answers)
-
-
-def bootstrap(config: Config) -> str:
-    """The servers as configured."""
-    return config.kafka.get("bootstrap.servers") or config.kafka.get("metadata.broker.list", "")
 
 
 def literal_targets(topic: DelayTopicConfig) -> Iterator[str]:
@@ -93,7 +89,7 @@ def policies_findings(config: Config, answers: Mapping[str, Described]) -> Itera
         yield _denied(config, thing, name, ("Read", "Describe", "DescribeConfigs"))
     else:
         yield from topics.examine_beside(
-            topics.wanted_policies(name, answer.replication_factor), answer, bootstrap(config)
+            topics.wanted_policies(name, answer.replication_factor), answer, config.bootstrap
         )
         yield from _rights(config, thing, answer, {AclOperation.READ: "Read"})
 
@@ -109,7 +105,7 @@ def status_findings(config: Config, answers: Mapping[str, Described]) -> Iterato
     elif isinstance(answer, Denied):
         yield _as_warning(_denied(config, thing, name, ("Read", "Write", "DescribeConfigs")))
     else:
-        yield from status_topic.examine(answer, bootstrap(config))
+        yield from status_topic.examine(answer, config.bootstrap)
         rights = {AclOperation.READ: "Read", AclOperation.WRITE: "Write"}
         yield from map(_as_warning, _rights(config, thing, answer, rights))
 
@@ -149,7 +145,7 @@ def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Descri
     if isinstance(delay, Denied):
         yield _denied(config, thing, topic.name, ("Read", "DescribeConfigs"))
         return
-    yield from topics.examine_delay_topic(topic, delay, bootstrap(config))
+    yield from topics.examine_delay_topic(topic, delay, config.bootstrap)
     yield from _rights(config, thing, delay, {AclOperation.READ: "Read"})
     if topic.trim:
         yield from _right_to_trim(config, thing, delay)
@@ -170,7 +166,7 @@ def _beside(config: Config, wanted: topics.WantedTopic, answer: Described) -> It
     elif isinstance(answer, Denied):
         yield _denied(config, thing, wanted.name, (*needed.values(), "DescribeConfigs"))
     else:
-        yield from topics.examine_beside(wanted, answer, bootstrap(config))
+        yield from topics.examine_beside(wanted, answer, config.bootstrap)
         yield from _rights(config, thing, answer, needed)
         if wanted.role == topics.SNAPSHOTS:
             yield from _right_to_trim(config, thing, answer)
@@ -195,7 +191,7 @@ def _target(
 ) -> Iterator[Finding]:
     thing = f"target topic {name}"
     if answer is None:
-        remedy = f"kafka-topics.sh --bootstrap-server {bootstrap(config)} --create --topic {name}"
+        remedy = f"kafka-topics.sh --bootstrap-server {config.bootstrap} --create --topic {name}"
         if name == topic.default_target:
             yield error(thing, f"does not exist; it is the default_target of {topic.name}", remedy)
         else:
@@ -223,7 +219,7 @@ def _size_problem(config: Config, delay: TopicFacts, target: TopicFacts) -> Iter
         yield warn(
             f"target topic {target.name}",
             f"takes {takes} bytes and {delay.name} {sends}: records in between are rejected (RECORD_TOO_LARGE)",
-            topics.alter_command(bootstrap(config), target.name, {key: str(sends + PROVENANCE_BYTES)}),
+            alter_command(config.bootstrap, target.name, {key: str(sends + PROVENANCE_BYTES)}),
         )
 
 
@@ -241,12 +237,8 @@ def _denied(config: Config, thing: str, name: str, operations: Iterable[str]) ->
     return error(
         thing,
         f"the router may not {', '.join(names)}",
-        _acl_command(config, names, f"--topic {name}"),
+        acl_command(config.bootstrap, names, f"--topic {name}"),
     )
-
-
-def _acl_command(config: Config, operations: Iterable[str], resource: str) -> str:
-    return topics.acl_command(bootstrap(config), operations, resource)
 
 
 def _describe_group(admin: AdminClient, group_id: str) -> ConsumerGroupDescription:
@@ -268,7 +260,7 @@ def _describe_group(admin: AdminClient, group_id: str) -> ConsumerGroupDescripti
 def _group(config: Config, admin: AdminClient) -> Iterator[Finding]:
     group_id = config.router.group_id
     thing = f"group {group_id}"
-    command = _acl_command(config, ["Read"], f"--group {shlex.quote(group_id)}")
+    command = acl_command(config.bootstrap, ["Read"], f"--group {shlex.quote(group_id)}")
     try:
         description = _describe_group(admin, group_id)
     except KafkaException as exception:

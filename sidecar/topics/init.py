@@ -16,9 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.admin import Described, TopicFacts, add_partitions, create_topic, topic_facts
+from sidecar.kafka.commands import describe_hint
 from sidecar.kafka.errors import error_of
 from sidecar.topics import first_start, topics
-from sidecar.topics.check import bootstrap, literal_targets, policies_findings, status_findings
+from sidecar.topics.check import literal_targets, policies_findings, status_findings
 from sidecar.topics.findings import Finding, error
 from sidecar.topics.status_topic import wanted_status
 from sidecar.topics.topics import WantedTopic
@@ -87,11 +88,11 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
         made.ensure(_of_all_routers(config, max(delay.replication_factor for _, delay, _ in beside)))
     found = [*made.failures]
     for topic, delay, several in beside:
-        found += topics.examine_delay_topic(topic, delay, bootstrap(config))
+        found += topics.examine_delay_topic(topic, delay, config.bootstrap)
         for wanted in several:
             facts = made.facts.get(wanted.name)
             if isinstance(facts, TopicFacts):
-                found += topics.examine_beside(wanted, facts, bootstrap(config))
+                found += topics.examine_beside(wanted, facts, config.bootstrap)
         found += _beginnings(config, admin, topic, made, options)
     found += [*policies_findings(config, made.facts), *status_findings(config, made.facts)]
     return InitReport(made.rows, found)
@@ -156,7 +157,7 @@ class _Made:
             else:
                 row = InitRow(topic.role, name, "failed", 0, 0)
                 if name not in created and facts is not None:
-                    self._fail(topic, "may not be described", topics.describe_hint(name))
+                    self._fail(topic, "may not be described", describe_hint(name))
             self.rows.append(row)
 
     def _create(self, topic: WantedTopic) -> bool:

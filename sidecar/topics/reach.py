@@ -61,6 +61,6 @@ def _unreachable(config: Config, why: Iterable[str]) -> Finding:
     """`why` are errors of connections, repeated ones too."""
     return error(
         "brokers",
-        f"{check.bootstrap(config)} does not answer: {'; '.join(dict.fromkeys(why))}",
+        f"{config.bootstrap} does not answer: {'; '.join(dict.fromkeys(why))}",
         'check that Kafka runs, and "bootstrap.servers" and the security keys under [kafka]',
     )

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from sidecar.kafka.admin import TopicFacts
+from sidecar.kafka.commands import alter_command, describe_hint
 from sidecar.topics.findings import Finding, ok, warn
-from sidecar.topics.topics import WantedTopic, alter_command, describe_hint
+from sidecar.topics.topics import WantedTopic
 
 ROLE: Final = "status topic"
 KEPT_MS: Final = 3_600_000

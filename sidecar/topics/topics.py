@@ -17,23 +17,20 @@ policies                compact, one partition      a policy holds until it is w
 An existing topic is never altered: it may have been set up so on purpose. What differs is reported, with the command.
 """
 
-import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from sidecar.config.delay_topic import DAY_MS, DelayTopicConfig
 from sidecar.config.units import format_duration
 from sidecar.kafka.admin import TopicFacts
+from sidecar.kafka.commands import alter_command, describe_hint
 from sidecar.topics.findings import Finding, error, ok, warn
 from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, Remedies, retention_findings, wanted_retention_ms
 
 REJECTED_RETENTION_MS: Final = 7 * DAY_MS
 ERROR_HEADER_BYTES: Final = 65_536
 """What the rejected topic must take beyond the delay topic: delay-error, -message and -source, and batch overhead."""
-
-ANY_ROUTER: Final = "User:<router>"
-"""Stands for the principal where it was not named."""
 
 DELAY: Final = "delay topic"
 STATE: Final = "state topic"
@@ -161,30 +158,6 @@ def examine_beside(wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> It
     else:
         problems += _setting_problems(thing, wanted, facts.settings, bootstrap)
     yield from problems or [ok(thing, f"{facts.partitions} partitions, {wanted.settings['cleanup.policy']}")]
-
-
-def alter_command(bootstrap: str, name: str, settings: dict[str, str]) -> str:
-    """The shell command that gives a topic these settings."""
-    # kafka-configs.sh takes a value with commas in brackets only.
-    pairs = ",".join(f"{key}=[{value}]" if "," in value else f"{key}={value}" for key, value in settings.items())
-    return (
-        f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {name}"
-        f" --add-config {pairs}"
-    )
-
-
-def acl_command(bootstrap: str, operations: Iterable[str], resource: str, principal: str = ANY_ROUTER) -> str:
-    """The shell command that grants these operations on a resource, given as ``kafka-acls.sh`` takes it."""
-    rights = " ".join(f"--operation {operation}" for operation in operations)
-    return (
-        f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal {shlex.quote(principal)}"
-        f" {rights} {resource}"
-    )
-
-
-def describe_hint(name: str) -> str:
-    """What to grant so that settings can be seen."""
-    return f"allow DescribeConfigs on topic {name}"
 
 
 def _max_message_bytes(facts: TopicFacts) -> int:

@@ -121,7 +121,7 @@ _INNER: dict[str, frozenset[str]] = {
     "payload": frozenset(),
     "intake": frozenset({"payload", "kafka", "config"}),
     "release": frozenset({"payload", "kafka", "config"}),
-    "policies": frozenset({"release", "topics", "kafka", "config"}),
+    "policies": frozenset({"release", "kafka", "config"}),
     "buckets": frozenset({"release", "intake", "payload", "topics", "kafka", "config"}),
     "backfill": frozenset({"release", "intake", "payload", "kafka", "config"}),
     # The one circle: it heals in the middle of a take-over, and needs what that has read.

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from index.errors import ConfigError
 from sidecar.cli import router_answers as status
 from sidecar.process import listening, probes
+from sidecar.process.http_server import HttpServer
 from sidecar.process.listening import Places, client_of
 from sidecar.process.pace import Rate
 
@@ -44,14 +45,14 @@ def health() -> FakeHealth:
 
 
 @pytest.fixture
-def server(health: FakeHealth) -> Iterator[probes.HttpServer]:
+def server(health: FakeHealth) -> Iterator[HttpServer]:
     running = probes.serve("127.0.0.1:0", health)
     yield running
     running.stop()
 
 
 @pytest.fixture
-def client(server: probes.HttpServer) -> Iterator[httpx.Client]:
+def client(server: HttpServer) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=10, trust_env=False) as made:
         yield made
 
@@ -108,7 +109,7 @@ def test_health_that_fails_is_a_plain_500(
     assert "secret" not in answer.text
 
 
-def test_headers_beyond_the_limit_are_refused(server: probes.HttpServer, client: httpx.Client) -> None:
+def test_headers_beyond_the_limit_are_refused(server: HttpServer, client: httpx.Client) -> None:
     with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
         connection.sendall(b"GET /livez HTTP/1.1\r\nx: " + b"a" * (4 * probes.MAX_REQUEST_BYTES))
         assert b"400" in connection.recv(1_000).split(b"\r\n")[0]
@@ -190,7 +191,7 @@ def _probed(port: int, path: str, times: int = 40) -> list[int]:
     ],
     ids=["idle", "half a request", "slow headers", "slow body", "many requests ahead"],
 )
-def test_probes_never_wait_for_clients(server: probes.HttpServer, first: bytes, then: bytes) -> None:
+def test_probes_never_wait_for_clients(server: HttpServer, first: bytes, then: bytes) -> None:
     with Crowd(server.port) as crowd:
         # More than are kept of one client, which all of them and the probes are.
         crowd.join(probes.PLACES.of_one_client + 44, first, then)
@@ -278,7 +279,7 @@ def test_client_of_an_address(address: tuple[object, ...] | None, client: str) -
     assert client_of(address) == client
 
 
-def test_port_in_use_is_a_clear_error(server: probes.HttpServer, health: FakeHealth) -> None:
+def test_port_in_use_is_a_clear_error(server: HttpServer, health: FakeHealth) -> None:
     with pytest.raises(ConfigError, match=rf"http\.listen: 127\.0\.0\.1:{server.port}: Address already in use"):
         probes.serve(f"127.0.0.1:{server.port}", health)
 
@@ -296,7 +297,7 @@ def test_stopped_server_frees_its_port(health: FakeHealth) -> None:
     assert second.port == first.port
 
 
-def test_status_reads_what_is_served_even_while_not_ready(server: probes.HttpServer, health: FakeHealth) -> None:
+def test_status_reads_what_is_served_even_while_not_ready(server: HttpServer, health: FakeHealth) -> None:
     health.body = {"ready": False, "partitions": {"orders.delay/0": {"state": "restoring"}}}
     answer = status.ask(f"http://127.0.0.1:{server.port}")
     assert not answer.ready
