@@ -1,24 +1,13 @@
 """A partition that must not start says why and how to go on; all others work; the way out that it names works."""
 
-import json
 import time
-from typing import Any
 
 from confluent_kafka.admin import NewTopic
 
 from tests.integration.group_offsets import group_offset
+from tests.integration.readiness import partitions, refused
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, header, wait_until
-
-
-def partitions(router: RouterProcess) -> dict[str, Any]:
-    body = router.http("/readyz")[1]
-    found: dict[str, Any] = json.loads(body)["partitions"] if body.startswith("{") else {}
-    return found
-
-
-def refused(router: RouterProcess, place: str) -> bool:
-    return bool(partitions(router).get(place, {}).get("state") == "refused")
 
 
 def start_over(router: RouterProcess, place: str) -> None:

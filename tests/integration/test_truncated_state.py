@@ -14,10 +14,10 @@ from sidecar.policies.operations import Operations
 from sidecar.policies.policy import target_scope
 from sidecar.policies.topic import PoliciesOnDemand
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from tests.integration.readiness import partitions, refused
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Header, Stage, now_ms, wait_until
 from tests.integration.stored_buckets import state, truncate
-from tests.integration.test_refused_partition import partitions, refused
 
 RECORDS = 200
 HELD = 20
