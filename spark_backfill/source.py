@@ -76,7 +76,7 @@ def connector_options(kafka: Mapping[str, str], overrides: Sequence[str] = ()) -
 
     ConfigError for security settings that have no counterpart and are not overridden.
     """
-    given = _parsed(overrides)
+    given = key_values("--kafka-option", overrides, "kafka.ssl.truststore.location=FILE")
     options = {
         "kafka.bootstrap.servers": kafka.get("bootstrap.servers") or kafka["metadata.broker.list"],
         # A fetch of the default 1 MiB a partition is a third of the throughput (librdkafka fetches as much).
@@ -95,12 +95,13 @@ def connector_options(kafka: Mapping[str, str], overrides: Sequence[str] = ()) -
     return options | given
 
 
-def _parsed(overrides: Sequence[str]) -> dict[str, str]:
+def key_values(option: str, given: Sequence[str], example: str) -> dict[str, str]:
+    """What a repeatable option KEY=VALUE was given; ConfigError, with the example, for anything else."""
     pairs = {}
-    for each in overrides:
+    for each in given:
         key, equals, value = each.partition("=")
         if not equals or not key:
-            raise ConfigError(f"--kafka-option {each!r}: written KEY=VALUE, as in kafka.ssl.truststore.location=FILE")
+            raise ConfigError(f"{option} {each!r}: written KEY=VALUE, as in {example}")
         pairs[key] = value
     return pairs
 

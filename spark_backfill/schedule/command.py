@@ -13,6 +13,7 @@ from spark_backfill import session
 from spark_backfill.cli_common import FAILED, conf_option, config_option, say
 from spark_backfill.schedule.columns import FORMATS, OPTIONAL, checked, parse_mapping
 from spark_backfill.settings import DelayTopic, Settings, load
+from spark_backfill.source import key_values
 
 if TYPE_CHECKING:
     from spark_backfill.schedule.job import Report, Request
@@ -69,7 +70,7 @@ def schedule_command(
     if (on_invalid == "divert") != (divert_to is not None):
         raise ConfigError("--on-invalid divert and --divert-to PATH go together")
     settings = load(config_file)
-    mapping, options = parse_mapping(columns), _options(read_options)
+    mapping, options = parse_mapping(columns), key_values("--read-option", read_options, "delimiter=;")
     request = Request(
         topic=_topic(settings, name),
         job=job,
@@ -99,16 +100,6 @@ def _topic(settings: Settings, name: str | None) -> DelayTopic:
         known = ", ".join(topic.name for topic in settings.delay_topics) or "none"
         raise ConfigError(f"{settings.source}: delay_topics: say which one with --topic; those are: {known}")
     return settings.delay_topics[0]
-
-
-def _options(given: Sequence[str]) -> dict[str, str]:
-    pairs = {}
-    for each in given:
-        key, equals, value = each.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"--read-option {each!r}: written KEY=VALUE, as in delimiter=;")
-        pairs[key] = value
-    return pairs
 
 
 def _print(report: "Report", request: "Request") -> None:

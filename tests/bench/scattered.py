@@ -2,19 +2,16 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from tests.bench import router, scatter, workload
 from tests.bench.context import Context
 from tests.bench.released import Lateness, TargetReader
-from tests.bench.results import BenchmarkFailed, Row, at_least, at_most
+from tests.bench.results import BenchmarkFailed, Row, at_most
+from tests.bench.shares import BOUND_MS, kept_up, rows, tried
 
-FIRST_SHARE: Final = 0.5
 HIGHER_SHARES: Final = (0.65,)
-LOWER_SHARES: Final = (0.35, 0.25, 0.15)
-
-# Sustained: lateness stayed bounded, and nothing was left behind in the end.
-BOUND_MS: Final = 1_000
 DRAIN_TIMEOUT_MS: Final = 120_000
 
 
@@ -26,14 +23,9 @@ class Load(NamedTuple):
     lateness: Lateness
 
     @property
-    def drained_ms(self) -> int:
-        """From the last due time to the last append."""
-        return self.lateness.last_append_ms - self.lateness.last_due_ms
-
-    @property
     def sustained(self) -> bool:
         """Whether the router kept up."""
-        return self.lateness.percentile(99) <= BOUND_MS and self.drained_ms <= BOUND_MS
+        return kept_up(self.lateness)
 
     def text(self) -> str:
         """Return the run in words."""
@@ -53,23 +45,9 @@ def dense(context: Context) -> Iterator[Row]:
 
 def sustained(context: Context) -> Iterator[Row]:
     """Measure the highest share of the ceiling at which lateness does not grow."""
-    loads = [_load(context, FIRST_SHARE)]
-    going_up = loads[0].sustained
-    for share in HIGHER_SHARES if going_up else LOWER_SHARES:
-        loads.append(_load(context, share))
-        if loads[-1].sustained != going_up:
-            break
-    best = max((load.rate_per_s for load in loads if load.sustained), default=0.0)
-    yield Row(
-        "scattered",
-        f"scattered due times, sustained for {context.sizes.sustained_s} s",
-        best,
-        "records/s",
-        context.of_ceiling(best),
-        "ceiling",
-        at_least(FIRST_SHARE),
-        "; ".join(load.text() for load in loads),
-    )
+    loads = tried(partial(_load, context), HIGHER_SHARES)
+    what = f"scattered due times, sustained for {context.sizes.sustained_s} s"
+    yield from rows(context, "scattered", what, loads)
 
 
 def sparse(context: Context) -> Iterator[Row]:

@@ -2,22 +2,20 @@
 
 from array import array
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from tests.bench import child, router, workload
 from tests.bench.context import Context
 from tests.bench.released import Lateness, TargetReader
-from tests.bench.results import Row, at_least
+from tests.bench.results import Row
+from tests.bench.shares import BOUND_MS, drained_ms, kept_up, rows, tried
 
 DELAY_MS: Final = 5_000
-FIRST_SHARE: Final = 0.5
-# Tried one after the other as long as the first share was sustained, or until a lower one is.
 HIGHER_SHARES: Final = (0.65, 0.8)
-LOWER_SHARES: Final = (0.35, 0.25, 0.15)
 
-# Sustained: the producer kept its rate, lateness stayed bounded, and nothing was left behind in the end.
+# Sustained: the producer kept its rate, and the router kept up with it.
 KEPT_SHARE: Final = 0.98
-BOUND_MS: Final = 1_000
 
 
 class Load(NamedTuple):
@@ -29,15 +27,9 @@ class Load(NamedTuple):
     lateness: Lateness
 
     @property
-    def drained_ms(self) -> int:
-        """From the last due time to the last append."""
-        return self.lateness.last_append_ms - self.lateness.last_due_ms
-
-    @property
     def sustained(self) -> bool:
         """Whether the producer kept its rate and the router kept up with it."""
-        kept = self.rate_per_s >= KEPT_SHARE * self.wanted_per_s
-        return kept and self.lateness.percentile(99) <= BOUND_MS and self.drained_ms <= BOUND_MS
+        return self.rate_per_s >= KEPT_SHARE * self.wanted_per_s and kept_up(self.lateness)
 
     def text(self) -> str:
         """Return the run in words."""
@@ -45,34 +37,15 @@ class Load(NamedTuple):
         rates = f"{self.rate_per_s / 1000:.0f} of {self.wanted_per_s / 1000:.0f} k/s sent"
         return (
             f"{self.share:g} x ({rates}) {kept}: {self.lateness.text()}, "
-            f"drained {self.drained_ms} ms after the last due time"
+            f"drained {drained_ms(self.lateness)} ms after the last due time"
         )
 
 
 def steady(context: Context) -> Iterator[Row]:
     """Measure the sustained rate, and lateness at each rate that was tried."""
-    loads = [_load(context, FIRST_SHARE)]
-    if loads[0].sustained:
-        for share in HIGHER_SHARES:
-            loads.append(_load(context, share))
-            if not loads[-1].sustained:
-                break
-    else:
-        for share in LOWER_SHARES:
-            loads.append(_load(context, share))
-            if loads[-1].sustained:
-                break
-    sustained = max((load.rate_per_s for load in loads if load.sustained), default=0.0)
-    yield Row(
-        "steady",
-        f"fixed delay of {DELAY_MS // 1000} s, sustained for {context.sizes.steady_s} s",
-        sustained,
-        "records/s",
-        context.of_ceiling(sustained),
-        "ceiling",
-        at_least(FIRST_SHARE),
-        "; ".join(load.text() for load in loads),
-    )
+    loads = tried(partial(_load, context), HIGHER_SHARES)
+    what = f"fixed delay of {DELAY_MS // 1000} s, sustained for {context.sizes.steady_s} s"
+    yield from rows(context, "steady", what, loads)
 
 
 def _load(context: Context, share: float) -> Load:

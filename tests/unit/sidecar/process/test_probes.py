@@ -177,7 +177,7 @@ class Crowd:
 
 def _probed(port: int, path: str, times: int = 40) -> list[int]:
     """Status codes of probes on a connection each, as an orchestrator asks."""
-    return [httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=5).status_code for _ in range(times)]
+    return [httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=60).status_code for _ in range(times)]
 
 
 @pytest.mark.parametrize(
