@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, cast
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sidecar.audit.record import Header, Record
 
@@ -14,6 +14,8 @@ STALL_S: Final = 60.0
 
 _READ_RECORDS: Final = 10_000
 _REQUEST_TIMEOUT_S: Final = 30.0
+_PAUSE_S: Final = 0.1
+_NOT_LED_YET: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
 """(topic, partition) to (first offset, end of what is committed)."""
@@ -32,12 +34,25 @@ def ranges(kafka: Mapping[str, str], topics: Iterable[str]) -> Ranges:
             if metadata.error is not None:
                 raise AuditError(f"topic {topic}: {metadata.error.str()}")
             for partition in metadata.partitions:
-                # Asked with the consumer's isolation: the end of what is committed, markers included.
-                edges = consumer.get_watermark_offsets(TopicPartition(topic, partition), _REQUEST_TIMEOUT_S)
-                if edges is None:
-                    raise AuditError(f"{topic}/{partition}: no end offset within {_REQUEST_TIMEOUT_S:.0f} s")
-                found[topic, partition] = edges
+                found[topic, partition] = _edges(consumer, topic, partition)
         return found
+
+
+def _edges(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """Asked with the consumer's isolation: the end of what is committed, markers included."""
+    deadline = time.monotonic() + _REQUEST_TIMEOUT_S
+    while True:
+        try:
+            edges = consumer.get_watermark_offsets(TopicPartition(topic, partition), _REQUEST_TIMEOUT_S)
+        except KafkaException as exception:
+            # A broker that was started a moment ago is in the metadata before it leads its partitions.
+            if exception.args[0].code() not in _NOT_LED_YET or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            if edges is None:
+                raise AuditError(f"{topic}/{partition}: no end offset within {_REQUEST_TIMEOUT_S:.0f} s")
+            return edges
 
 
 def read(kafka: Mapping[str, str], within: Ranges) -> Iterator[Record]:

@@ -86,6 +86,7 @@ def test_another_request_comes_late(key: ApiKey, one_node: Proxied, lone: FaultS
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_200)
 def test_a_router_is_killed_while_its_endtxn_is_on_its_way(one_node: Proxied, lone: FaultStage, rng: Random) -> None:
     """The answer is lost, or the request comes when the next owner is at work."""
     (proxy,) = one_node.proxies
