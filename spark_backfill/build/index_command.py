@@ -1,6 +1,10 @@
 """``index``: the command line of the job of that name."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -9,11 +13,41 @@ from snapshots.staged import intent_key
 from spark_backfill import session, settings
 from spark_backfill.build.scope import Asked
 from spark_backfill.cli_common import Command, conf_option, config_option, kafka_option, say
+from spark_backfill.settings import DelayTopic, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def topic_options(command: Command) -> Command:
-    """``--topic`` and ``--partition``."""
-    for option in (
+class Chosen(NamedTuple):
+    """What the options that both jobs have say."""
+
+    settings: Settings
+    delay: DelayTopic
+    partitions: tuple[int, ...]
+    job: str
+    bucket_records: int
+    task_records: int
+    kafka_options: tuple[str, ...]
+    conf: tuple[str, ...]
+
+    @contextmanager
+    def spark(self) -> Iterator["SparkSession"]:
+        """A session of Spark by the name of the job."""
+        spark = session.start(f"delay-router {self.job} {self.delay.name}", self.conf, say)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def job_options(default_job: str) -> Callable[[Command], Command]:
+    """The options that both jobs have, as the argument ``chosen``."""
+    options = (
+        config_option,
+        conf_option,
+        kafka_option,
+        click.option("--topic", required=True, help="The delay topic."),
         click.option(
             "--partition",
             "partitions",
@@ -21,21 +55,8 @@ def topic_options(command: Command) -> Command:
             type=click.IntRange(0),
             help="Only this one; repeatable; default: all.",
         ),
-        click.option("--topic", required=True, help="The delay topic."),
-    ):
-        command = option(command)
-    return command
-
-
-def tuning_options(command: Command) -> Command:
-    """``--bucket-records`` and ``--task-records``."""
-    for option in (
         click.option(
-            "--task-records",
-            type=click.IntRange(1_000),
-            default=250_000,
-            show_default=True,
-            help="About how many records one task reads, or sorts and encodes.",
+            "--job", default=default_job, show_default=True, help="Name of the job; a rerun under it takes its place."
         ),
         click.option(
             "--bucket-records",
@@ -44,16 +65,51 @@ def tuning_options(command: Command) -> Command:
             show_default=True,
             help="Most offsets in one bucket; the router adopts a bucket as a whole.",
         ),
-    ):
-        command = option(command)
-    return command
+        click.option(
+            "--task-records",
+            type=click.IntRange(1_000),
+            default=250_000,
+            show_default=True,
+            help="About how many records one task reads, or sorts and encodes.",
+        ),
+    )
+
+    def with_options(command: Command) -> Any:
+        @wraps(command)
+        def joined(
+            *,
+            config_file: Path | None,
+            conf: tuple[str, ...],
+            kafka_options: tuple[str, ...],
+            topic: str,
+            partitions: tuple[int, ...],
+            job: str,
+            bucket_records: int,
+            task_records: int,
+            **others: Any,
+        ) -> object:
+            configured = settings.load(config_file)
+            chosen = Chosen(
+                configured,
+                configured.delay_topic(topic),
+                partitions,
+                job_name(job),
+                bucket_records,
+                task_records,
+                kafka_options,
+                conf,
+            )
+            return command(chosen=chosen, **others)
+
+        for option in reversed(options):
+            joined = option(joined)
+        return joined
+
+    return with_options
 
 
 @click.command("index")
-@config_option
-@conf_option
-@kafka_option
-@topic_options
+@job_options("index")
 @click.option(
     "--from",
     "starts",
@@ -64,33 +120,14 @@ def tuning_options(command: Command) -> Command:
 @click.option(
     "--to", "ends", multiple=True, metavar="PARTITION=OFFSET", help="Offset behind the last one; default: end of log."
 )
-@click.option("--job", default="index", show_default=True, help="Name of the job; a rerun under it takes its place.")
-@tuning_options
-def index_command(
-    *,
-    config_file: Path | None,
-    conf: tuple[str, ...],
-    kafka_options: tuple[str, ...],
-    topic: str,
-    partitions: tuple[int, ...],
-    starts: tuple[str, ...],
-    ends: tuple[str, ...],
-    job: str,
-    bucket_records: int,
-    task_records: int,
-) -> None:
+def index_command(*, chosen: Chosen, starts: tuple[str, ...], ends: tuple[str, ...]) -> None:
     """Build the index of a delay topic in bulk and hand it to the router, which may be running."""
     from spark_backfill.build import index_job  # noqa: PLC0415 -- help and wrong usage need not wait for it to load
 
-    configured = settings.load(config_file)
-    delay = configured.delay_topic(topic)
-    asked = Asked(partitions, by_partition("--from", starts), by_partition("--to", ends))
-    options = index_job.Options(job_name(job), bucket_records, task_records, kafka_options)
-    spark = session.start(f"delay-router {job} {topic}", conf, say)
-    try:
-        outcome = index_job.index(spark, configured, delay, asked, options, say)
-    finally:
-        spark.stop()
+    asked = Asked(chosen.partitions, by_partition("--from", starts), by_partition("--to", ends))
+    options = index_job.Options(chosen.job, chosen.bucket_records, chosen.task_records, chosen.kafka_options)
+    with chosen.spark() as spark:
+        outcome = index_job.index(spark, chosen.settings, chosen.delay, asked, options, say)
     click.echo(
         f"staged {outcome.entries:,} entries in {outcome.buckets:,} buckets, {outcome.segments:,} segments,"
         f" {outcome.bytes:,} bytes"

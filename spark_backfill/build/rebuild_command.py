@@ -1,22 +1,16 @@
 """``rebuild``: the command line of the job of that name."""
 
-from pathlib import Path
-
 import click
 
 from index.errors import ConfigError
 from index.times import parse_instant_ms, parse_number
-from spark_backfill import session, settings
-from spark_backfill.build.index_command import job_name, topic_options, tuning_options
+from spark_backfill.build.index_command import Chosen, job_options
 from spark_backfill.build.scope import Asked
-from spark_backfill.cli_common import conf_option, config_option, kafka_option, say
+from spark_backfill.cli_common import say
 
 
 @click.command("rebuild")
-@config_option
-@conf_option
-@kafka_option
-@topic_options
+@job_options("rebuild")
 @click.option(
     "--target",
     "targets",
@@ -29,36 +23,18 @@ from spark_backfill.cli_common import conf_option, config_option, kafka_option, 
     help="Everything due and written by then has left, also where the target topics no longer hold it; epoch "
     "milliseconds or RFC 3339.",
 )
-@click.option("--job", default="rebuild", show_default=True, help="Name of the job; a rerun under it takes its place.")
-@tuning_options
-def rebuild_command(
-    *,
-    config_file: Path | None,
-    conf: tuple[str, ...],
-    kafka_options: tuple[str, ...],
-    topic: str,
-    partitions: tuple[int, ...],
-    targets: tuple[str, ...],
-    released_before: str | None,
-    job: str,
-    bucket_records: int,
-    task_records: int,
-) -> None:
+def rebuild_command(*, chosen: Chosen, targets: tuple[str, ...], released_before: str | None) -> None:
     """Build the index again after its state was lost, leaving out what was released or rejected."""
     # Help and wrong usage need not wait for these to load.
     from spark_backfill.build import index_job, rebuild_job  # noqa: PLC0415
 
-    configured = settings.load(config_file)
-    delay = configured.delay_topic(topic)
     before_ms = -1 if released_before is None else _instant(released_before)
-    options = index_job.Options(job_name(job), bucket_records, task_records, kafka_options)
-    spark = session.start(f"delay-router {job} {topic}", conf, say)
-    try:
+    options = index_job.Options(chosen.job, chosen.bucket_records, chosen.task_records, chosen.kafka_options)
+    asked = Asked(chosen.partitions)
+    with chosen.spark() as spark:
         outcome = rebuild_job.rebuild(
-            spark, configured, delay, Asked(partitions), options, say, targets=targets, released_before_ms=before_ms
+            spark, chosen.settings, chosen.delay, asked, options, say, targets=targets, released_before_ms=before_ms
         )
-    finally:
-        spark.stop()
     click.echo(
         f"staged {outcome.entries:,} pending entries in {outcome.buckets:,} buckets; the router takes them when it"
         " starts"
