@@ -1,7 +1,8 @@
 """The running router: everything is made and connected here, top to bottom, and taken down in reverse.
 
 Threads: the main one is the group member, one worker per assigned partition, one for policies, one for reports, one for
-HTTP, one that writes the log, and where the admin API is on, one for that and a few for its calls to the cluster.
+HTTP, one that writes the log, one that waits for signals, and where the admin API is on, one for that and a few for its
+calls to the cluster.
 SIGTERM and SIGINT end the group member's loop; workers then finish or abandon their transactions within one deadline.
 Whatever hangs in a client by then is left behind: an open transaction is settled by whoever fences it, or by its
 timeout.
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import ExitStack
 from threading import Event
 from typing import Protocol
@@ -188,18 +190,26 @@ def _instance_id(config: Config) -> tuple[str, bool]:
 
 
 def _stopping_on_signals(lines: LineWriter) -> Event:
+    """Set by the first of the signals, in a thread of its own.
+
+    A handler runs in the middle of whatever the main thread does, which may hold the very lock that it would take, and
+    each further signal would run it once more inside itself.
+    """
     stopping = Event()
-
-    def stop(_number: int, _frame: object) -> None:
-        if not stopping.is_set():
-            # Whatever hangs by then, in a client whose brokers are silent for example: the contract says 30 s.
-            deadline = threading.Timer(EXIT_WITHIN_S, _exit_now, [lines, 0])
-            deadline.daemon = True
-            deadline.start()
-        stopping.set()
-
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in STOP_SIGNALS:
-        signal.signal(number, stop)
+        signal.signal(number, lambda _number, _frame: None)
+
+    def stop() -> None:
+        os.read(reader, 1)
+        stopping.set()
+        # Whatever hangs by then, in a client whose brokers are silent for example: the contract says 30 s.
+        time.sleep(EXIT_WITHIN_S)
+        _exit_now(lines, 0)
+
+    threading.Thread(target=stop, name="signals", daemon=True).start()
     return stopping
 
 
