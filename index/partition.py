@@ -248,7 +248,7 @@ class PartitionIndex(Generic[P, R]):
         """How many of the first entries go into a batch, and their bytes."""
         sizes = list(map(self._size_of, [payload for _, _, payload in due]))
         all_bytes = sum(sizes)
-        if all_bytes <= max_bytes:
+        if all_bytes <= max_bytes or not due:
             return len(due), all_bytes
         # One record always goes, however big: a batch that can never be planned would block the partition.
         sums = list(accumulate(sizes))

@@ -36,8 +36,11 @@ any process answers for the group.
 
 Between releases the worker keeps house (:mod:`sidecar.buckets.lifecycle`): it seals what is pending into segments,
 loads segments shortly before they are due (:mod:`sidecar.buckets.loading`), merges and removes buckets, and trims
-topics (:mod:`sidecar.partition.delay_topic_needs`). Segments, manifests and tombstones travel in the same fenced
+topics (:mod:`sidecar.buckets.upkeep`). Segments, manifests and tombstones travel in the same fenced
 transactions as releases.
+
+All that decides and orders is without clients, threads and clocks of its own: it reaches them through small ports
+(:mod:`sidecar.partition.ports`), which the process implements (:mod:`sidecar.partition.kafka_host`) and the simulation.
 
 After any error but a broker's clean verdict about a record (:mod:`sidecar.kafka.errors`) the outcome may be unknown.
 The worker then throws producer, index and batch away and takes over again: the log decides what happened.

@@ -32,7 +32,7 @@ from sidecar.kafka.membership import GroupMember, MembershipError
 from sidecar.logs import events
 from sidecar.logs.lines import LineWriter
 from sidecar.metrics import DroppedLines, Metrics
-from sidecar.partition.context import Shared
+from sidecar.partition.shared import Shared
 from sidecar.partition.status import PartitionCollector
 from sidecar.payload.budget import PayloadBudget
 from sidecar.policies import watch as policy_watch

@@ -20,6 +20,9 @@ class Clock(Protocol):
     def running_s(self) -> float:
         """Seconds since some moment in the past, whatever becomes of the time of day."""
 
+    def sleep(self, seconds: float) -> None:
+        """Let so much time go by."""
+
 
 class SystemClock:
     """The clock of this machine."""
@@ -35,3 +38,7 @@ class SystemClock:
     def running_s(self) -> float:
         """Seconds since some moment in the past, whatever becomes of the time of day."""
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time go by."""
+        time.sleep(seconds)

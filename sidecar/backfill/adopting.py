@@ -11,19 +11,17 @@ What cannot be adopted any more is discarded, what must not be is refused; both 
 so that each is told once.
 """
 
-import time
-from collections.abc import Callable, Iterable, Mapping
-
-import structlog
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from index.adopting import Adoption, adopted
 from index.errors import FormatError
 from index.rule_history import RuleHistory
 from sidecar import failpoints
 from sidecar.backfill.staging import Waiting, fitting
-from sidecar.intake.intake import PartitionLedger
-from sidecar.metrics import Metrics
-from sidecar.release.chores import NOTHING, Chores
+from sidecar.context import PartitionContext
+from sidecar.payload.ledger import PartitionLedger
+from sidecar.release.transaction import Request
 from snapshots.staged import Staged
 
 SEAL_WITHIN_S = 30.0
@@ -34,38 +32,51 @@ Handled = tuple[bytes, int]
 """Key and offset of a record of the backfill topic."""
 
 
-class Adopting:
-    """Belongs to one owned partition; used by its worker only.
+class StagedView(Protocol):
+    """What jobs have staged for one partition."""
 
-    Whatever is adopted must have been decided by the rules in force. ``waiting`` gives what is staged; what is
-    ``handled`` may still be seen there for a moment.
+    def waiting(self) -> Mapping[bytes, Waiting]:
+        """What is staged by key; another object whenever it has changed."""
+
+    def hold_off(self) -> None:
+        """The brokers refuse what adopting writes: whoever owns the partition next waits before it tries again."""
+
+    def not_before_s(self) -> float:
+        """When something may be adopted, by the running time."""
+
+
+class Adopting:
+    """Belongs to one owned partition, and owns what it requests; used by the worker only.
+
+    Whatever is adopted must have been decided by the rules in force. What is ``handled`` may still be seen among what
+    is ``staged`` for a moment. ``on_adopted`` is called when the index is behind the range of a bucket.
     """
 
     def __init__(
         self,
+        context: PartitionContext,
         ledger: PartitionLedger,
         history: RuleHistory,
         delay_topic_id: str,
-        waiting: Callable[[], Mapping[bytes, Waiting]],
-        metrics: Metrics,
-        place: tuple[str, int],
+        staged: StagedView,
+        on_adopted: Callable[[], None],
         handled: Iterable[Handled] = (),
-        not_before_s: float = 0.0,
     ) -> None:
         self._ledger = ledger
         self._history = history
         self._delay_topic_id = delay_topic_id
-        self._waiting = waiting
-        self._backfills = metrics.backfills
-        self._topic, _ = place
+        self._staged = staged
+        self._on_adopted = on_adopted
+        self._backfills = context.metrics.backfills
+        self._topic = context.name
         self._handled = set(handled)
         self._seen: Mapping[bytes, Waiting] = {}
         self._open: dict[bytes, Staged] = {}
         self._useless: dict[bytes, str] = {}
         self._paused_s: float | None = None
-        self._not_before_s = not_before_s
-        self._given: Chores = NOTHING
-        self._log = structlog.get_logger().bind(topic=place[0], partition=place[1])
+        self._not_before_s = staged.not_before_s()
+        self._clock = context.clock
+        self._log = context.log
 
     @property
     def pauses(self) -> bool:
@@ -74,7 +85,7 @@ class Adopting:
 
     def turn(self) -> None:
         """Look at what is staged, and begin or give up to wait for the seal; cheap while nothing has changed."""
-        waiting = self._waiting()
+        waiting = self._staged.waiting()
         if waiting is not self._seen:
             self._seen = waiting
             self._sort_out(waiting)
@@ -82,7 +93,7 @@ class Adopting:
             self._paused_s = None
             return
         self._pass_over()
-        now_s = time.monotonic()
+        now_s = self._clock.running_s()
         if not self._fitting() or self._ledger.replaying:
             self._paused_s = None
         elif self._paused_s is None and now_s >= self._not_before_s:
@@ -90,30 +101,34 @@ class Adopting:
         elif self._paused_s is not None and now_s > self._paused_s + SEAL_WITHIN_S:
             self._wait_a_while("what is in memory could not be sealed in time")
 
-    def chores(self, bucket_id: int) -> Chores:
+    def request(self, bucket_id: int) -> Request | None:
         """What to add to the transaction that comes next: one bucket to adopt, or records to withdraw."""
-        self._given = self._adoption(bucket_id) if self._ledger.may_adopt and self.pauses else NOTHING
-        if not self._given and self._useless and time.monotonic() >= self._not_before_s:
-            self._given = Chores(withdrawn=tuple(self._useless)[:WITHDRAWN_AT_ONCE])
-        return self._given
+        adoption = self._adoption(bucket_id) if self._ledger.may_adopt and self.pauses else None
+        if adoption is None and self._useless and self._clock.running_s() >= self._not_before_s:
+            return Request(self, withdrawn=tuple(self._useless)[:WITHDRAWN_AT_ONCE])
+        return adoption
 
-    def done(self) -> None:
-        """The chores given last were committed."""
-        given, self._given = self._given, NOTHING
-        for key in given.withdrawn:
+    def committed(self, request: Request, _offsets: Sequence[int]) -> None:
+        """A bucket was adopted, or what is of no use was withdrawn."""
+        for key in request.withdrawn:
             self._handled.add((key, self._seen[key].offset))
             self._useless.pop(key, None)
             staged = self._open.pop(key, None)
-            if staged is not None and isinstance(given.installs, Adoption):
+            if staged is not None and isinstance(request.installs, Adoption):
                 failpoints.passing("adopt.after")
-                self._adopted(staged, given.installs)
-        if isinstance(given.installs, Adoption):
+                self._adopted(staged, request.installs)
+        if isinstance(request.installs, Adoption):
             self._pass_over()
+            self._on_adopted()
 
-    def failed(self, why: str) -> None:
-        """The chores given last could not be committed."""
-        self._given = NOTHING
+    def refused(self, request: Request, why: str) -> None:
+        """It could not be committed; an adoption ends this ownership, too, so the next one has to know."""
+        if request.installs is not None:
+            self._staged.hold_off()
         self._wait_a_while(why)
+
+    def left_out(self, _request: Request) -> None:
+        """It is asked for again."""
 
     def enter(self, history: RuleHistory) -> None:
         """Other rules are in force: what was decided by those of before must not be adopted any more."""
@@ -122,7 +137,7 @@ class Adopting:
 
     def _wait_a_while(self, why: str) -> None:
         self._paused_s = None
-        self._not_before_s = time.monotonic() + AGAIN_AFTER_S
+        self._not_before_s = self._clock.running_s() + AGAIN_AFTER_S
         self._log.warning("backfill_waits", why=why, again_in_s=AGAIN_AFTER_S)
 
     def _sort_out(self, waiting: Mapping[bytes, Waiting]) -> None:
@@ -175,15 +190,15 @@ class Adopting:
             return []
         return fitting(list(self._open.items()), self._ledger.indexed_to)
 
-    def _adoption(self, bucket_id: int) -> Chores:
+    def _adoption(self, bucket_id: int) -> Request | None:
         self._pass_over()
         chosen = self._fitting()
         if not chosen:
-            return NOTHING
+            return None
         key, staged = chosen[0]
         failpoints.passing("adopt.before")
         made = adopted(staged.manifest, bucket_id, self._ledger.indexed_to)
-        return Chores(installs=Adoption(made), withdrawn=(key,))
+        return Request(self, installs=Adoption(made), withdrawn=(key,))
 
     def _adopted(self, staged: Staged, adoption: Adoption) -> None:
         manifest = adoption.manifest

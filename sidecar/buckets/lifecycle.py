@@ -11,27 +11,24 @@ Removal goes on beside it: segments that the watermark has passed, and at last t
 adopted bucket have keys of the job that wrote them; they go when the topic is trimmed.
 """
 
-import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
-import structlog
-
 from index.batch import Installation
 from index.bucket import Bucket
-from index.bucket_rules import PlacementRule, SealRules, to_merge
+from index.bucket_rules import PlacementRule, to_merge
 from index.progress import Position
 from sidecar import failpoints
 from sidecar.buckets.loading import LEAD_MS, LoaderPool
 from sidecar.buckets.merging import Merging
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource
-from sidecar.intake.intake import PartitionLedger
+from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
-from sidecar.metrics import Metrics
-from sidecar.release.chores import NOTHING, Chores
+from sidecar.payload.ledger import PartitionLedger
+from sidecar.release.transaction import Request
 from snapshots.manifest import manifest_key, segment_key
 
 TOMBSTONES_AT_ONCE = 200
@@ -40,35 +37,29 @@ AGAIN_AFTER_S = 30.0
 
 
 class Housekeeping:
-    """Used by the worker only; ``chores`` and ``done`` alternate with its transactions."""
+    """Belongs to one owned partition, and owns what it requests; used by the worker only."""
 
     def __init__(
-        self,
-        ledger: PartitionLedger,
-        rules: SealRules,
-        max_buckets: int,
-        source: SegmentSource,
-        pool: LoaderPool,
-        metrics: Metrics,
-        topic: str,
+        self, context: PartitionContext, ledger: PartitionLedger, source: SegmentSource, pool: LoaderPool
     ) -> None:
         self._ledger = ledger
-        self._rules = rules
-        self._max_buckets = max_buckets
+        self._rules = context.topic.seal_rules
+        self._max_buckets = context.topic.max_buckets
         self._source = source
         self._pool = pool
-        self._metrics = metrics
-        self._topic = topic
+        self._metrics = context.metrics
+        self._topic = context.name
+        self._clock = context.clock
+        self._log = context.log
         self._sealing: Sealing | None = None
         self._merging: Merging | None = None
         self._merge_work: Future[None] | None = None
         self._seal_began_s = self._merge_began_s = 0.0
         self._seal_not_before_s = self._merge_not_before_s = 0.0
-        self._mutable_since_s = time.monotonic()
+        self._mutable_since_s = self._clock.running_s()
         self._now_ms = 0
         self._reclaimed: dict[int, int] = {}
         self._orphaned: deque[bytes] = deque()
-        self._log = structlog.get_logger().bind(topic=topic)
 
     @property
     def is_busy(self) -> bool:
@@ -85,11 +76,11 @@ class Housekeeping:
         """Ids of the buckets that a merge under way still reads."""
         return self._merging.sources if self._merging is not None else ()
 
-    def chores(self, now_ms: int, *, memory_full: bool) -> Chores:
-        """What to add to the transaction that comes next; NOTHING most of the time."""
+    def request(self, now_ms: int, *, memory_full: bool) -> Request | None:
+        """What to add to the transaction that comes next; None most of the time."""
         self._now_ms = now_ms
         removal = self._removal()
-        if removal:
+        if removal is not None:
             failpoints.passing("removal.before")
             return removal
         self.begin(memory_full=memory_full)
@@ -98,21 +89,29 @@ class Housekeeping:
             return self._seal(self._sealing, now_ms)
         if self._merging is not None:
             return self._merge(self._merging)
-        return NOTHING
+        return None
 
-    def done(self, chores: Chores, record_offsets: Sequence[int]) -> None:
-        """The chores were committed; offsets are those of their segments."""
-        if chores.segments:
-            self._written(record_offsets)
-        if isinstance(chores.installs, Installation):
-            self._installed(merged=bool(chores.installs.merged_from))
-        elif chores.removed or chores.reclaimed:
+    def committed(self, request: Request, offsets: Sequence[int]) -> None:
+        """Segments are written, a manifest is in force, or keys are removed."""
+        if request.segments:
+            self._written(offsets)
+        if isinstance(request.installs, Installation):
+            self._installed(merged=bool(request.installs.merged_from))
+        elif request.removed or request.reclaimed:
             failpoints.passing("removal.after")
-        for key in chores.reclaimed:
+        for key in request.reclaimed:
             if self._orphaned and self._orphaned[0] == key:
                 self._orphaned.popleft()
-        if chores.removed:
-            self._forget_removed(chores.removed)
+        if request.removed:
+            self._forget_removed(request.removed)
+
+    def refused(self, _request: Request, why: str) -> None:
+        """The broker refuses these segments: keep everything as it is, and try again later."""
+        # What was given last came from the one that goes first.
+        self._give_up("merge" if self._sealing is None else "seal", why)
+
+    def left_out(self, _request: Request) -> None:
+        """The same is requested again."""
 
     def _forget_removed(self, removed: Sequence[bytes]) -> None:
         watermark = self._ledger.committed.watermark
@@ -121,15 +120,10 @@ class Housekeeping:
                 del self._ledger.parts.buckets[bucket_id]
                 self._reclaimed.pop(bucket_id, None)
 
-    def failed(self, why: str) -> None:
-        """The broker refuses the segments of the last chores: keep everything as it is, and try again later."""
-        # What was given last came from the one that goes first.
-        self._give_up("merge" if self._sealing is None else "seal", why)
-
     def _give_up(self, kind: str, why: str) -> None:
         self._metrics.seal_failures.labels(self._topic).inc()
         self._log.error(f"{kind}_failed", why=why, again_in_s=AGAIN_AFTER_S)
-        again_s = time.monotonic() + AGAIN_AFTER_S
+        again_s = self._clock.running_s() + AGAIN_AFTER_S
         # One must not hold up the other: a merge may fail each time for a segment that is needed in days.
         if kind == "seal":
             self._ledger.parts.thaw()
@@ -159,8 +153,8 @@ class Housekeeping:
             to_offset = self._ledger.indexed_to
             frozen = self._ledger.parts.freeze(to_offset)
             self._sealing = Sealing(frozen, to_offset, self.free_id(), self._rules, self._pool.encode)
-            self._mutable_since_s = self._seal_began_s = time.monotonic()
-        elif self._merging is None and time.monotonic() >= self._merge_not_before_s:
+            self._mutable_since_s = self._seal_began_s = self._clock.running_s()
+        elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:
             buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark
             # What has left is removed first. It would be merged first, too, since it is the smallest, again and again
             # into nothing, and a source is not removed.
@@ -181,7 +175,7 @@ class Housekeeping:
         return waits and self._must_seal(memory_full=memory_full)
 
     def _must_seal(self, *, memory_full: bool) -> bool:
-        now_s, far = time.monotonic(), self._far()
+        now_s, far = self._clock.running_s(), self._far()
         if not far:
             # Age counts from the first one that is not due soon.
             self._mutable_since_s = now_s
@@ -205,36 +199,36 @@ class Housekeeping:
             merging.run(lambda manifest, number: source.stored(manifest, number, reader))
 
         merging = Merging(sources, committed.watermark, self.free_id(), self._rules)
-        self._merge_began_s = time.monotonic()
+        self._merge_began_s = self._clock.running_s()
         self._merging = merging
         self._merge_work = self._pool.merge(work)
 
-    def _seal(self, sealing: Sealing, now_ms: int) -> Chores:
+    def _seal(self, sealing: Sealing, now_ms: int) -> Request | None:
         segments = sealing.next_segments()
         if segments is not None:
-            return Chores(segments=segments) if segments else NOTHING
+            return Request(self, segments=segments) if segments else None
         installs = sealing.installation(Position(now_ms + LEAD_MS, 0))
         if installs is None:
             self._ledger.parts.discard_frozen()
             self._sealing = None
-            return NOTHING
+            return None
         failpoints.passing("seal.before_manifest")
-        return Chores(installs=installs)
+        return Request(self, installs=installs)
 
-    def _merge(self, merging: Merging) -> Chores:
+    def _merge(self, merging: Merging) -> Request | None:
         assert self._merge_work is not None
         if self._merge_work.done() and (error := self._merge_work.exception()) is not None:
             self._give_up("merge", repr(error))
-            return NOTHING
+            return None
         segments = merging.next_segments()
         if segments is not None:
-            return Chores(segments=segments) if segments else NOTHING
+            return Request(self, segments=segments) if segments else None
         installs = merging.installation()
         if installs is None:
             self._end_merge()
-            return NOTHING
+            return None
         failpoints.passing("merge.before_manifest")
-        return Chores(installs=installs, removed=tuple(manifest_key(each) for each in merging.sources))
+        return Request(self, installs=installs, removed=tuple(manifest_key(each) for each in merging.sources))
 
     def _written(self, record_offsets: Sequence[int]) -> None:
         if self._sealing is not None:
@@ -247,11 +241,11 @@ class Housekeeping:
     def _installed(self, *, merged: bool) -> None:
         if not merged:
             failpoints.passing("seal.after_manifest")
-            self._metrics.seal_seconds.labels(self._topic).observe(time.monotonic() - self._seal_began_s)
+            self._metrics.seal_seconds.labels(self._topic).observe(self._clock.running_s() - self._seal_began_s)
             self._sealing = None
         elif self._merging is not None:
             failpoints.passing("merge.after_manifest")
-            self._metrics.merge_seconds.labels(self._topic).observe(time.monotonic() - self._merge_began_s)
+            self._metrics.merge_seconds.labels(self._topic).observe(self._clock.running_s() - self._merge_began_s)
             self._orphaned += [segment_key(*each) for each in self._merging.source_segments]
             self._end_merge()
 
@@ -260,7 +254,7 @@ class Housekeeping:
             self._merging.stop()
         self._merging = self._merge_work = None
 
-    def _removal(self) -> Chores:
+    def _removal(self) -> Request | None:
         """Tombstones for what is passed; sources of a merge that is under way stay readable until it ends."""
         busy = self._merging.sources if self._merging is not None else ()
         watermark = self._ledger.committed.watermark
@@ -276,4 +270,6 @@ class Housekeeping:
             self._reclaimed[bucket_id] = upto
             if upto == len(bucket.manifest.segments) or bucket.is_done(watermark):
                 removed.append(manifest_key(bucket_id))
-        return Chores(reclaimed=tuple(reclaimed), removed=tuple(removed))
+        if not reclaimed and not removed:
+            return None
+        return Request(self, reclaimed=tuple(reclaimed), removed=tuple(removed))

@@ -6,14 +6,12 @@ load that fails is tried again and counted; until it succeeds the watermark does
 """
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-import structlog
 from confluent_kafka import Consumer, KafkaException
 
 from index.bucket import Bucket, Manifest
@@ -22,9 +20,9 @@ from index.pending_set import PendingSet
 from index.progress import Position
 from sidecar import failpoints
 from sidecar.buckets.segments import SegmentSource
+from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.errors import error_of
-from sidecar.metrics import Metrics
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Payload, Scheduled, resident_bytes
 
@@ -121,21 +119,21 @@ class Loading:
 
     def __init__(
         self,
+        context: PartitionContext,
         parts: PendingSet[Payload],
         source: SegmentSource,
         pool: LoaderPool,
         budget: PayloadBudget,
-        metrics: Metrics,
-        topic: str,
     ) -> None:
         self._parts = parts
         self._source = source
         self._pool = pool
         self._budget = budget
-        self._metrics = metrics
-        self._topic = topic
+        self._metrics = context.metrics
+        self._topic = context.name
+        self._clock = context.clock
         self._loads: dict[int, deque[_Load]] = {}
-        self._log = structlog.get_logger().bind(topic=topic)
+        self._log = context.log
 
     @property
     def under_way(self) -> bool:
@@ -162,7 +160,7 @@ class Loading:
         if number is None or self._parts.has_plenty(bucket):
             return
         loads = self._loads.setdefault(bucket_id, deque())
-        if loads and loads[0].future is None and time.monotonic() >= loads[0].retry_s:
+        if loads and loads[0].future is None and self._clock.running_s() >= loads[0].retry_s:
             loads[0].future = self._load(bucket, loads[0].numbers)
         most = RUNS_AHEAD if self._budget.room_bytes > ROOM_FOR_AHEAD_BYTES else 1
         while len(loads) < most:
@@ -208,7 +206,7 @@ class Loading:
         self._metrics.load_failures.labels(self._topic).inc()
         self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=error_of(exception).str())
         load.future = None
-        load.retry_s = time.monotonic() + RETRY_AFTER_S
+        load.retry_s = self._clock.running_s() + RETRY_AFTER_S
 
 
 def _run(manifest: Manifest, number: int, until_ms: int, room_bytes: int) -> range:

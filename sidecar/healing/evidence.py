@@ -1,7 +1,7 @@
 """What tells how a transaction ended: the records it wrote, the coordinator's log, and what readers can see."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from confluent_kafka.admin import AdminClient
 
@@ -12,14 +12,14 @@ from index.rules import Rules
 from index.schedule import Reason, Rejection
 from sidecar.buckets.segments import SegmentSource
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
 from sidecar.healing.hidden import Ends, Found, Read, ends_of, first_offsets, ours, read_hidden, read_seen
 from sidecar.healing.transaction_log import outcome_of_last
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Place
 from sidecar.kafka.compacted import Stored
-from sidecar.partition.context import Shared
-from sidecar.partition.takeover import Origin
+from sidecar.release.target_directory import Directory
 from snapshots.owed import decode_owed
 from snapshots.state import PartitionState, fold_state
 
@@ -33,9 +33,6 @@ _ONLY_WHEN_INDEXED = frozenset(
     }
 )
 
-Known: TypeAlias = Origin | PartitionState
-"""What the state says, as it is or as its owner takes it."""
-
 MOST_BACK: Final = 200_000
 """So many offsets are looked at from the end of a partition whose timestamps do not say when it was written."""
 
@@ -43,20 +40,23 @@ MOST_BACK: Final = 200_000
 class Evidence:
     """About one delay partition, at one take-over."""
 
-    def __init__(self, shared: Shared, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> None:
-        self._shared = shared
+    def __init__(
+        self, config: Config, directory: Directory, topic: DelayTopicConfig, partition: int, admin: AdminClient
+    ) -> None:
+        self._config = config
+        self._directory = directory
         self._topic = topic
         self._partition = partition
         self._admin = admin
         self._source = f"{topic.name}/{partition}/"
 
-    def targets(self, origin: Known) -> list[Place]:
+    def targets(self, origin: PartitionState) -> list[Place]:
         """Every partition of every target that may be released to, and of the rejected topic."""
-        rules = [self._shared.config.rules_for(self._topic), *(epoch.rules for epoch in origin.history.epochs)]
+        rules = [self._config.rules_for(self._topic), *(epoch.rules for epoch in origin.history.epochs)]
         named = {name for each in rules for name in (each.default_target, *each.allowed_targets) if name}
         names = {name for name in named if "*" not in name} | {self._topic.rejected}
         names |= {target for entry in origin.held for target in entry.schedule.targets}
-        counts = {name: target.partitions for name, target in self._shared.directory.resolve(sorted(names)).items()}
+        counts = {name: target.partitions for name, target in self._directory.resolve(sorted(names)).items()}
         if named - names:
             counts |= self._matching(rules)
         return [(name, partition) for name, count in counts.items() for partition in range(count)]
@@ -67,7 +67,7 @@ class Evidence:
             name: len(found.partitions) for name, found in topics.items() if any(each.allowed(name) for each in rules)
         }
 
-    def hidden(self, done: Done, origin: Known, found: Found, *, is_rejected: bool) -> Hidden:
+    def hidden(self, done: Done, origin: PartitionState, found: Found, *, is_rejected: bool) -> Hidden:
         """What a record says for the decision; one whose due time is not in it is decided again."""
         offset = found.source_offset
         if (found.due_ms is not None and not is_rejected) or not done.has_left(WHEN_INDEXED, offset):
@@ -77,8 +77,8 @@ class Evidence:
             return Hidden(offset, WHEN_INDEXED)
         return Hidden(offset, self._decided_again(origin, offset))
 
-    def _decided_again(self, origin: Known, offset: int) -> int | None:
-        reader = OffsetReader(lambda: clients.reader(self._shared.config))
+    def _decided_again(self, origin: PartitionState, offset: int) -> int | None:
+        reader = OffsetReader(lambda: clients.reader(self._config))
         try:
             record = reader.read(self._topic.name, self._partition, [offset])[offset]
         finally:
@@ -93,9 +93,9 @@ class Evidence:
 
         ``then`` is what the state would be with it, where that can be read; ``since_ms`` when it began.
         """
-        transactional_id = clients.transactional_id(self._shared.config, self._topic.name, self._partition)
+        transactional_id = clients.transactional_id(self._config, self._topic.name, self._partition)
         wrote_to = self._topic.state, self._partition
-        by_log = outcome_of_last(self._shared.config, self._admin, transactional_id, wrote_to)
+        by_log = outcome_of_last(self._config, self._admin, transactional_id, wrote_to)
         if by_log is not None or then is None:
             return by_log or Outcome.UNDECIDED
         if stored is None:
@@ -115,7 +115,7 @@ class Evidence:
         for place, (start, end) in {place: (starts[place], ends[place]) for place in ends if place in starts}.items():
             begin = start if by_time else max(start, end.settled - MOST_BACK)
             is_all &= begin == start and not self._hides_ours(place, end)
-            seen = read_seen(self._shared.config, place, begin, end.settled, self._source)
+            seen = read_seen(self._config, place, begin, end.settled, self._source)
             is_rejected = place[0] == self._topic.rejected
             visible += [self.hidden(done, stored, each, is_rejected=is_rejected) for each in seen]
         return visible, is_all
@@ -124,7 +124,7 @@ class Evidence:
         """Whether somebody else's open transaction lies in front of records of ours."""
         if not ends.is_open:
             return False
-        hidden = ours(read_hidden(self._shared.config, place, ends.settled, ends.written), self._source)
+        hidden = ours(read_hidden(self._config, place, ends.settled, ends.written), self._source)
         return bool(hidden) and hidden[0].offset != ends.settled
 
 

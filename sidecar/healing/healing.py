@@ -19,7 +19,6 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Final
 
-import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
@@ -27,7 +26,8 @@ from index.errors import NotYetError
 from index.orphans import NOTHING_WRITTEN, Done, Outcome, of_records
 from index.record import Record
 from sidecar import failpoints
-from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.context import PartitionContext
 from sidecar.healing.evidence import Evidence, folded, is_copied
 from sidecar.healing.hidden import PAUSE_S, Ends, Found, ends_of, ours, read_hidden, still_open
 from sidecar.healing.short_transactions import TOUCH_KEY, ShortTransactions
@@ -35,8 +35,9 @@ from sidecar.kafka import clients
 from sidecar.kafka.admin import Place
 from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import error_of
-from sidecar.partition.context import Shared
-from sidecar.partition.takeover import Origin, fence
+from sidecar.kafka.transactions import fence
+from sidecar.release.target_directory import Directory
+from sidecar.topics.check_brokers import too_long_remedy
 from snapshots.owed import OWED_PREFIX, Owed, encode_owed
 from snapshots.state import PROGRESS_KEY, PartitionState, encode_progress, fold_state
 
@@ -55,19 +56,26 @@ class Healing:
     """Of one take-over; ``producer`` is fenced."""
 
     def __init__(
-        self, shared: Shared, topic: DelayTopicConfig, partition: int, admin: AdminClient, producer: Producer
+        self,
+        context: PartitionContext,
+        config: Config,
+        directory: Directory,
+        admin: AdminClient,
+        producer: Producer,
     ) -> None:
-        self._shared = shared
+        topic, partition = context.topic, context.partition
+        self._config = config
+        self._metrics = context.metrics
         self._topic = topic
         self._partition = partition
         self._admin = admin
         self._source = f"{topic.name}/{partition}/"
-        self._timeout_s = shared.config.router.transaction_timeout_ms / 1_000
+        self._timeout_s = config.router.transaction_timeout_ms / 1_000
         self._main = ShortTransactions(producer, self._source, self._timeout_s)
         self._second: ShortTransactions | None = None
         self._state: Place = (topic.state, partition)
-        self._evidence = Evidence(shared, topic, partition, admin)
-        self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
+        self._evidence = Evidence(config, directory, topic, partition, admin)
+        self._log = context.log
 
     def heal_own(self) -> None:
         """End what is open on the router's own topics; NotYetError where its outcome cannot be known."""
@@ -104,7 +112,7 @@ class Healing:
         self._log.warning("orphan_written_again", records=len(records), gone=sorted(gone), of_state=bool(of_state))
         self._open([self._state], ENDED_WITHIN_S)
 
-    def heal_targets(self, origin: Origin) -> bool:
+    def heal_targets(self, origin: PartitionState) -> bool:
         """End what is open on targets and on the rejected topic; True where that left something to be paid.
 
         NotYetError where an outcome cannot be known.
@@ -126,8 +134,8 @@ class Healing:
         return True
 
     def _heal_state(self, ends: Ends) -> None:
-        hidden = read_hidden(self._shared.config, self._state, ends.settled, ends.written)
-        settled = read_settled(self._shared.config, *self._state)
+        hidden = read_hidden(self._config, self._state, ends.settled, ends.written)
+        settled = read_settled(self._config, *self._state)
         stored = fold_state((record.key, record.value) for record in settled)
         number = stored.progress.number if stored else -1
         latest = {record.key: (offset, record) for offset, record, _ in hidden if record.key != TOUCH_KEY}
@@ -187,7 +195,7 @@ class Healing:
             now = ends_of(self._admin, in_front)
         return [place for place in in_front if place in now and now[place].settled <= found[place][-1].offset]
 
-    def _seen_through(self, done: Done, origin: Origin, place: Place) -> list[Owed]:
+    def _seen_through(self, done: Done, origin: PartitionState, place: Place) -> list[Owed]:
         """What a committed transaction of ours that is the first open one hides; NotYetError when it is not that."""
         (ends,) = ends_of(self._admin, [place]).values()
         found = self._found(place, ends)
@@ -214,7 +222,7 @@ class Healing:
             " transactions may: OPERATIONS, 'A transaction that nobody ends'"
         )
 
-    def _outcome(self, done: Done, origin: Origin, place: Place, found: list[Found]) -> Outcome:
+    def _outcome(self, done: Done, origin: PartitionState, place: Place, found: list[Found]) -> Outcome:
         is_rejected = place[0] == self._topic.rejected
         return of_records(done, [self._evidence.hidden(done, origin, each, is_rejected=is_rejected) for each in found])
 
@@ -252,7 +260,7 @@ class Healing:
 
     def _found(self, place: Place, ends: Ends) -> list[Found]:
         try:
-            return ours(read_hidden(self._shared.config, place, ends.settled, ends.written), self._source)
+            return ours(read_hidden(self._config, place, ends.settled, ends.written), self._source)
         except KafkaException as exception:
             if error_of(exception).code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise
@@ -270,15 +278,15 @@ class Healing:
 
     def _by_second(self) -> ShortTransactions:
         if self._second is None:
-            producer = clients.healer(self._shared.config, self._topic.name, self._partition)
-            fence(producer, lambda: False)
+            producer = clients.healer(self._config, self._topic.name, self._partition)
+            fence(producer, lambda: False, too_long_remedy())
             self._second = ShortTransactions(producer, self._source, self._timeout_s)
         return self._second
 
     def _count(self, outcome: Outcome, written: Collection[tuple[str, int, int]]) -> None:
         if not written:
             return
-        self._shared.metrics.orphans.labels(self._topic.name, outcome.value).inc()
+        self._metrics.orphans.labels(self._topic.name, outcome.value).inc()
         first, last = min(written), max(written)
         self._log.warning(
             "orphan_found",

@@ -10,8 +10,7 @@ from index.headers import DELAY_SOURCE
 from index.orphans import NOTHING_WRITTEN
 from index.record import Record
 from sidecar.kafka.admin import Place
-from sidecar.kafka.errors import resumed
-from sidecar.release.releaser import commit
+from sidecar.kafka.transactions import abort, commit
 
 TOUCH_KEY: Final = b"delay-router: ends a transaction"
 """Not null, which a compacted topic would refuse."""
@@ -43,7 +42,7 @@ class ShortTransactions:
             self._write((place, self._touch._replace(key=TOUCH_KEY)) for place in places)
             yield
         finally:
-            resumed(self._producer.abort_transaction)
+            abort(self._producer)
 
     def write(self, records: Iterable[tuple[Place, Record]]) -> None:
         """Commit a transaction with these records."""

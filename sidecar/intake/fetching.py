@@ -38,22 +38,16 @@ class Fetch(NamedTuple):
 
 
 class Connects(NamedTuple):
-    """What makes the consumers that read a delay partition: on and on, once more, and batches that may be bad.
-
-    ``stops_at_bad`` is for whoever decides what becomes of a batch that cannot be read.
-    """
+    """What makes the consumers that read a delay partition: on and on, once more, and batches that may be bad."""
 
     tail: Callable[[], Consumer]
     again: Callable[[], Consumer]
     probe: Callable[[], Consumer]
-    stops_at_bad: bool = False
 
 
-def connects_of(config: Config, *, stops_at_bad: bool) -> Connects:
+def connects_of(config: Config) -> Connects:
     """What connects a consumer with these settings."""
-    return Connects(
-        lambda: clients.tail(config), lambda: clients.bulk_reader(config), lambda: clients.prober(config), stops_at_bad
-    )
+    return Connects(lambda: clients.tail(config), lambda: clients.bulk_reader(config), lambda: clients.prober(config))
 
 
 class Fetching:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from index.errors import ConfigError
+from index.errors import ConfigError, RefusedError
 from sidecar.config import librdkafka_keys
 from sidecar.config.model import Config
 from sidecar.kafka.errors import error_of, is_leaderless, tells_of_stale_look
@@ -121,6 +121,15 @@ def is_there(admin: AdminClient, name: str) -> bool:
     """Whether a topic exists, as far as the cluster tells; KafkaException when it does not answer."""
     future = admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)[name]
     return _described(name, future) is not None
+
+
+def topic_id(admin: AdminClient, topic: str) -> str:
+    """Id of a delay topic, which changes when it is deleted and created again; RefusedError when it is missing."""
+    future = admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_S)[topic]
+    found = _described(topic, future)
+    if not isinstance(found, TopicDescription):
+        raise RefusedError(f"delay topic {topic} does not exist; create it: delay-router init")
+    return str(found.topic_id)
 
 
 def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str] | None]:

@@ -7,7 +7,6 @@ index and the open batch are thrown away together and the partition is taken ove
 """
 
 import re
-from collections.abc import Callable
 from enum import Enum
 
 from confluent_kafka import KafkaError, KafkaException
@@ -191,15 +190,3 @@ def error_of(exception: KafkaException) -> KafkaError:
 def text_of(error: KafkaError) -> str:
     """What an error says, or its name where it says nothing."""
     return error.str() or error.name()
-
-
-def resumed(call: Callable[[], None]) -> None:
-    """Make a call that ends a transaction, again and again where it timed out: that goes on with the same one."""
-    while True:
-        try:
-            call()
-        except KafkaException as exception:
-            if classify(error_of(exception)) is not Verdict.RETRY:
-                raise
-        else:
-            return

@@ -16,21 +16,18 @@ Rejected: taking the partition over again for each change. It costs a fencing, a
 [S, C) for every partition of the topic at once, while records are due.
 """
 
-import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
-
-import structlog
 
 from index.errors import FormatError, RefusedError
 from index.retention import rules_needed_from
 from index.rule_history import RuleHistory
 from index.rules import Rules
-from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.config.model import Config
-from sidecar.intake.intake import PartitionLedger
-from sidecar.policies.table import Policies, TopicSettings, settings_of
-from sidecar.release.chores import Chores
+from sidecar.context import PartitionContext
+from sidecar.payload.ledger import PartitionLedger
+from sidecar.policies.table import SettingsSource, TopicSettings
+from sidecar.release.transaction import Request
 from snapshots.state import encode_history
 
 AGAIN_AFTER_S: Final = 30.0
@@ -48,21 +45,24 @@ def history_to_commit(ledger: PartitionLedger, history: RuleHistory, rules: Rule
 
 
 class RuleChanges:
-    """What holds in one owned partition; used by its worker only."""
+    """What holds in one owned partition; used by its worker only.
 
-    def __init__(self, policies: Policies, config: Config, configured: DelayTopicConfig) -> None:
+    Owner of the requests that begin a rule epoch; ``on_entered`` is called with all that is known once one has begun.
+    """
+
+    def __init__(self, source: SettingsSource, context: PartitionContext) -> None:
         """RefusedError when the policies of now cannot be reconciled with the configuration."""
-        self._policies = policies
-        self._config = config
-        self._configured = configured
-        self._table = policies.table
+        self.on_entered: Callable[[RuleHistory], None] = _nobody
+        self._source = source
+        self._version = source.version
         self._waits = False
         self._not_before_s = 0.0
-        self._log = structlog.get_logger().bind(topic=configured.name)
+        self._clock = context.clock
+        self._log = context.log
         try:
-            self.settings = settings_of(self._table, config, configured)
+            self.settings = source.read()
         except ValueError as error:
-            raise RefusedError(f"the policies of {configured.name} cannot be: {error}") from error
+            raise RefusedError(f"the policies of {context.name} cannot be: {error}") from error
         self._history = RuleHistory.beginning(0, self.settings.rules)
 
     def begin(self, history: RuleHistory) -> None:
@@ -72,12 +72,12 @@ class RuleChanges:
 
     def look(self) -> TopicSettings | None:
         """What holds from now on, when that has changed; its rules only once an epoch of theirs is committed."""
-        table = self._policies.table
-        if table is self._table:
+        version = self._source.version
+        if version is self._version:
             return None
-        self._table = table
+        self._version = version
         try:
-            settings = settings_of(table, self._config, self._configured)
+            settings = self._source.read()
         except ValueError as error:
             self._log.error("policies_impossible", why=str(error), still_holds="what held before")
             return None
@@ -89,24 +89,38 @@ class RuleChanges:
         self._waits = settings.rules != self._history.in_force
         return settings
 
-    def joined(self, chores: Chores, ledger: PartitionLedger) -> Chores:
-        """The chores, with the history of rules where a change waits for a transaction."""
-        if not self._waits or time.monotonic() < self._not_before_s:
-            return chores
+    def request(self, ledger: PartitionLedger) -> Request | None:
+        """To begin an epoch in the next transaction, where a change waits for one."""
+        if not self._waits or self._clock.running_s() < self._not_before_s:
+            return None
         history = history_to_commit(ledger, self._history, self.settings.rules)
         try:
             encode_history(history)
         except FormatError as error:
             # Records in old buckets still need all of them: nothing is lost by waiting but time.
             self._log.error("rules_not_changed", why=str(error), epochs=len(history.epochs), again_in_s=AGAIN_AFTER_S)
-            self._not_before_s = time.monotonic() + AGAIN_AFTER_S
-            return chores
-        return replace(chores, history=history)
+            self._not_before_s = self._clock.running_s() + AGAIN_AFTER_S
+            return None
+        return Request(self, history=history)
 
-    def committed(self, written: RuleHistory) -> RuleHistory:
-        """``written`` is in the state now; returns what to decide by, with all that was left out of it."""
+    def committed(self, request: Request, _offsets: Sequence[int]) -> None:
+        """The epoch has begun: decide by it, and by all that was left out of what is in the state now."""
+        assert request.history is not None
+        written = request.history
+        # No policy changes the aliases, and whoever writes knows which headers are stripped from the take-over on.
+        assert written.in_force.controls.aliases == self._history.in_force.controls.aliases
         # A load that is under way may still be about records that nobody needs any more.
         self._history = self._history.with_epoch(*written.last)
         self._waits = False
         self._log.info("rules_changed", from_offset=written.last.from_offset, epochs=len(written.epochs))
-        return self._history
+        self.on_entered(self._history)
+
+    def refused(self, _request: Request, _why: str) -> None:
+        """It waits for the next transaction."""
+
+    def left_out(self, _request: Request) -> None:
+        """It waits for the next transaction."""
+
+
+def _nobody(_: RuleHistory) -> None:
+    """Nobody goes by the rules yet."""

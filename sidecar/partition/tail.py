@@ -10,45 +10,47 @@ Rejected: deciding again what was read ahead. Where there was no memory for it, 
 letting the epoch begin where the intake has got to: what is decided by it could be indexed before it is committed.
 """
 
-import time
 from collections.abc import Callable
 
-from confluent_kafka import TopicPartition
-
 from index.rule_history import RuleHistory
+from sidecar.clock import Clock
 from sidecar.intake.decided import Indexed
-from sidecar.intake.fetching import Connects, Fetching
-from sidecar.intake.intake import NEVER, Intake, PartitionLedger
-from sidecar.partition.context import Shared
+from sidecar.intake.deciding import NEVER
+from sidecar.intake.intake import Intake
+from sidecar.payload.ledger import PartitionLedger
+
+ReadOn = Callable[[PartitionLedger, RuleHistory, int], Intake]
+"""Begins to read where the index is, deciding by these rules, up to an offset that is not indexed."""
 
 LOOK_WITHIN_S = 10.0
 """Longest wait at a take-over for what is staged, if there is anything, before the delay topic is read on."""
 
 
+HELD_UP_RECORDS = 10_000
+HELD_UP_SHARE = 4
+"""So many offsets at most, and this part of the memory for payload, so that other partitions keep the rest."""
+
+
 class Tail:
-    """Used by the worker of the partition only; ``soon_ms`` as in Intake.
+    """Used by the worker of the partition only.
 
     With ``has_looked`` something may be staged, and it tells whether all of it is known.
     """
 
     def __init__(
         self,
-        shared: Shared,
-        place: tuple[str, int],
+        clock: Clock,
         ledger: PartitionLedger,
         history: RuleHistory,
-        soon_ms: int,
-        connects: Connects,
+        read_on: ReadOn,
         has_looked: Callable[[], bool] | None = None,
     ) -> None:
-        self._shared = shared
-        self._place = place
+        self._clock = clock
         self._ledger = ledger
         self._history = history
-        self._soon_ms = soon_ms
-        self._connects = connects
+        self._begin = read_on
         self._has_looked = has_looked
-        self._look_until_s = time.monotonic() + LOOK_WITHIN_S
+        self._look_until_s = clock.running_s() + LOOK_WITHIN_S
         self._intake = self._read_on()
 
     @property
@@ -61,7 +63,7 @@ class Tail:
         """Whether it is known by now, or was waited for long enough."""
         if self._has_looked is None or self._ledger.replaying:
             return False
-        return self._has_looked() or time.monotonic() > self._look_until_s
+        return self._has_looked() or self._clock.running_s() > self._look_until_s
 
     def end_look(self) -> None:
         """Read on beyond C."""
@@ -75,7 +77,7 @@ class Tail:
 
     def begin_anew(self) -> None:
         """Read on from where the index is now."""
-        # A new client begins there at once; one that is told to seek may still hand over older records.
+        # Another reader begins there; one that is told to seek may still hand over older records.
         self._intake.close()
         self._intake = self._read_on()
 
@@ -92,16 +94,17 @@ class Tail:
         self._intake.close()
 
     def _read_on(self) -> Intake:
-        shared = self._shared
-        at = TopicPartition(*self._place, self._ledger.indexed_to)
-        return Intake(
-            Fetching(self._connects, at),
-            self._place,
-            self._ledger,
-            self._history,
-            shared.budget,
-            now_ms=shared.clock.now_ms,
-            soon_ms=self._soon_ms,
-            until_offset=self._ledger.committed.cursor if self.is_looking else NEVER,
-            stops_at_bad=self._connects.stops_at_bad,
-        )
+        until_offset = self._ledger.committed.cursor if self.is_looking else NEVER
+        return self._begin(self._ledger, self._history, until_offset)
+
+
+def is_held_up(ledger: PartitionLedger, resident_bytes: int, payload_memory_bytes: int) -> bool:
+    """Whether intake of a paused partition has to wait for the end of the pause, behind a record that came late.
+
+    Such a record may not leave, so C stands in front of it, and nothing behind it can be sealed: it stays in memory,
+    and is read again by whoever takes the partition over.
+    """
+    if not ledger.owed:
+        return False
+    behind_cursor = ledger.indexed_to - ledger.committed.cursor
+    return behind_cursor >= HELD_UP_RECORDS or resident_bytes >= payload_memory_bytes // HELD_UP_SHARE

@@ -9,27 +9,25 @@ memory.
 
 import sys
 import threading
-import time
 import traceback
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import structlog
 from confluent_kafka import KafkaException
 
 from index.errors import NotYetError, RefusedError
-from index.progress import BEFORE_ALL
 from index.transaction_size import TransactionSize
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.kafka.errors import classify, error_of
 from sidecar.logs.events import Trouble
-from sidecar.partition.context import Shared
-from sidecar.partition.owned_partition import Owned
+from sidecar.partition.kafka_host import KafkaHost
+from sidecar.partition.owned_partition import OwnedPartition, take_over
 from sidecar.partition.rounds import MAX_BATCH_BYTES, Rounds
+from sidecar.partition.shared import Shared
 from sidecar.partition.status import PartitionState, PartitionStatus, ToldStatus
-from sidecar.partition.takeover import Origin
 from sidecar.partition.throttling import Throttling
 from sidecar.policies.table import is_drained
 from sidecar.topics.retention import Retention
@@ -56,6 +54,7 @@ class Worker(threading.Thread):
         self._shared = shared
         self._topic = topic
         self._partition = partition
+        self._clock = shared.clock
         self._stopping = threading.Event()
         self._again = threading.Event()
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
@@ -97,7 +96,7 @@ class Worker(threading.Thread):
                     _, error, trace = sys.exc_info()
                     at = "".join(traceback.format_tb(trace))
                     self._trouble.tell("partition_failed", repr(error), level="error", at=at)
-                time.sleep(FIRST_PAUSE_S)
+                self._clock.sleep(FIRST_PAUSE_S)
         self._report(PartitionState.STOPPED, "given back to the group")
 
     def _go_on(self) -> None:
@@ -125,39 +124,41 @@ class Worker(threading.Thread):
 
     def _own(self) -> bool:
         """Take over and serve; whether to take over again at once, without asking the group."""
-        began_s = time.monotonic()
+        began_s = self._clock.running_s()
         self._report(PartitionState.FENCING, self._after_what)
-        owned = Owned(self._shared, self._topic, self._partition, self._throttling.note)
-        try:
-            owned.fence(self._stopping.is_set)
-            self._report(PartitionState.RESTORING, self._after_what)
-            self._again.clear()
-            self.retention = None
-            origin = owned.restore()
-            self.topic_ids = {name: facts.topic_id for name, facts in owned.topics.items()}
-            self._alarm_about_lost(origin)
-            self._tell_of_the_state(origin)
-            rounds = Rounds(owned, self._shared, self._topic.name, self._size)
-            self._replay(owned, rounds)
-            failpoints.passing("recovery.replayed")
-            if not self._stopping.is_set():
-                self._became_active(owned, time.monotonic() - began_s)
-            self._serve(owned, rounds)
-            if owned.settings.drained and not self._stopping.is_set():
-                self._drain(owned, rounds)
-        except ConnectionLostError as error:
-            self._renew(error)
-            # Whoever has committed a moment ago was not fenced, and its session had not ended.
-            return error.since_commit_s < self._shared.config.router.session_timeout_ms / 2_000
-        finally:
-            owned.close()
+        with ExitStack() as closing:
+            try:
+                host = KafkaHost(self._shared, self._topic, self._partition, self._throttling.note)
+                closing.callback(host.close)
+                host.fence(self._stopping.is_set)
+                self._report(PartitionState.RESTORING, self._after_what)
+                self._again.clear()
+                self.retention = None
+                owned = take_over(host)
+                closing.callback(owned.close)
+                self.topic_ids = host.topic_ids
+                self._serve(host, owned, began_s)
+            except ConnectionLostError as error:
+                self._renew(error)
+                # Whoever has committed a moment ago was not fenced, and its session had not ended.
+                return error.since_commit_s < self._shared.config.router.session_timeout_ms / 2_000
         return False
 
-    def _drain(self, owned: Owned, rounds: Rounds) -> None:
+    def _serve(self, host: KafkaHost, owned: OwnedPartition, began_s: float) -> None:
+        rounds = Rounds(host.context, owned, self._size, self._shared.config.router.batch_records)
+        self._replay(owned, rounds)
+        failpoints.passing("recovery.replayed")
+        if not self._stopping.is_set():
+            self._became_active(owned, self._clock.running_s() - began_s)
+        self._go_round(host, owned, rounds)
+        if owned.settings.drained and not self._stopping.is_set():
+            self._drain(owned, rounds)
+
+    def _drain(self, owned: OwnedPartition, rounds: Rounds) -> None:
         """Seal what is in memory, so that the next owner finds it in buckets; give up after a while."""
         owned.drain()
-        deadline_s = time.monotonic() + DRAIN_WITHIN_S
-        while not owned.is_drained and not self._stopping.is_set() and time.monotonic() < deadline_s:
+        deadline_s = self._clock.running_s() + DRAIN_WITHIN_S
+        while not owned.is_drained and not self._stopping.is_set() and self._clock.running_s() < deadline_s:
             rounds.once()
             self._report(PartitionState.ACTIVE, "draining", owned)
         self._log.info("partition_drained", sealed=owned.is_drained, cursor=owned.ledger.committed.cursor)
@@ -165,18 +166,18 @@ class Worker(threading.Thread):
     def _is_to_be_drained(self) -> bool:
         return is_drained(self._shared.policies.table, self._topic.name)
 
-    def _replay(self, owned: Owned, rounds: Rounds) -> None:
+    def _replay(self, owned: OwnedPartition, rounds: Rounds) -> None:
         while owned.ledger.replaying and not self._stopping.is_set():
             rounds.replay()
             left = owned.ledger.committed.cursor - owned.ledger.indexed_to
             self._report(PartitionState.REPLAYING, f"{max(left, 0)} records to index again", owned)
 
-    def _serve(self, owned: Owned, rounds: Rounds) -> None:
+    def _go_round(self, host: KafkaHost, owned: OwnedPartition, rounds: Rounds) -> None:
         report_s = 0.0
         while not self._stopping.is_set() and not self._again.is_set() and not owned.settings.drained:
             rounds.once()
-            owned.serve_client()
-            now_s = time.monotonic()
+            host.serve_client()
+            now_s = self._clock.running_s()
             if now_s >= report_s:
                 if self.retention is not None:
                     owned.use_retention(self.retention)
@@ -195,7 +196,7 @@ class Worker(threading.Thread):
         if self.status.state is PartitionState.ACTIVE:
             self.told.tell(replace(self.status, why=why))
 
-    def _became_active(self, owned: Owned, seconds: float) -> None:
+    def _became_active(self, owned: OwnedPartition, seconds: float) -> None:
         self._shared.metrics.recovery.labels(self._topic.name).observe(seconds)
         committed = owned.ledger.committed
         self._log.info(
@@ -206,33 +207,6 @@ class Worker(threading.Thread):
             pending=owned.ledger.pending,
         )
         self._trouble.is_over()
-
-    def _alarm_about_lost(self, origin: Origin) -> None:
-        if origin.lost:
-            self._shared.metrics.lost.labels(self._topic.name).inc(origin.lost)
-            self._log.error(
-                "records_lost",
-                at_most=origin.lost,
-                needed_from=origin.progress.sealed_to - origin.lost,
-                log_starts_at=origin.progress.sealed_to,
-                remedy=f"raise the retention of {self._topic.name} above its longest delay",
-            )
-
-    def _tell_of_the_state(self, origin: Origin) -> None:
-        if origin.state_starts_at:
-            why = (
-                "an older router wrote it last, which did not say what belongs to it: buckets and held records may be"
-                " gone with what was removed; python -m spark_backfill audit tells"
-            )
-            self._log.error("state_truncated", state=self._topic.state, starts_at=origin.state_starts_at, why=why)
-        if origin.changed:
-            self._log.warning(
-                "rules_differ",
-                by=list(origin.changed),
-                from_offset=origin.history.last.from_offset,
-                note="once after a change of configuration, policies or version; where it is told again and again,"
-                f" routers of group {self._shared.config.router.group_id} are configured differently",
-            )
 
     def _renew(self, error: ConnectionLostError) -> None:
         # Without a pause: where connections are cut all the time, each take-over is worth a transaction.
@@ -269,31 +243,11 @@ class Worker(threading.Thread):
         self._report(state, why)
         self._stopping.wait(seconds)
 
-    def _report(self, state: PartitionState, why: str = "", owned: Owned | None = None) -> None:
-        named = PartitionStatus(self._topic.name, self._partition, state, why)
-        if owned is None:
-            # Where it is drained nothing moves any more: what was last reported still holds.
-            drained = state is PartitionState.DRAINED
-            self.told.tell(replace(self.status, state=state, why=why) if drained else named)
-            return
-        ledger, needs = owned.ledger, owned.upkeep.needs()
-        status = replace(
-            named,
-            pending=ledger.pending + ledger.owed + owned.gate.records,
-            held=owned.gate.records,
-            next_due_ms=ledger.next_due_ms(),
-            furthest_due_ms=ledger.furthest_due_ms(),
-            lag=owned.lag(),
-            cursor=ledger.committed.cursor,
-            sealed_to=ledger.committed.sealed_to,
-            buckets=len(ledger.parts.buckets),
-            snapshot_bytes=owned.upkeep.survey.snapshot_bytes,
-            by_due=owned.upkeep.survey.by_due,
-            by_target=owned.upkeep.survey.by_target,
-            watermark=None if ledger.committed.watermark == BEFORE_ALL else ledger.committed.watermark,
-            needed_from=needs.from_offset,
-            needed_since_ms=needs.since_ms,
-            retention_ms=owned.upkeep.retention.keeps_ms,
-            hidden_s=owned.upkeep.hidden.seconds(time.monotonic()),
-        )
-        self.told.tell(status)
+    def _report(self, state: PartitionState, why: str = "", owned: OwnedPartition | None = None) -> None:
+        if owned is not None:
+            self.told.tell(owned.status(state, why))
+        elif state is PartitionState.DRAINED:
+            # Nothing moves any more: what was last reported still holds.
+            self.told.tell(replace(self.status, state=state, why=why))
+        else:
+            self.told.tell(PartitionStatus(self._topic.name, self._partition, state, why))

@@ -115,6 +115,35 @@ class EffectiveValue(NamedTuple):
     origin: str
 
 
+class SettingsSource(Protocol):
+    """Where an owned partition learns what holds for its delay topic."""
+
+    @property
+    def version(self) -> object:
+        """Another object whenever something may have changed."""
+
+    def read(self) -> "TopicSettings":
+        """What holds now; ValueError when it cannot be reconciled."""
+
+
+class PolicySettings:
+    """Policies applied to the configuration of one delay topic."""
+
+    def __init__(self, policies: Policies, config: Config, configured: DelayTopicConfig) -> None:
+        self._policies = policies
+        self._config = config
+        self._configured = configured
+
+    @property
+    def version(self) -> object:
+        """The table of all policies."""
+        return self._policies.table
+
+    def read(self) -> "TopicSettings":
+        """As ``settings_of``."""
+        return settings_of(self._policies.table, self._config, self._configured)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
     """What holds for one delay topic: ``topic`` is its configuration with policies applied.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from sidecar.kafka.admin import Described, TopicFacts
 from sidecar.kafka.membership import Partition
-from sidecar.partition.context import Shared
+from sidecar.partition.shared import Shared
 from sidecar.partition.status import PartitionStatus
 from sidecar.partition.worker import Worker
 from sidecar.process.garbage import GarbageCollection

@@ -19,7 +19,6 @@ A search is bounded in time, since others wait for its end: what is not decided 
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,7 +87,7 @@ def find_refused(
     by_size: bool,
     tells_which: bool = False,
     within_s: float = math.inf,
-    now_s: Callable[[], float] = time.monotonic,
+    now_s: Callable[[], float],
 ) -> Findings:
     """Try the suspects; O(refused x log(suspects)) trials, or one a topic from brokers that tell which they refuse.
 

@@ -1,227 +1,262 @@
-"""One transaction: everything that leaves a delay partition now, and the progress that says so.
+"""From what is due to what is committed: plan, screen, write, commit, confirm, tell whoever asked.
 
-1. Screen (:mod:`sidecar.release.screening`): no transaction is open yet.
-2. Write: released and rejected records, then progress.
-3. Commit. When the broker refuses a record, abort, find out which (:mod:`sidecar.release.refusals`), and write again
-   without it. Any other failure is raised: the outcome may be unknown, and the partition must be taken over again.
-
-Rejected: waiting until the released records are written before the progress is, so that a transaction that is torn
-doubles records and loses none. It costs two more round trips, half as much again for a record alone (24 and 38 ms on a
-busy machine), and nothing tears a transaction any more that a producer of its own epoch alone has begun
-(:mod:`sidecar.kafka.connections`).
+1. *Plan*: what the index and the gate let leave now, and the requests that go with it.
+2. *Screen* (:mod:`sidecar.release.screening`): no transaction is open yet.
+3. *Write and commit*: through the port (:class:`sidecar.release.transaction.Transactions`), which gives an outcome.
+4. What to do after an outcome is a table, ``AFTER``. When the brokers refuse something it is taken out, requests
+   first, and the rest is committed; after an unknown outcome nothing is concluded, and the partition is taken over
+   again.
+5. *Confirm and tell*: index and gate hear that it was committed, then every owner hears what became of its request.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from typing import Final
 
-import structlog
-from confluent_kafka import KafkaException, Producer
-
-from index.adopting import Adoption
 from index.errors import RefusedError
 from index.pending import Entry
-from index.progress import Progress
-from index.rules import Rules
-from index.schedule import Rejection
-from sidecar.kafka.errors import Verdict, classify, error_of, reason_of, resumed
+from index.rule_history import RuleHistory
+from sidecar.context import PartitionContext
+from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.packing import whole_batch
 from sidecar.payload.records import Decide, Leaving, Refused, Scheduled
-from sidecar.release.chores import NOTHING, Chores
 from sidecar.release.expiry import NEVER, Expiry
 from sidecar.release.gate import Gate
-from sidecar.release.refusals import Findings, Suspect, find_refused, send_in_small_batches
+from sidecar.release.plan import Plan, Released
 from sidecar.release.screening import ReadRecords, Screened, refused_by_target, screen
 from sidecar.release.shortening import shortened
-from sidecar.release.target_directory import TargetDirectory
-from sidecar.release.writer import PartitionWriter
+from sidecar.release.target_directory import Directory
+from sidecar.release.transaction import (
+    Outcome,
+    Refusals,
+    Request,
+    Result,
+    Timestamps,
+    Transaction,
+    Transactions,
+    adoption_in,
+)
+from snapshots.inventory import InventoryKeeper
 
-MAX_REFUSAL_ROUNDS = 16
+MAX_REFUSAL_ROUNDS: Final = 16
 """Every other one may be a repetition, and the rejected topic may have limits of its own. A broker that refuses
 something new in every round is not one we understand: take over again, and report."""
 
-SEARCH_S = 0.25
+SEARCH_S: Final = 0.25
 """How long others wait while it is found out what a broker refuses; what is not decided by then is set aside."""
 
+TOLD_AT_ONCE: Final = 100
+"""Most offsets in a line of the log."""
 
-@dataclass(frozen=True, slots=True)
-class Released:
-    """What one committed transaction did; ``record_offsets`` are those of the segments written."""
+EVER_S: Final = float("inf")
 
+
+@dataclass(slots=True)
+class _Attempt:
+    """A transaction while it is being tried: what is in it still, and what was taken out of it.
+
+    ``blamed`` are requests that were taken out last: should the rest be refused as well, it was not their fault.
+    """
+
+    plan: Plan
     screened: Screened
-    aborted: int
-    truncated: int
+    requests: list[Request]
     held: list[Entry[Scheduled]]
-    record_offsets: list[int]
-    refused_segments: str
-
-    def by_target(self) -> Counter[str]:
-        """Released records by target topic."""
-        routes = Counter([payload[0][1] for _, _, payload in self.screened.released])
-        counts: Counter[str] = Counter()
-        for targets, count in routes.items():
-            for target in targets:
-                counts[target] += count
-        return counts
-
-    def by_reason(self) -> Counter[str]:
-        """Rejected records by code."""
-        return Counter(refused.rejection.reason.value for _, refused in self.screened.rejected)
+    truncated: set[int] = field(default_factory=set)
+    blamed: list[Request] = field(default_factory=list)
+    why_blamed: str = ""
+    left_out: list[Request] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Releaser:
-    """Turns batches into committed transactions of one delay partition; used by its worker only."""
+    """Turns what is due in one delay partition into committed transactions; used by its worker only.
 
-    writer: PartitionWriter
-    rules: Rules
-    directory: TargetDirectory
-    read: ReadRecords
-    compresses: bool
-    decide: Decide
-    now_ms: Callable[[], int]
+    ``compresses`` is of what is written, ``read`` reads records of the delay partition again, ``decide`` decides one
+    again by the rules it was indexed by.
+    """
+
+    context: PartitionContext
+    transactions: Transactions
+    ledger: PartitionLedger
     gate: Gate
+    inventory: InventoryKeeper
+    history: RuleHistory
+    directory: Directory
+    read: ReadRecords
+    decide: Decide
+    compresses: bool
     expiry: Expiry = NEVER
-    crowded: dict[str, int] = field(default_factory=dict)
-    tells_which: bool = False
+    timestamps: Timestamps = field(default_factory=Timestamps)
 
-    def release(self, batch: Leaving, chores: Chores = NOTHING, resumed: Sequence[Entry[Scheduled]] = ()) -> Released:
-        """Commit a batch with its progress; KafkaException when that was not possible or its outcome is unknown.
+    def plan(
+        self,
+        now_ms: int,
+        max_records: int,
+        max_bytes: int,
+        requests: Sequence[Request] = (),
+        resumed: Sequence[Entry[Scheduled]] = (),
+    ) -> Plan:
+        """What leaves in the next transaction; it must be released, or the partition be taken over again."""
+        installs = next((request.installs for request in requests if request.installs is not None), None)
+        return Plan(self.ledger.plan(now_ms, max_records, max_bytes, installs), requests, resumed)
 
-        ``resumed`` was held until now, and leaves first. What a target may not be given yet is held from now on.
-        Segments and what is withdrawn are left out when the broker refuses something: what is due must not suffer from
-        housekeeping.
+    def release(self, plan: Plan) -> Released:
+        """Commit what was planned, and tell whoever asked; what it raises ends the ownership of the partition.
+
+        What a target may not be given yet is held from now on. Requests are left out where the brokers refuse
+        something: what is due must not suffer from housekeeping.
         """
-        screened, held = self._screened(batch, resumed)
-        truncated: set[int] = set()
-        aside: list[Entry[Scheduled]] = []
-        refused_segments = ""
+        attempt = self._screened(plan, whole_batch(plan.batch, self.decide))
         for aborted in range(MAX_REFUSAL_ROUNDS):
-            try:
-                record_offsets = self._write(screened, batch.progress, chores)
-                commit(self.writer.producer)
-            except KafkaException as exception:
+            transaction = self._transaction(attempt)
+            result = self.transactions.commit(transaction)
+            if result.outcome is not Outcome.COMMITTED:
                 # Before anything else can fail: a new owner of the partition asks the same directory.
                 self.directory.forget()
-                verdict = classify(error_of(exception))
-                if verdict not in (Verdict.REFUSED, Verdict.AGAIN):
-                    raise
-                self.writer.producer.abort_transaction()
-                if verdict is Verdict.REFUSED and isinstance(chores.installs, Adoption):
-                    # Progress speaks of it, so it cannot be left out: whoever takes over goes on without.
-                    raise
-                if verdict is Verdict.REFUSED and (chores.segments or chores.withdrawn):
-                    chores, refused_segments = chores.without_refusable(), error_of(exception).str()
-                elif verdict is Verdict.REFUSED:
-                    # It was a record, so nothing is said against the segments: they are written the next time.
-                    refused_segments = ""
-                    screened, undecided = self._without_refused(screened, truncated, exception)
-                    aside += undecided
-            else:
-                offsets = [record_offsets[number] for number in range(len(chores.segments))]
-                self.writer.committed()
-                self.gate.committed()
-                return Released(screened, aborted, len(truncated), held + aside, offsets, refused_segments)
-        raise RefusedError(f"a batch of {len(batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
+            if AFTER[result.outcome](self, attempt, result):
+                return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held)
+        raise RefusedError(f"a batch of {len(plan.batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
 
-    def _screened(self, batch: Leaving, resumed: Sequence[Entry[Scheduled]]) -> tuple[Screened, list[Entry[Scheduled]]]:
+    def _screened(self, plan: Plan, batch: Leaving) -> _Attempt:
         """What leaves, and what has to wait for its target."""
-        if resumed:
-            batch = replace(batch, late=[*resumed, *batch.late])
-        screened = screen(batch, self.rules, self.directory, self.read, self.decide, compresses=self.compresses)
-        expired = self.expiry.refused(screened.released, self.now_ms())
+        if plan.resumed:
+            batch = replace(batch, late=[*plan.resumed, *batch.late])
+        rules = self.history.in_force
+        screened = screen(batch, rules, self.directory, self.read, self.decide, compresses=self.compresses)
+        if screened.lost:
+            # Before W has passed them: whoever dies in between must have told, and so they may be told twice.
+            self._alarm_about_lost(screened.lost)
+        expired = self.expiry.refused(screened.released, self.context.clock.now_ms())
         if expired:
             screened = screened.without(expired)
-        held = self.gate.hold(screened.released, frozenset(offset for _, offset, _ in resumed))
+        held = self.gate.hold(screened.released, frozenset(offset for _, offset, _ in plan.resumed))
         if held:
             screened = screened.holding(held)
-        return screened, held
+        return _Attempt(plan, screened, list(plan.requests), held)
 
-    def _write(self, screened: Screened, progress: Progress, chores: Chores) -> dict[int, int]:
-        writer = self.writer
-        writer.begin()
-        if self.crowded:
-            send_in_small_batches(writer.producer, self._suspects(screened), self.crowded)
+    def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
+        context = self.context
+        context.metrics.lost.labels(context.name).inc(len(offsets))
+        context.log.error(
+            "records_lost",
+            count=len(offsets),
+            first_offset=offsets[0],
+            last_offset=offsets[-1],
+            offsets=list(offsets[:TOLD_AT_ONCE]),
+            why="due, but gone from the delay topic, which alone held them",
+            remedy=f"raise the retention of {context.name} above its longest delay, or use placement inline",
+        )
+
+    def _transaction(self, attempt: _Attempt) -> Transaction:
+        screened, progress = attempt.screened, attempt.plan.batch.progress
+        state = tuple(self.gate.state())
+        transaction = Transaction(
+            screened.released,
+            screened.rejected,
+            progress,
+            held=state,
+            requests=attempt.requests,
+            timestamps=self.timestamps,
+        )
+        return transaction.counted(self.inventory)
+
+    def confirm(self, attempt: _Attempt, result: Result) -> bool:
+        """Tell index and gate that it was committed, then every owner what became of its request."""
+        self.gate.committed()
+        self.ledger.confirm()
+        self.inventory.committed()
+        for request in attempt.blamed:
+            request.owner.refused(request, attempt.why_blamed)
+        for request in attempt.left_out:
+            request.owner.left_out(request)
+        for request, offsets in zip(attempt.requests, result.offsets, strict=True):
+            request.owner.committed(request, offsets)
+        return True
+
+    def take_out_refused(self, attempt: _Attempt, result: Result) -> bool:
+        """Take out what is refused: requests first, since it takes no time to find out that it was one of them."""
+        adoption = adoption_in(attempt.requests)
+        if adoption is not None:
+            # Progress speaks of it, so it cannot be left out: whoever takes over goes on without.
+            adoption.owner.refused(adoption, result.why)
+            return self.give_up(attempt, result)
+        suspects = [each for each in attempt.requests if each.may_be_refused and each.can_be_left_out]
+        # If these were blamed before, it was a record: nothing is said against them.
+        attempt.left_out += attempt.blamed
+        attempt.blamed, attempt.why_blamed = suspects, result.why
+        if suspects:
+            attempt.requests = [each for each in attempt.requests if each not in suspects]
         else:
-            writer.release(screened.released)
-            for offset, refused in screened.rejected:
-                writer.reject(offset, refused)
-        writer.write_held(self.gate.state())
-        record_offsets = writer.write_chores(chores)
-        writer.write_progress(progress)
-        return record_offsets
+            self._take_out_records(attempt, result)
+        return False
 
-    def _without_refused(
-        self, screened: Screened, truncated: set[int], cause: KafkaException
-    ) -> tuple[Screened, list[Entry[Scheduled]]]:
-        """The same without what is refused, and without what is set aside because there was no time to find out."""
-        by_target = refused_by_target(screened.released, self.rules, self.directory, compresses=self.compresses)
+    def write_again(self, _: _Attempt, __: Result) -> bool:
+        """Write the same again."""
+        return False
+
+    def give_up(self, _: _Attempt, result: Result) -> bool:
+        """Raise why it is not known what became of it, or why nothing more may be written."""
+        assert result.error is not None, f"{result.outcome} without an error"
+        raise result.error
+
+    def _take_out_records(self, attempt: _Attempt, result: Result) -> None:
+        """Go on without what is refused, and without what is set aside because there was no time to find out."""
+        screened, rules = attempt.screened, self.history.in_force
+        by_target = refused_by_target(screened.released, rules, self.directory, compresses=self.compresses)
         if by_target:
-            return screened.without(by_target), []
+            attempt.screened = screened.without(by_target)
+            return
         self.gate.refused()
-        findings = self._findings(screened)
-        for topic, most in findings.crowded.items():
-            self.crowded[topic] = min(most, self.crowded.get(topic, most))
-        self.tells_which |= findings.tells_which
-        errors = findings.refused
+        refusals = self._refusals(screened)
         rejected: list[tuple[int, Refused]] = []
         for offset, refused in screened.rejected:
-            if offset in errors:
-                shorter = shortened(refused)
-                if shorter is None:
-                    raise cause
-                truncated.add(offset)
-                rejected.append((offset, shorter))
-            else:
-                rejected.append((offset, refused))
-        refusals = {offset: Rejection(reason_of(error), error.str()) for offset, error in errors.items()}
-        screened = replace(screened, rejected=rejected).without(refusals)
-        return self._set_aside(screened, findings)
+            shorter = shortened(refused) if offset in refusals.refused else refused
+            if shorter is None:
+                self.give_up(attempt, result)
+                return
+            if shorter is not refused:
+                attempt.truncated.add(offset)
+            rejected.append((offset, shorter))
+        attempt.screened = replace(screened, rejected=rejected).without(dict(refusals.refused))
+        self._set_aside(attempt, refusals)
 
-    def _findings(self, screened: Screened) -> Findings:
-        suspects, by_size = self._suspects(screened), not self.compresses
-        find = partial(find_refused, self.writer.producer, by_size=by_size)
-        findings = find(suspects, tells_which=self.tells_which, within_s=SEARCH_S)
-        aside = _aside(screened, findings)
-        if self.writer.rejected_topic in findings.doubted or not self.gate.has_room_for(aside):
+    def _refusals(self, screened: Screened) -> Refusals:
+        search = self.transactions.find_refused
+        refusals = search(screened.released, screened.rejected, SEARCH_S)
+        aside = _undecided(screened, refusals)
+        if self.context.topic.rejected in refusals.doubted or not self.gate.has_room_for(aside):
             # What is rejected has to leave now, and so has what there is no room for.
-            return find(suspects, tells_which=findings.tells_which)
-        return findings
+            return search(screened.released, screened.rejected, EVER_S)
+        return refusals
 
-    def _set_aside(self, screened: Screened, findings: Findings) -> tuple[Screened, list[Entry[Scheduled]]]:
-        aside = _aside(screened, findings)
+    def _set_aside(self, attempt: _Attempt, refusals: Refusals) -> None:
+        """Hold what a target that has refused something may refuse, too; what is undecided of others is written."""
+        aside = _undecided(attempt.screened, refusals)
         if not aside:
-            return screened, []
-        self.gate.set_aside(aside, findings.doubted)
-        structlog.get_logger().warning(
+            return
+        self.gate.set_aside(aside, refusals.doubted)
+        self.context.log.warning(
             "records_set_aside",
-            topic=self.rules.topic,
-            targets=sorted(findings.doubted),
+            targets=sorted(refusals.doubted),
             count=len(aside),
             why="a broker refuses some of them, and does not tell which: they are tried a few at a time",
         )
-        return screened.holding(aside), aside
-
-    def _suspects(self, screened: Screened) -> list[Suspect]:
-        writer = self.writer
-        released = [
-            Suspect(offset, scheduled.schedule.targets, scheduled.record, partial(writer.release, [entry]))
-            for entry in screened.released
-            for _, offset, scheduled in [entry]
-        ]
-        rejected = [
-            Suspect(offset, (writer.rejected_topic,), refused.record, partial(writer.reject, offset, refused))
-            for offset, refused in screened.rejected
-        ]
-        return released + rejected
+        attempt.screened = attempt.screened.holding(aside)
+        attempt.held += aside
 
 
-def _aside(screened: Screened, findings: Findings) -> list[Entry[Scheduled]]:
-    """What a target that has refused something may refuse, too; what is undecided of others is written."""
-    names = {each.name for each in findings.undecided if not findings.doubted.isdisjoint(each.route)}
-    return [entry for entry in screened.released if entry[1] in names]
+After = Callable[[Releaser, _Attempt, Result], bool]
+"""What is done after an outcome; whether the transaction is settled by that. Else it is written again."""
+
+AFTER: Final[Mapping[Outcome, After]] = {
+    Outcome.COMMITTED: Releaser.confirm,
+    Outcome.REFUSED: Releaser.take_out_refused,
+    Outcome.ABORTED: Releaser.write_again,
+    Outcome.UNKNOWN: Releaser.give_up,
+    Outcome.FENCED: Releaser.give_up,
+}
 
 
-def commit(producer: Producer) -> None:
-    """Commit the open transaction; a commit that timed out is resumed by calling it again."""
-    resumed(producer.commit_transaction)
+def _undecided(screened: Screened, refusals: Refusals) -> list[Entry[Scheduled]]:
+    return [entry for entry in screened.released if entry[1] in refusals.undecided]

@@ -15,7 +15,7 @@ from index.rules import Rules
 from index.schedule import AT_ONCE, KeepKey, Reason, Rejection, Schedule
 from index.unreadable import as_accepted
 from sidecar.payload.records import Decide, Leaving, Refused, Scheduled
-from sidecar.release.target_directory import REFUSED_FOR_S, Target, TargetDirectory
+from sidecar.release.target_directory import REFUSED_FOR_S, Directory, Target
 
 BATCH_BYTES = 61
 """The least that a batch has beside the keys and values of its records."""
@@ -57,7 +57,7 @@ ReadRecords = Callable[[Sequence[int]], dict[int, Record | None]]
 def screen(
     batch: Leaving,
     rules: Rules,
-    directory: TargetDirectory,
+    directory: Directory,
     read: ReadRecords,
     decide: Decide,
     *,
@@ -96,7 +96,7 @@ def _rejected_at_last(
 
 
 def refused_by_target(
-    entries: list[Entry[Scheduled]], rules: Rules, directory: TargetDirectory, *, compresses: bool = True
+    entries: list[Entry[Scheduled]], rules: Rules, directory: Directory, *, compresses: bool = True
 ) -> dict[int, Rejection]:
     """Offsets whose targets cannot all be written to now, with the reason; O(1) lookups for each distinct route."""
     routes: set[_Route] = set(map(_route_of, [payload[0] for _, _, payload in entries]))

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
@@ -63,6 +63,16 @@ class Target(NamedTuple):
     def is_unknown(self) -> bool:
         """Whether there is no such topic, as far as the cluster says."""
         return self.refusal is not None and self.refusal.reason is Reason.TARGET_UNKNOWN
+
+
+class Directory(Protocol):
+    """The port through which it is looked up what targets are like."""
+
+    def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
+        """Look up several targets; KafkaException when the cluster does not answer."""
+
+    def forget(self) -> None:
+        """Ask again next time: the broker has contradicted what is remembered."""
 
 
 class TargetDirectory:

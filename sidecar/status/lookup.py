@@ -29,10 +29,9 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka import clients
-from sidecar.kafka.admin import MISSING, log_range
+from sidecar.kafka.admin import MISSING, log_range, topic_id
 from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import error_of
-from sidecar.partition.takeover import topic_id
 from sidecar.status.answers import Fate, LookupAnswer
 from sidecar.status.rejected_search import Found, NotFinished, rejected_code
 from snapshots.state import PartitionState, fold_state

@@ -14,8 +14,7 @@ from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from sidecar.config.model import load
-from sidecar.kafka.admin import connect
-from sidecar.partition.takeover import topic_id
+from sidecar.kafka.admin import connect, topic_id
 from snapshots.segment import StoredEntry
 from snapshots.staged import (
     Intent,

@@ -11,10 +11,13 @@ from sidecar.backfill.staging import Staging
 from sidecar.buckets.loading import LoaderPool
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
+from sidecar.context import PartitionContext
 from sidecar.kafka import admin as cluster
 from sidecar.kafka import clients
 from sidecar.metrics import Metrics
-from sidecar.partition.context import Shared
+from sidecar.partition.origin import Origin
+from sidecar.partition.shared import Shared
+from sidecar.partition.standing import KafkaStanding
 from sidecar.partition.takeover import read_origin
 from sidecar.partition.worker import Worker
 from sidecar.payload.budget import PayloadBudget
@@ -71,8 +74,14 @@ def one_worker(config: Config) -> Iterator[RunningWorker]:
 
 def stored_manifests(config: Config) -> tuple[Manifest, ...]:
     """The manifests that the state topic holds now."""
+    return origin_of(config, cluster.connect(config)).buckets
+
+
+def origin_of(config: Config, admin: AdminClient) -> Origin:
+    """Where an owner of partition 0 of the first delay topic would begin."""
     topic = config.delay_topics[0]
-    return read_origin(config, topic, 0, cluster.connect(config), config.rules_for(topic)).buckets
+    context = PartitionContext(topic, 0, config.router.group_id, Metrics(), SystemClock())
+    return read_origin(context, KafkaStanding(config, topic, 0, admin), config.rules_for(topic))
 
 
 def log_start(admin: AdminClient, topic: str) -> int:

@@ -19,10 +19,10 @@ from index.progress import start_of
 from sidecar.kafka import clients
 from sidecar.kafka.admin import TopicFacts, log_range, topic_facts
 from sidecar.local_kafka import Cluster
-from sidecar.partition.takeover import read_origin
 from sidecar.topics import check, start_over
 from snapshots.state import PROGRESS_KEY, RULES_KEY
 from tests.integration.command import Command, command_for
+from tests.integration.one_worker import origin_of as origin_at
 from tests.support.topics import create_topic
 
 DAY_MS = 86_400_000
@@ -200,9 +200,7 @@ def write_state(bootstrap: str, topic: str, records: dict[bytes, bytes | None]) 
 
 
 def origin_of(command: Command, admin: AdminClient) -> Any:
-    config = command.config
-    topic = config.delay_topics[0]
-    return read_origin(config, topic, 0, admin, config.rules_for(topic))
+    return origin_at(command.config, admin)
 
 
 def test_start_over_without_yes_changes_nothing(command: Command, kafka: Cluster, kafka_admin: AdminClient) -> None:

@@ -4,13 +4,13 @@ import sys
 
 from tests.simulation import wrong
 from tests.simulation.checker import Violation
-from tests.simulation.router import Router
+from tests.simulation.replacing import Wrong
 from tests.simulation.run import Run
 
 
 def main(arguments: list[str]) -> int:
     """Print what happened and the verdict; 1 when a guarantee was broken."""
-    routers: dict[str, type[Router]] = {"Router": Router, **{each.__name__: each for each in wrong.ALL}}
+    routers: dict[str, type[Wrong] | None] = {"Router": None, **{each.__name__: each for each in wrong.ALL}}
     if not arguments or not arguments[0].isdecimal() or len(arguments) > 2 or not set(arguments[1:]) <= set(routers):
         sys.stderr.write(f"usage: python -m tests.simulation SEED [{'|'.join(routers)}]\n")
         return 2

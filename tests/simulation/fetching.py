@@ -58,13 +58,17 @@ class Reader(OffsetReader):
 class Pool(LoaderPool):
     """Does what it is asked some rounds later, or fails to."""
 
-    def __init__(self, reader: Reader, faults: Faults) -> None:
+    def __init__(self, reader: Reader, looker: OffsetReader, faults: Faults) -> None:
         self._offset_reader = reader
+        self._looker = looker
         self._faults = faults
         self._waiting: list[Callable[[], None]] = []
 
     def load(self, work: Callable[[OffsetReader], T]) -> Future[T]:
         return self._ask(work)
+
+    def look(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        return self._ask(work, self._looker)
 
     def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
         return self._ask(work)
@@ -87,7 +91,7 @@ class Pool(LoaderPool):
             else:
                 each()
 
-    def _ask(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def _ask(self, work: Callable[[OffsetReader], T], reader: OffsetReader | None = None) -> Future[T]:
         future: Future[T] = Future()
 
         def do() -> None:
@@ -95,7 +99,7 @@ class Pool(LoaderPool):
                 future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
                 return
             try:
-                future.set_result(work(self._offset_reader))
+                future.set_result(work(reader or self._offset_reader))
             except Exception as exception:  # noqa: BLE001 - as a pool does
                 future.set_exception(exception)
 

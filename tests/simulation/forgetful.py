@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 from index.errors import NotYetError
@@ -20,6 +20,8 @@ from index.progress import Position, Progress
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
+from sidecar.clock import SystemClock
+from sidecar.context import PartitionContext
 from sidecar.healing import evidence, healing
 from sidecar.healing.evidence import Evidence
 from sidecar.healing.healing import Healing
@@ -214,7 +216,9 @@ class Run:
             name="d", state=STATE[0], snapshots="d.s", backfill="d.b", rejected=REJECTED[0], timestamp="release"
         )
         settings = SimpleNamespace(transaction_timeout_ms=1_000, group_id="g")
-        self._shared = SimpleNamespace(config=SimpleNamespace(router=settings), metrics=Metrics())
+        self._config: Any = SimpleNamespace(router=settings)
+        topic: Any = self._topic
+        self._context = PartitionContext(topic, 0, "g", Metrics(), SystemClock())
         # Each by (due, offset); some to two targets, some rejected as they are indexed.
         self._due = [0 if rng.random() < 0.2 else rng.randrange(1, 40) * 100 for _ in range(RECORDS)]
         self._places = [
@@ -325,10 +329,10 @@ class Run:
         return Record(None, b"%d" % offset, [("delay-due", b"%d" % due), source, ("delay-source-timestamp", b"7")], 0)
 
     def _healer(self) -> Healing:
-        kafka, shared, topic = self.kafka, self._shared, self._topic
-        made: Any = self._kind(shared, topic, 0, None, None)  # type: ignore[arg-type]
+        kafka, context, nobody = self.kafka, self._context, cast("Any", None)
+        made: Any = self._kind(context, self._config, nobody, nobody, nobody)
         made._main = Transactions(kafka, MAIN)
-        made._evidence = ModelEvidence(shared, topic, 0, None)  # type: ignore[arg-type]
+        made._evidence = ModelEvidence(self._config, nobody, context.topic, 0, nobody)
         made._evidence._decided_again = lambda _, offset: self._due[offset]
         made._second = _Fenced(kafka)
         healer: Healing = made

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from index.rules import Rules
-from tests.simulation.router import Router, Surroundings
+from tests.simulation.serving import Serving
+from tests.simulation.settings import Surroundings
 from tests.simulation.world import Faults
 
 HEARS_AT_ONCE = 0.6
@@ -20,23 +21,24 @@ class Member:
 
     number: int
     around: Surroundings
-    rules: Rules
     is_told: bool = False
     may_fence: bool = False
-    router: Router | None = None
+    serving: Serving | None = None
 
     def use(self, rules: Rules) -> None:
-        """Follow these rules from here on, while it serves."""
-        self.rules = rules
-        if self.router is not None:
-            self.router.rules = rules
+        """Follow these rules from here on, also while it serves."""
+        self.around.rules = rules
+
+    def end(self) -> None:
+        """Throw away what it knows of the partition."""
+        self.serving = None
 
     def hear(self, *, assigned: bool) -> None:
         """Be told by the group what it has decided; a worker is started, or ended."""
         if assigned and not self.is_told:
             self.may_fence = True
         if not assigned:
-            self.router = None
+            self.end()
         self.is_told = assigned
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from tests.simulation import wrong
 from tests.simulation.checker import Violation
-from tests.simulation.router import Router
+from tests.simulation.replacing import Wrong
 from tests.simulation.run import Run
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -35,12 +35,12 @@ class Caught:
     violation: str | None
 
 
-def what_is_wrong(router: type[Router]) -> str:
+def what_is_wrong(router: type[Wrong]) -> str:
     """The first line of its docstring, without the period."""
     return (router.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
 
-def catch(router: type[Router], most_seeds: int) -> Caught:
+def catch(router: type[Wrong], most_seeds: int) -> Caught:
     """Play a wrong router on seeds 0, 1, 2 ... until one breaks it."""
     for seed in range(most_seeds):
         try:

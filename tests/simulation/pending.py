@@ -3,22 +3,22 @@
 from collections import Counter
 
 from tests.simulation.checker import Violation
-from tests.simulation.router import Router
+from tests.simulation.serving import Serving
 
 
-def compare(router: Router, owed: set[int], told_lost: set[int]) -> None:
+def compare(serving: Serving, owed: set[int], told_lost: set[int]) -> None:
     """Violation when a record that has left is pending, one is pending twice, or one that is owed is nowhere.
 
     ``owed`` are the offsets of all records below the next one to index that have not left. What segments hold is known
     by their ranges; those of them that are in memory are looked at one by one.
     """
-    ledger = router.ledger
+    ledger = serving.owned.ledger
     in_memory = Counter(
         offset for index in ledger.parts.in_memory_indexes() for chunk in index.chunks() for _, offset, _ in chunk
     )
     in_memory.update(offset for _, offset, _ in ledger._late)
     in_memory.update(offset for offset, _ in ledger._rejected)
-    in_memory.update(list(router.gate._parts))
+    in_memory.update(offset for lane in serving.owned.gate.waiting() for _, offset, _ in lane)
     if left := sorted(in_memory.keys() - owed):
         raise Violation(f"pending, and have left: {left}")
     if twice := sorted(offset for offset, count in in_memory.items() if count > 1):

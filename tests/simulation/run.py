@@ -1,22 +1,31 @@
 """One run: the scheduler that picks what happens next, from one seed."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping, MutableSequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from structlog.testing import capture_logs
 
 from index.bucket_rules import PlacementRule, SealRules
 from index.errors import FormatError, RefusedError, StateLostError
+from index.progress import start_of
+from index.rule_history import RuleHistory
+from index.rules import Rules
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.release.rates import TargetLimit
+from snapshots.inventory import NOTHING_STORED
 from snapshots.staged import STAGED_PREFIX
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.simulation import pending
 from tests.simulation.checker import Checker, Violation
+from tests.simulation.host import TOPIC_ID
 from tests.simulation.jobs import Job
 from tests.simulation.members import Group, Member
-from tests.simulation.router import TOPIC_ID, Router, Surroundings
+from tests.simulation.replacing import Wrong
+from tests.simulation.serving import Serving
+from tests.simulation.settings import Surroundings
 from tests.simulation.smaller import small_and_soon
 from tests.simulation.workload import DEFAULT_TARGET, LONGEST_DELAY_MS, TARGETS, append_some, some_rules
 from tests.simulation.world import (
@@ -69,22 +78,23 @@ class Run:
 
     logged: set[str]
 
-    def __init__(self, seed: int, router_type: type[Router] = Router) -> None:
+    def __init__(self, seed: int, wrong: type[Wrong] | None = None) -> None:
         self._rng = random.Random(seed)
-        self._router_type = router_type
+        self._wrong = {} if wrong is None else wrong.replaces
         faults = Faults(self._rng)
         trims = self._rng.random() < 0.5
         # What was trimmed or has expired cannot be made good, so a run has one of the three.
         self._damages = not trims and self._rng.random() < 0.5
         self._expires = not trims and not self._damages and self._rng.random() < 0.7
-        limits, max_buckets = _some_limits(self._rng), self._rng.choice([1, 1, 2, 3])
+        limits, max_buckets = _some_limits(self._rng), self._rng.choice([1, 1, 1, 2])
         self._clock = Clock()
-        self._around = Surroundings(
-            OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims
-        )
         self._rules_used = [some_rules(self._rng)]
+        self._around = Surroundings(
+            OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims, self._rules_used[0]
+        )
+        self._around.store.begin(first_state(self._rules_used[0]))
         members = [
-            Member(number, replace(self._around, clock=OwnClock(self._clock)), self._rules_used[0])
+            Member(number, replace(self._around, clock=OwnClock(self._clock)))
             for number in range(self._rng.choice([1, 1, 2, 2, 3]))
         ]
         self._group = Group(self._rng, faults, members)
@@ -103,6 +113,8 @@ class Run:
         self._cursors = [FIRST_OFFSET]
         self._latest_ms = self._clock.now_ms
         self._checker = Checker(self._around.log.records, self._rules_used, self._around.store.committed)
+        self._lines: MutableSequence[MutableMapping[str, Any]] = []
+        self._heard = 0
         self.trace: list[str] = []
 
     @property
@@ -116,13 +128,14 @@ class Run:
         return self._clock.now_ms - START_MS
 
     @property
-    def _serving(self) -> Router | None:
-        """The router of the member to which the group has given the partition, if it has got that far."""
-        return self._group.owner.router
+    def _serving(self) -> Serving | None:
+        """The ownership of the member to which the group has given the partition, if it has got that far."""
+        return self._group.owner.serving
 
     def play(self) -> None:
         """Violation when a guarantee was broken."""
-        with small_and_soon(self._clock), capture_logs() as logged:
+        with small_and_soon(self._around.faults, self._wrong), capture_logs() as logged:
+            self._lines = logged
             try:
                 self._play()
             finally:
@@ -178,7 +191,7 @@ class Run:
 
     def _start_anew(self, member: Member) -> None:
         member.hear(assigned=False)
-        member.rules = self._rules_used[-1]
+        member.use(self._rules_used[-1])
         self._group.tell(member)
 
     def _rebalance(self) -> None:
@@ -228,8 +241,8 @@ class Run:
     def _go_on_with_a_job(self) -> None:
         """Begin one, with a cursor that may be an old one, or let one take its next step, or be killed."""
         rng, store, serving = self._rng, self._around.store, self._serving
-        if serving is not None and not serving.ledger.replaying:
-            self._cursors.append(serving.ledger.indexed_to)
+        if serving is not None and not serving.owned.ledger.replaying:
+            self._cursors.append(serving.owned.ledger.indexed_to)
         if not self._jobs or rng.random() < 0.3:
             cursor = rng.choice([self._cursors[-1], self._cursors[-1], rng.choice(self._cursors)])
             rules = serving.rules if serving and rng.random() < 0.9 else rng.choice(self._rules_used)
@@ -255,49 +268,57 @@ class Run:
             self._go_round(member)
         except _INTERRUPTIONS as interruption:
             self._note(repr(interruption), member)
-            member.router = None
+            member.end()
         except TypeError as error:
             # Payloads are compared only where two entries have one offset, and those of different kinds cannot be.
             raise Violation(f"a record is pending twice: {error}") from error
         except AssertionError as error:
-            if self._router_type.checks_itself or isinstance(error, Violation):
+            if not self._wrong or isinstance(error, Violation):
                 raise
             # Not by its index, which is not asked: a record was decided again, and not as it was before.
             raise Violation(f"it stumbled over itself: {error}") from error
         except _REFUSALS as refusal:
-            if isinstance(refusal, StateLostError) and not self._around.store.has_whole_state:
+            if isinstance(refusal.__cause__, StateLostError) and not self._around.store.has_whole_state:
                 # The only way to go on with what was lost; somebody sees it, and has a copy.
                 self._around.store.restore_state()
-            elif member.router is None or member.router.is_owner():
+            elif member.serving is None or member.serving.host.is_owner():
                 # Nothing else that happens is beyond repair, so a router that gives up has done the harm itself.
                 raise Violation(f"the partition stopped: {refusal}") from refusal
-            self._note(repr(refusal), member)
-            member.router = None
+            self._note(repr(refusal.__cause__ or refusal), member)
+            member.end()
         finally:
             self._acting.remove(member)
+        self._hear_what_is_lost()
         self._clock.running_s += 0.01
 
     def _go_round(self, member: Member) -> None:
-        if member.router is None:
+        if member.serving is None:
             # As a worker does: whoever was fenced must not fence the new owner in turn, unless the group says so.
             if not member.may_fence and not self._group.answers(member):
                 self._note("waits: the group has given it to another", member)
                 return
             member.may_fence = False
-            router = member.router = self._router_type(member.around, member.rules)
-            router.take_over()
-            if not self._around.store.has_whole_state and router.is_owner():
+            member.serving = Serving(member.around, checks=not self._wrong)
+            if not self._around.store.has_whole_state and member.serving.host.is_owner():
                 raise Violation("took over from a state that has lost its beginning")
-            self._note(f"took over: {router.ledger.committed}", member)
-        router = member.router
-        router.index(self._rng.choice(self._reads))
-        if self._rng.random() < 0.7:
-            router.release(self._rng.choice([0, 1, 3, 30]), self._rng.choice([10, 30, 1_000]))
-            self._note(f"round: {router.ledger.committed}, buckets {sorted(router.ledger.parts.buckets)}", member)
-        if router.is_owner() and not router.ledger.replaying:
+            self._note(f"took over: {member.serving.owned.ledger.committed}", member)
+        serving = member.serving
+        serving.turn(self._rng.choice(self._reads), self._rng.choice([0, 1, 3, 30]))
+        ledger = serving.owned.ledger
+        self._note(f"round: {ledger.committed}, buckets {sorted(ledger.parts.buckets)}", member)
+        if serving.host.is_owner() and not ledger.replaying:
             self._checker.follow()
-            owed = self._checker.still_owed(router.ledger.indexed_to)
-            pending.compare(router, owed, self._around.log.told_lost)
+            self._hear_what_is_lost()
+            owed = self._checker.still_owed(ledger.indexed_to)
+            pending.compare(serving, owed, self._around.log.told_lost)
+
+    def _hear_what_is_lost(self) -> None:
+        """What routers have said aloud of records that retention had removed."""
+        heard, self._heard = self._lines[self._heard :], len(self._lines)
+        for line in heard:
+            if line["event"] == "records_lost":
+                lost = line["offsets"] if "offsets" in line else range(line["needed_from"], line["log_starts_at"])
+                self._around.log.told_lost.update(lost)
 
     def _move_gate(self) -> None:
         gated = self._around.gated
@@ -341,16 +362,22 @@ class Run:
             self._clock.now_ms += 50
             if self._serving is not None and self._clock.now_ms > due_by_ms and self._is_done(self._serving):
                 return
-        raise Violation(f"not done: {self._serving and self._serving.ledger.parts.buckets}")
+        raise Violation(f"not done: {self._serving and self._serving.owned.ledger.parts.buckets}")
 
-    def _is_done(self, router: Router) -> bool:
-        ledger = router.ledger
-        gone = not ledger.pending and not ledger.owed and not ledger.parts.buckets and not router.budget.used_bytes
-        gone = gone and not router.gate.records and not self._around.store.backfill
+    def _is_done(self, serving: Serving) -> bool:
+        ledger, budget = serving.owned.ledger, serving.host.budget
+        gone = not ledger.pending and not ledger.owed and not ledger.parts.buckets and not budget.used_bytes
+        gone = gone and not serving.owned.gate.records and not self._around.store.backfill
         return gone and ledger.committed.cursor == self._around.log.end
 
     def _note(self, event: str, member: Member | None = None) -> None:
         self.trace.append(event if member is None else f"{member.number}| {event}")
+
+
+def first_state(rules: Rules) -> list[tuple[bytes, bytes | None]]:
+    """What ``init`` writes for a delay topic that holds something."""
+    progress, history = start_of(FIRST_OFFSET), RuleHistory.beginning(FIRST_OFFSET, rules)
+    return [(RULES_KEY, encode_history(history)), (PROGRESS_KEY, encode_progress(progress, TOPIC_ID, NOTHING_STORED))]
 
 
 def _some_limits(rng: random.Random) -> SealRules:

@@ -1,34 +1,47 @@
-"""The router made as small as the runs are."""
+"""The router made as small as the runs are, and wrong where a run wants it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from tests.simulation.world import Clock
+from tests.simulation.world import Faults
 
 LEAD_MS = 25
+RARE_PLACES = ("adopt.", "merge.", "seal.")
+TIMES_OF_MERGES = 4
+"""Runs have few merges, so that each has to be worth it."""
 
 
 @contextmanager
-def small_and_soon(clock: Clock) -> Iterator[None]:
-    """The constants of the router as small as the runs are, and a clock that the scheduler moves."""
+def small_and_soon(faults: Faults, wrong: Mapping[str, object]) -> Iterator[None]:
+    """The constants of the router as small as the runs are; each place of its failpoints is one where it may die."""
+
+    def passing(name: str) -> None:
+        for _ in range(TIMES_OF_MERGES if name.startswith("merge.") else 1):
+            faults.point(name, rare=name.startswith(RARE_PLACES))
+
     changed: dict[str, object] = {
         "index.pending.CHUNK_BITS": 4,
-        "sidecar.buckets.lifecycle.time": clock,
+        "sidecar.failpoints.passing": passing,
         "sidecar.buckets.lifecycle.LEAD_MS": LEAD_MS,
         "sidecar.buckets.lifecycle.TOMBSTONES_AT_ONCE": 5,
         "sidecar.buckets.lifecycle.AGAIN_AFTER_S": 0.05,
         "sidecar.buckets.sealing.SEGMENTS_AT_ONCE": 2,
         "sidecar.buckets.sealing.AHEAD": 3,
-        "sidecar.backfill.adopting.time": clock,
         "sidecar.backfill.adopting.SEAL_WITHIN_S": 0.2,
         "sidecar.backfill.adopting.AGAIN_AFTER_S": 0.05,
-        "sidecar.buckets.loading.time": clock,
         "sidecar.buckets.loading.LEAD_MS": LEAD_MS,
         "sidecar.buckets.loading.RETRY_AFTER_S": 0.01,
         # A merge is done in one go when its turn comes, so its queue must take all of it.
         "sidecar.buckets.merging.QUEUED_SEGMENTS": 0,
+        "sidecar.buckets.trimming.EVERY_S": 0.02,
+        "sidecar.partition.owned_partition.DROPPED_AT_ONCE": 2,
+        "sidecar.partition.rounds.PROGRESS_EVERY_S": 0.02,
+        "sidecar.partition.rounds.PROGRESS_CLEARANCE_S": 0.0,
+        "sidecar.partition.tail.LOOK_WITHIN_S": 0.05,
         "sidecar.release.gate.MAX_HELD_RECORDS": 5,
+        "sidecar.release.gate.RESUME_EVERY_S": 0.0,
+        **wrong,
     }
     with ExitStack() as stack:
         for name, value in changed.items():

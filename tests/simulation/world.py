@@ -46,10 +46,6 @@ class Clock:
     now_ms: int = START_MS
     running_s: float = 0.0
 
-    def monotonic(self) -> float:
-        """Seconds that only go forward, for pauses."""
-        return self.running_s
-
 
 class OwnClock:
     """What one router takes for the time; it is ``ahead_ms``, which may be negative, and drifts."""
@@ -63,7 +59,8 @@ class OwnClock:
         """What it shows."""
         return self._true.now_ms + self.ahead_ms
 
-    def monotonic(self) -> float:
+    @property
+    def running_s(self) -> float:
         """Seconds that only go forward, for pauses."""
         return self._true.running_s
 
@@ -183,6 +180,11 @@ class Store:
         self.was_damaged = False
         self.backfill: dict[bytes, tuple[int, bytes]] = {}
         self._backfill_end = 0
+
+    def begin(self, state: list[tuple[bytes, bytes | None]]) -> None:
+        """Write the state as ``init`` does."""
+        self.state += state
+        _follow(self._whole, state)
 
     def stage(self, key: bytes, value: bytes) -> None:
         """Write a record of the backfill topic, as a job does."""

@@ -1,28 +1,33 @@
 """Routers with one thing wrong each; every one of them is a mistake that looks reasonable while it is made.
 
-Here those about cursor, watermark and transactions; in :mod:`.wrong_buckets` those about buckets, in
-:mod:`.wrong_adopting` those about buckets that others have built, in :mod:`.wrong_owning` those about other owners,
-about retention and about what is in a record.
+Each replaces a class of the code that ships by an override of it. Here those about cursor, watermark and transactions;
+in :mod:`.wrong_buckets` those about buckets, in :mod:`.wrong_adopting` those about buckets that others have built, in
+:mod:`.wrong_owning` those about other owners, about retention and about what is in a record.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any, ClassVar
 
-from index.adopting import Adoption
 from index.batch import Batch, Installs
 from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Position, Progress
-from index.rule_history import RuleEpoch, RuleHistory
-from index.rules import Rules
-from index.schedule import Schedule
-from sidecar.payload.records import Leaving, Payload, Refused
-from sidecar.release.chores import Chores
+from index.rule_history import RuleHistory
+from sidecar.intake.deciding import Deciding
+from sidecar.partition.owned_partition import OwnedPartition
+from sidecar.partition.rule_changes import RuleChanges
+from sidecar.partition.tail import Tail
+from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.records import Payload, Refused, Scheduled
+from sidecar.release.gate import Gate
+from sidecar.release.rates import RateLimits
+from sidecar.release.releaser import AFTER, Releaser
+from sidecar.release.transaction import Outcome, Request, adoption_in
 from snapshots.held import HeldEntry
-from snapshots.state import PartitionState
-from tests.simulation import wrong_adopting, wrong_buckets, wrong_owning
-from tests.simulation.router import Router, state_of_chores
-from tests.simulation.world import AbortedError, Transaction, UnknownOutcomeError
-from tests.simulation.wrong_buckets import Wrong
+from tests.simulation import world, wrong_adopting, wrong_buckets, wrong_owning
+from tests.simulation.host import SimulatedTransactions
+from tests.simulation.replacing import OWNED, Wrong
 
 
 class _LateOneByOne(PartitionIndex[Payload, Refused]):
@@ -51,43 +56,154 @@ class _LateOneByOneHoldingCursor(_LateOneByOne):
 class CursorHeldBack(Wrong):
     """C waits in front of a late record while records beyond it are released."""
 
-    ledger_type = _LateOneByOneHoldingCursor
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LateOneByOneHoldingCursor}
 
 
 class CursorPastLate(Wrong):
     """C passes a late record that has not been released."""
 
-    ledger_type = _LateOneByOne
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LateOneByOne}
+
+
+class _DecidesByLast(Deciding):
+    def __init__(self, history: RuleHistory, *given: Any, **more: Any) -> None:
+        super().__init__(RuleHistory.beginning(0, history.in_force), *given, **more)
 
 
 class NewRulesOnReplay(Wrong):
     """Decides [S, C) again by the rules of today."""
 
-    def rules_at(self, offset: int) -> Rules:
-        return self.rules
+    replaces: ClassVar = {"tests.simulation.host.Deciding": _DecidesByLast}
+
+
+class _Unwritten(RuleChanges):
+    def request(self, ledger: PartitionLedger) -> Request | None:
+        request = super().request(ledger)
+        if request is not None:
+            self.committed(request, ())
+        return None
+
+
+class RulesWithoutEpoch(Wrong):
+    """Decides by other rules at once, and leaves it to the next owner to write that down."""
+
+    replaces: ClassVar = {OWNED + "RuleChanges": _Unwritten}
+
+
+class _FromLastCommit(RuleChanges):
+    def request(self, ledger: PartitionLedger) -> Request | None:
+        request = super().request(ledger)
+        if request is None or request.history is None:
+            return request
+        history = request.history.with_epoch(ledger.committed.cursor, self.settings.rules)
+        before = tuple(epoch for epoch in history.epochs if epoch.from_offset < ledger.committed.cursor)
+        began = RuleHistory(before).with_epoch(ledger.committed.cursor, self.settings.rules) if before else history
+        return replace(request, history=began)
+
+
+class EpochAtLastCommit(Wrong):
+    """Lets an epoch begin at the C of the last transaction, though more has been indexed since."""
+
+    replaces: ClassVar = {OWNED + "RuleChanges": _FromLastCommit}
+
+
+class _ReadsOn(Tail):
+    def enter(self, history: RuleHistory) -> None:
+        self._history = history
+        ahead: Any = self._intake
+        deciding = ahead._ahead._deciding
+        deciding._history, deciding._rules_end = history, 0
+
+
+class ReadAheadKept(Wrong):
+    """Lets what was read ahead stay as it was decided, when an epoch begins before it."""
+
+    replaces: ClassVar = {OWNED + "Tail": _ReadsOn}
+
+
+class _WaitsForAdoption(OwnedPartition):
+    def requests(self, now_ms: int) -> list[Request]:
+        requests = [each for each in super().requests(now_ms) if each.history is None]
+        adopts = adoption_in(requests) is not None
+        change = self._changes.request(self.ledger)
+        return [*requests, change] if change and (adopts or not self._adopting.pauses) else requests
+
+
+class EpochWithAdoption(Wrong):
+    """Waits with an epoch for the adoption to come, and begins it before the range that was decided by old rules."""
+
+    replaces: ClassVar = {OWNED + "OwnedPartition": _WaitsForAdoption}
+
+
+class _HoldsNothing(Gate):
+    def __init__(self, limits: RateLimits, _: Iterable[HeldEntry] = ()) -> None:
+        super().__init__(limits)
+
+
+class HeldForgotten(Wrong):
+    """Does not look at what the last owner held back."""
+
+    replaces: ClassVar = {OWNED + "Gate": _HoldsNothing}
+
+
+class _WritesNothing(Gate):
+    def state(self) -> list[tuple[bytes, bytes | None]]:
+        return [(key, value) for key, value in super().state() if value is None]
+
+
+class HeldInMemory(Wrong):
+    """Does not write down what it holds back."""
+
+    replaces: ClassVar = {OWNED + "Gate": _WritesNothing}
+
+
+class _AllIsDue(Gate):
+    def resumed(self, most: int, now_ms: int, most_bytes: int = 1 << 62) -> list[Entry[Scheduled]]:
+        return super().resumed(most, max(now_ms, 1 << 62), most_bytes)
+
+
+class HeldTakenForDue(Wrong):
+    """Takes what was held for due, though the clock may have been set back since."""
+
+    replaces: ClassVar = {OWNED + "Gate": _AllIsDue}
+
+
+class _RemovesNothing(Gate):
+    def state(self) -> list[tuple[bytes, bytes | None]]:
+        return [(key, value) for key, value in super().state() if value is not None]
+
+
+class HeldForEver(Wrong):
+    """Does not remove what it has released at last."""
+
+    replaces: ClassVar = {OWNED + "Gate": _RemovesNothing}
+
+
+class _ProgressFirst(SimulatedTransactions):
+    def apply(self, written: world.Transaction) -> list[int]:
+        offsets = super().apply(replace(written, left=[]))
+        self._around.faults.point("progress")
+        super().apply(replace(written, state=[], snapshots=(), withdrawn=()))
+        return offsets
 
 
 class ProgressFirst(Wrong):
     """Moves W before the records it speaks of are committed."""
 
-    def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
-        record_offsets = self.commit(self._without_records(batch, chores, now_ms))
-        self.around.faults.point("progress")
-        self.commit(Transaction(now_ms, self.leaving(batch), []))
-        return record_offsets
-
-    def _without_records(self, batch: Leaving, chores: Chores, now_ms: int) -> Transaction:
-        state = self.state_with([*state_of_chores(chores), *self.state_of_gate()], batch.progress)
-        return Transaction(now_ms, [], state, chores.segments)
+    replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _ProgressFirst}
 
 
-class ProgressLast(ProgressFirst):
+class _ProgressLast(SimulatedTransactions):
+    def apply(self, written: world.Transaction) -> list[int]:
+        super().apply(replace(written, state=[], snapshots=(), withdrawn=()))
+        self._around.faults.point("records")
+        return super().apply(replace(written, left=[]))
+
+
+class ProgressLast(Wrong):
     """Moves W in a transaction after that of the records it speaks of."""
 
-    def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
-        self.commit(Transaction(now_ms, self.leaving(batch), []))
-        self.around.faults.point("records")
-        return self.commit(self._without_records(batch, chores, now_ms))
+    replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _ProgressLast}
 
 
 class _NeverReplaying(PartitionIndex[Payload, Refused]):
@@ -99,100 +215,33 @@ class _NeverReplaying(PartitionIndex[Payload, Refused]):
         return max(super()._cursor_at(now_ms), self._replay_below)
 
 
-class RulesWithoutEpoch(Wrong):
-    """Decides by other rules at once, and leaves it to the next owner to write that down."""
-
-    def chores(self, now_ms: int) -> Chores:
-        return replace(super().chores(now_ms), history=None)
-
-    def rules_at(self, offset: int) -> Rules:
-        return self.rules if offset >= self.ledger.committed.cursor else super().rules_at(offset)
-
-
-class EpochAtLastCommit(Wrong):
-    """Lets an epoch begin at the C of the last transaction, though more has been indexed since."""
-
-    def changed_history(self) -> RuleHistory:
-        cursor = self.ledger.committed.cursor
-        before = [epoch for epoch in super().changed_history().epochs if epoch.from_offset < cursor]
-        return RuleHistory((*before, RuleEpoch(cursor, self.rules)))
-
-
-class ReadAheadKept(Wrong):
-    """Lets what was read ahead stay as it was decided, when an epoch begins before it."""
-
-    ahead_to = 0
-    ahead_by: Rules
-
-    def enter(self, committed: RuleHistory) -> None:
-        self.ahead_by, self.ahead_to = self.in_force, self.ledger.indexed_to + 2
-        super().enter(committed)
-
-    def rules_at(self, offset: int) -> Rules:
-        return self.ahead_by if self.history.last.from_offset <= offset < self.ahead_to else super().rules_at(offset)
-
-
-class EpochWithAdoption(Wrong):
-    """Waits with an epoch for the adoption to come, and begins it before the range that was decided by old rules."""
-
-    def chores(self, now_ms: int) -> Chores:
-        chores = super().chores(now_ms)
-        if self.rules == self.history.in_force:
-            return chores
-        waits = self.adopting.pauses and not isinstance(chores.installs, Adoption)
-        return replace(chores, history=None if waits else self.changed_history())
-
-
-class HeldForgotten(Wrong):
-    """Does not look at what the last owner held back."""
-
-    def held_by(self, stored: PartitionState | None) -> tuple[HeldEntry, ...]:
-        return ()
-
-
-class HeldInMemory(Wrong):
-    """Does not write down what it holds back."""
-
-    def state_of_gate(self) -> list[tuple[bytes, bytes | None]]:
-        return [(key, value) for key, value in super().state_of_gate() if value is None]
-
-
-class HeldTakenForDue(Wrong):
-    """Takes what was held for due, though the clock may have been set back since."""
-
-    def clock_of_gate(self, now_ms: int) -> int:
-        return max(now_ms, 1 << 62)
-
-
-class HeldForEver(Wrong):
-    """Does not remove what it has released at last."""
-
-    def state_of_gate(self) -> list[tuple[bytes, bytes | None]]:
-        return [(key, value) for key, value in super().state_of_gate() if value is not None]
-
-
 class ReleasesDuringReplay(Wrong):
     """Does not wait until [S, C) is indexed again."""
 
-    ledger_type = _NeverReplaying
+    replaces: ClassVar = {OWNED + "PartitionIndex": _NeverReplaying}
+
+
+def _written_again(releaser: Releaser, attempt: Any, result: Any) -> bool:
+    if isinstance(result.error, world.UnknownOutcomeError):
+        return releaser.write_again(attempt, result)
+    return releaser.give_up(attempt, result)
 
 
 class BatchReused(Wrong):
     """Writes a batch again when the outcome of its transaction is unknown."""
 
-    def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
-        try:
-            return super().write(batch, chores, now_ms)
-        except UnknownOutcomeError:
-            self.epoch = self.around.store.fence()
-            return super().write(batch, chores, now_ms)
+    replaces: ClassVar = {"sidecar.release.releaser.AFTER": {**AFTER, Outcome.UNKNOWN: _written_again}}
+
+
+class _RoundsDown(PartitionIndex[Payload, Refused]):
+    def add(self, run: Sequence[Entry[Payload]]) -> Sequence[Entry[Payload]]:
+        return super().add([(due_ms // 10 * 10, offset, payload) for due_ms, offset, payload in run])
 
 
 class RoundedDown(Wrong):
     """Rounds due times down to a tick."""
 
-    def due_ms(self, schedule: Schedule) -> int:
-        return schedule.due_ms // 10 * 10
+    replaces: ClassVar = {OWNED + "PartitionIndex": _RoundsDown}
 
 
 class _TrustsClock(PartitionIndex[Payload, Refused]):
@@ -203,7 +252,7 @@ class _TrustsClock(PartitionIndex[Payload, Refused]):
 class ClockOnlyForward(Wrong):
     """Takes every due time at or before W for past, though the clock may have been set back since."""
 
-    ledger_type = _TrustsClock
+    replaces: ClassVar = {OWNED + "PartitionIndex": _TrustsClock}
 
 
 class _DueTimesOnly(PartitionIndex[Payload, Refused]):
@@ -215,7 +264,7 @@ class _DueTimesOnly(PartitionIndex[Payload, Refused]):
 class WatermarkWithoutOffset(Wrong):
     """Compares due times alone, though a batch may end between records of the same one."""
 
-    ledger_type = _DueTimesOnly
+    replaces: ClassVar = {OWNED + "PartitionIndex": _DueTimesOnly}
 
 
 class _SealsPending(PartitionIndex[Payload, Refused]):
@@ -226,36 +275,56 @@ class _SealsPending(PartitionIndex[Payload, Refused]):
 class SealedPastPending(Wrong):
     """S passes records that are still pending and nowhere else."""
 
-    ledger_type = _SealsPending
+    replaces: ClassVar = {OWNED + "PartitionIndex": _SealsPending}
+
+
+def _taken_for_committed(releaser: Releaser, attempt: Any, result: Any) -> bool:
+    offsets = [list(range(len(request.segments))) for request in attempt.requests]
+    return releaser.confirm(attempt, replace(result, offsets=offsets))
 
 
 class AbortTakenForCommit(Wrong):
     """Goes on after a clean abort as if the transaction had been committed."""
 
-    def commit(self, transaction: Transaction) -> list[int]:
-        try:
-            return super().commit(transaction)
-        except AbortedError:
-            end = self.around.store.snapshots_end
-            return list(range(end, end + len(transaction.snapshots)))
+    replaces: ClassVar = {"sidecar.release.releaser.AFTER": {**AFTER, Outcome.ABORTED: _taken_for_committed}}
+
+
+class _Trusting(SimulatedTransactions):
+    def has_lost_connection(self) -> bool:
+        return False
 
 
 class AnswerTrusted(Wrong):
     """Begins the next transaction as the same producer, though the last was ended by a request sent twice."""
 
-    def require_connections(self) -> None:
-        pass
+    replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _Trusting}
+
+
+class _Unfenced(SimulatedTransactions):
+    def apply(self, written: world.Transaction) -> list[int]:
+        return self._around.store.commit(self._around.store.epoch, written)
 
 
 class NotFenced(Wrong):
     """Commits whoever owns the partition."""
 
-    def commit(self, transaction: Transaction) -> list[int]:
-        self.require_connections()
-        return self.around.store.commit(self.around.store.epoch, transaction)
+    replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _Unfenced}
 
 
-ALL: tuple[type[Router], ...] = (
+def _told_that_all_went_through(releaser: Releaser, attempt: Any, result: Any) -> bool:
+    for request in (*attempt.blamed, *attempt.left_out):
+        request.owner.committed(request, list(range(len(request.segments))))
+    attempt.blamed, attempt.left_out = [], []
+    return releaser.confirm(attempt, result)
+
+
+class LeftOutTakenForCommitted(Wrong):
+    """Tells an owner whose request was taken out of a transaction that it was committed with it."""
+
+    replaces: ClassVar = {"sidecar.release.releaser.AFTER": {**AFTER, Outcome.COMMITTED: _told_that_all_went_through}}
+
+
+ALL: tuple[type[Wrong], ...] = (
     CursorHeldBack,
     CursorPastLate,
     NewRulesOnReplay,
@@ -276,6 +345,7 @@ ALL: tuple[type[Router], ...] = (
     WatermarkWithoutOffset,
     SealedPastPending,
     AbortTakenForCommit,
+    LeftOutTakenForCommitted,
     AnswerTrusted,
     NotFenced,
     *wrong_buckets.ALL,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, ClassVar
 
 from index.adopting import Adoption
 from index.batch import Installs
@@ -11,13 +12,15 @@ from index.pending import Entry
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Behind, Position, Progress
 from index.retention import Kept
+from sidecar.backfill.adopting import Adopting
 from sidecar.buckets.segments import SegmentSource
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.records import Payload, Refused
-from sidecar.release.chores import Chores
+from sidecar.release.releaser import Releaser
+from sidecar.release.transaction import Request, Transaction
 from snapshots.segment import StoredEntry
-from tests.simulation.router import Router
-from tests.simulation.wrong_buckets import Wrong, _WithParts
+from tests.simulation.replacing import OWNED, Wrong
+from tests.simulation.wrong_buckets import _WithParts
 
 
 class _TakenForReleased(Adoption):
@@ -25,29 +28,43 @@ class _TakenForReleased(Adoption):
         return ()
 
 
+class _AdoptsUnderWatermark(Adopting):
+    def request(self, bucket_id: int) -> Request | None:
+        request = super().request(bucket_id)
+        if request is None or not isinstance(request.installs, Adoption):
+            return request
+        return replace(request, installs=_TakenForReleased(request.installs.manifest))
+
+
 class AdoptedUnderWatermark(Wrong):
     """Takes what lies at or before W in an adopted bucket for released."""
 
-    def chores(self, now_ms: int) -> Chores:
-        chores = super().chores(now_ms)
-        if not isinstance(chores.installs, Adoption):
-            return chores
-        return replace(chores, installs=_TakenForReleased(chores.installs.manifest))
+    replaces: ClassVar = {OWNED + "Adopting": _AdoptsUnderWatermark}
+
+
+class _Forgets(Releaser):
+    def _transaction(self, attempt: Any) -> Transaction:
+        transaction = super()._transaction(attempt)
+        return replace(transaction, progress=transaction.progress._replace(catching_up=()))
 
 
 class WatermarkForgotten(Wrong):
     """Does not write the watermarks of adopted buckets: after a restart W stands for them."""
 
-    def state_of(self, progress: Progress) -> list[tuple[bytes, bytes | None]]:
-        return super().state_of(progress._replace(catching_up=()))
+    replaces: ClassVar = {OWNED + "Releaser": _Forgets}
+
+
+class _BeginsAgain(Releaser):
+    def _transaction(self, attempt: Any) -> Transaction:
+        transaction = super()._transaction(attempt)
+        behind = tuple(Behind(bucket_id, BEFORE_ALL) for bucket_id, _ in transaction.progress.catching_up)
+        return replace(transaction, progress=transaction.progress._replace(catching_up=behind))
 
 
 class CatchesUpAgain(Wrong):
     """Writes that an adopted bucket is catching up, and not how far it has come."""
 
-    def state_of(self, progress: Progress) -> list[tuple[bytes, bytes | None]]:
-        behind = tuple(Behind(bucket_id, BEFORE_ALL) for bucket_id, _ in progress.catching_up)
-        return super().state_of(progress._replace(catching_up=behind))
+    replaces: ClassVar = {OWNED + "Releaser": _BeginsAgain}
 
 
 class _Unmasked(PendingSet[Payload]):
@@ -73,8 +90,7 @@ class _SourceUnmasked(SegmentSource):
 class NotMasked(Wrong):
     """Releases what an adopted bucket holds below the cursor that adopted it, and the own buckets too."""
 
-    ledger_type = _LedgerUnmasked
-    source_type = _SourceUnmasked
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerUnmasked, OWNED + "SegmentSource": _SourceUnmasked}
 
 
 class _AnyTime(PartitionIndex[Payload, Refused]):
@@ -96,7 +112,7 @@ class _LedgerUnsealed(_WithParts, _AnyTime):
 class AdoptedUnsealed(Wrong):
     """Moves C to the end of an adopted bucket while [S, C) is in memory alone, and S stays behind."""
 
-    ledger_type = _LedgerUnsealed
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerUnsealed}
 
 
 class _PastUnsealed(_LedgerUnsealed):
@@ -108,17 +124,16 @@ class _PastUnsealed(_LedgerUnsealed):
 class AdoptedPastUnsealed(Wrong):
     """Moves C and S to the end of an adopted bucket while [S, C) is in memory alone."""
 
-    ledger_type = _PastUnsealed
+    replaces: ClassVar = {OWNED + "PartitionIndex": _PastUnsealed}
 
 
 class TrimsWhatIsStaged(Wrong):
     """Trims by what its own buckets need alone."""
 
-    def kept(self) -> Kept:
-        return Kept()
+    replaces: ClassVar = {"tests.simulation.host.kept_by_backfills": lambda *_: Kept()}
 
 
-ALL: tuple[type[Router], ...] = (
+ALL: tuple[type[Wrong], ...] = (
     AdoptedUnderWatermark,
     WatermarkForgotten,
     CatchesUpAgain,

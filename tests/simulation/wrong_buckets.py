@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import ClassVar
 
 from pyroaring import BitMap64
 
@@ -12,18 +13,15 @@ from index.partition import PartitionIndex
 from index.pending import Entry, PendingIndex
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position, Progress
-from index.rules import Rules
-from sidecar.payload.records import Leaving, Payload, Refused
-from sidecar.release.chores import Chores
-from snapshots.manifest import manifest_key, segment_key
-from tests.simulation.router import Router, Surroundings
+from sidecar.buckets.lifecycle import Housekeeping
+from sidecar.buckets.trimming import Trimming
+from sidecar.payload.records import Payload, Refused
+from sidecar.release.transaction import Request
+from snapshots.manifest import MANIFEST_PREFIX, manifest_key, segment_key
+from tests.simulation.host import Host, SimulatedTransactions
+from tests.simulation.replacing import OWNED, Wrong
+from tests.simulation.settings import Surroundings
 from tests.simulation.world import AbortedError, SegmentsRefusedError, Transaction
-
-
-class Wrong(Router):
-    """Caught from outside, and not by the assertions of what it is made of."""
-
-    checks_itself = False
 
 
 class _WithParts(PartitionIndex[Payload, Refused]):
@@ -37,61 +35,74 @@ class _WithParts(PartitionIndex[Payload, Refused]):
         self._pending = parts
 
 
+class _DropsSegment(Housekeeping):
+    def request(self, now_ms: int, *, memory_full: bool) -> Request | None:
+        request = super().request(now_ms, memory_full=memory_full)
+        if request is None or not isinstance(request.installs, Installation) or not request.installs.merged_from:
+            return request
+        manifest = request.installs.manifest
+        if len(manifest.segments) == 1:
+            return request
+        fewer = replace(manifest, segments=manifest.segments[:-1])
+        return replace(request, installs=replace(request.installs, manifest=fewer))
+
+
 class MergeDropsSegment(Wrong):
     """Leaves a segment of a merged bucket out of its manifest."""
 
-    def chores(self, now_ms: int) -> Chores:
-        chores = super().chores(now_ms)
-        if not isinstance(chores.installs, Installation) or not chores.installs.merged_from:
-            return chores
-        if len(chores.installs.manifest.segments) == 1:
-            return chores
-        manifest = chores.installs.manifest
-        fewer = replace(manifest, segments=manifest.segments[:-1])
-        return replace(chores, installs=replace(chores.installs, manifest=fewer))
+    replaces: ClassVar = {OWNED + "Housekeeping": _DropsSegment}
+
+
+class _RemovesNext(Housekeeping):
+    def request(self, now_ms: int, *, memory_full: bool) -> Request | None:
+        request = super().request(now_ms, memory_full=memory_full)
+        if request is None or request.installs is not None:
+            return request
+        gone = [each for each in self._ledger.parts.buckets if manifest_key(each) in request.removed]
+        following = [each for each in self._ledger.parts.buckets if gone and each > max(gone)]
+        return replace(request, removed=(*request.removed, manifest_key(min(following)))) if following else request
 
 
 class RemovesOneBucketTooMany(Wrong):
     """Removes the bucket after the one that has left."""
 
-    def chores(self, now_ms: int) -> Chores:
-        chores = super().chores(now_ms)
-        gone = [each for each in self.ledger.parts.buckets if manifest_key(each) in chores.removed]
-        following = [each for each in self.ledger.parts.buckets if gone and each > max(gone)]
-        if chores.installs is not None or not following:
-            return chores
-        return replace(chores, removed=(*chores.removed, manifest_key(min(following))))
+    replaces: ClassVar = {OWNED + "Housekeeping": _RemovesNext}
+
+
+class _TrimsNext(Trimming):
+    def turn(self, now_s: float, committed: Progress, buckets: list[Bucket], being_merged: tuple[int, ...]) -> None:
+        needing = sorted(buckets, key=lambda bucket: bucket.manifest.from_offset)[1:]
+        super().turn(now_s, committed, needing, being_merged)
 
 
 class TrimsOneBucketTooMany(Wrong):
     """Trims both topics up to what the bucket after the first one needs."""
 
-    def needing(self) -> list[Bucket]:
-        return sorted(super().needing(), key=lambda bucket: bucket.manifest.from_offset)[1:]
+    replaces: ClassVar = {"tests.simulation.host.Trimming": _TrimsNext}
+
+
+class _ManifestFirst(SimulatedTransactions):
+    def __init__(self, around: Surroundings, host: Host) -> None:
+        super().__init__(around, host)
+        self._behind: list[tuple[bytes, bytes | None]] = []
+
+    def apply(self, written: Transaction) -> list[int]:
+        foretold = self._around.store.snapshots_end + len(self._behind)
+        super().apply(replace(written, snapshots=()))
+        self._behind += written.snapshots
+        if any(key.startswith(MANIFEST_PREFIX) and value is not None for key, value in written.state):
+            self._around.faults.point("manifest", rare=True)
+            while self._behind:
+                with suppress(AbortedError, SegmentsRefusedError):
+                    super().apply(replace(written, left=[], state=[], snapshots=tuple(self._behind), withdrawn=()))
+                    self._behind = []
+        return list(range(foretold, foretold + len(written.snapshots)))
 
 
 class ManifestFirst(Wrong):
     """Commits a manifest before the segments it names, whose offsets can be foretold, after all."""
 
-    def __init__(self, around: Surroundings, rules: Rules) -> None:
-        super().__init__(around, rules)
-        self._behind: list[tuple[bytes, bytes | None]] = []
-
-    def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
-        foretold = self.around.store.snapshots_end + len(self._behind)
-        held_back = (*chores.segments, *((key, None) for key in chores.reclaimed))
-        super().write(batch, replace(chores, segments=(), reclaimed=()), now_ms)
-        self._behind += held_back
-        if chores.installs is not None:
-            self.around.faults.point("manifest", rare=True)
-            self._commit_behind(now_ms)
-        return list(range(foretold, foretold + len(chores.segments)))
-
-    def _commit_behind(self, now_ms: int) -> None:
-        while self._behind:
-            with suppress(AbortedError, SegmentsRefusedError):
-                self.commit(Transaction(now_ms, [], [], tuple(self._behind)))
-                self._behind = []
+    replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _ManifestFirst}
 
 
 class _PastFrozen(PendingSet[Payload]):
@@ -106,7 +117,7 @@ class _LedgerPastFrozen(_WithParts):
 class SealedPastFrozen(Wrong):
     """S passes the bucket that is being sealed before its manifest is committed."""
 
-    ledger_type = _LedgerPastFrozen
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerPastFrozen}
 
 
 class _LoadsDone(PendingSet[Payload]):
@@ -123,7 +134,7 @@ class _LedgerLoadsDone(_WithParts):
 class LoadsDoneEntries(Wrong):
     """Takes entries at or before W out of a segment for pending."""
 
-    ledger_type = _LedgerLoadsDone
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerLoadsDone}
 
 
 class _LoadsHeld(PendingSet[Payload]):
@@ -141,7 +152,7 @@ class _LedgerLoadsHeld(_WithParts):
 class LoadsHeldEntries(Wrong):
     """Takes in entries of a merged bucket that its sources had loaded already."""
 
-    ledger_type = _LedgerLoadsHeld
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerLoadsHeld}
 
 
 class _NoBarrier(PendingSet[Payload]):
@@ -156,14 +167,19 @@ class _LedgerNoBarrier(_WithParts):
 class BarrierIgnored(Wrong):
     """Releases beyond entries that have not been loaded."""
 
-    ledger_type = _LedgerNoBarrier
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerNoBarrier}
+
+
+class _ReusesId(Housekeeping):
+    def request(self, now_ms: int, *, memory_full: bool) -> Request | None:
+        request = super().request(now_ms, memory_full=memory_full)
+        return request and replace(request, segments=tuple(map(_of_bucket_before, request.segments)))
 
 
 class BucketIdReused(Wrong):
     """Writes segments under the id of the bucket before, which may be in force."""
 
-    def write(self, batch: Leaving, chores: Chores, now_ms: int) -> list[int]:
-        return super().write(batch, replace(chores, segments=tuple(map(_of_bucket_before, chores.segments))), now_ms)
+    replaces: ClassVar = {OWNED + "Housekeeping": _ReusesId}
 
 
 def _of_bucket_before(segment: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
@@ -171,17 +187,21 @@ def _of_bucket_before(segment: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
     return segment_key(max(0, bucket_id - 1), number), segment[1]
 
 
-class FrozenDroppedEarly(Wrong):
-    """Lets go of entries once their segments are committed, while no manifest says so."""
-
-    def done(self, chores: Chores, record_offsets: list[int]) -> None:
-        super().done(chores, record_offsets)
-        frozen = self.ledger.parts.frozen
-        if chores.segments and frozen is not None:
+class _DropsFrozen(Housekeeping):
+    def committed(self, request: Request, offsets: Sequence[int]) -> None:
+        super().committed(request, offsets)
+        frozen = self._ledger.parts.frozen
+        if request.segments and frozen is not None:
             frozen.entries = PendingIndex()
 
 
-ALL: tuple[type[Router], ...] = (
+class FrozenDroppedEarly(Wrong):
+    """Lets go of entries once their segments are committed, while no manifest says so."""
+
+    replaces: ClassVar = {OWNED + "Housekeeping": _DropsFrozen}
+
+
+ALL: tuple[type[Wrong], ...] = (
     MergeDropsSegment,
     RemovesOneBucketTooMany,
     TrimsOneBucketTooMany,

@@ -1,36 +1,54 @@
 """Routers that are wrong in one thing each: other owners, what retention has removed, or what a record holds."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
 from index.pending import Entry
-from index.progress import Progress, start_of
+from index.progress import start_of
 from index.record import Record
-from sidecar.payload.records import Leaving, Scheduled
+from sidecar.partition.origin import Origin
+from sidecar.partition.rounds import Rounds
+from sidecar.partition.takeover import settled_origin
+from sidecar.payload.records import Scheduled
+from sidecar.release.releaser import Releaser
+from sidecar.release.transaction import Transaction
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2
 from snapshots.state import PROGRESS_KEY, PartitionState, fold_state
-from tests.simulation.router import Router
-from tests.simulation.world import Left
-from tests.simulation.wrong_buckets import Wrong
+from tests.simulation.host import Host, SimulatedStanding
+from tests.simulation.replacing import OWNED, Wrong
+from tests.simulation.settings import Surroundings
+
+
+class _ReadBefore(SimulatedStanding):
+    def __init__(self, around: Surroundings, read: PartitionState | None) -> None:
+        super().__init__(around)
+        self._read = read
+
+    def stored(self) -> PartitionState | None:
+        return self._read
+
+
+class _ReadsFirst(Host):
+    def fence(self) -> None:
+        self._read = fold_state(self._around.store.state)
+        self._around.faults.point("state read", rare=True)
+        super().fence()
+
+    def standing(self) -> SimulatedStanding:
+        return _ReadBefore(self._around, self._read)
 
 
 class ReadsBeforeFencing(Wrong):
     """Reads the state while the last owner may still write it, and fences that owner afterwards."""
 
-    def take_over(self) -> None:
-        self._read = fold_state(self.around.store.state)
-        self.around.faults.point("state read", rare=True)
-        super().take_over()
-
-    def stored_state(self) -> PartitionState | None:
-        return self._read
+    replaces: ClassVar = {"tests.simulation.serving.Host": _ReadsFirst}
 
 
-class BeginningNotMissed(Wrong):
-    """Takes what is left of a state that has lost its beginning for all of it."""
-
-    def stored_state(self) -> PartitionState | None:
-        return fold_state([_saying_nothing(*record) for record in self.around.store.state])
+class _MissesNothing(SimulatedStanding):
+    def stored(self) -> PartitionState | None:
+        return fold_state([_saying_nothing(*record) for record in self._around.store.state])
 
 
 def _saying_nothing(key: bytes, value: bytes | None) -> tuple[bytes, bytes | None]:
@@ -42,55 +60,89 @@ def _saying_nothing(key: bytes, value: bytes | None) -> tuple[bytes, bytes | Non
     return key, wrap(Kind.PROGRESS, message.SerializeToString())
 
 
+class BeginningNotMissed(Wrong):
+    """Takes what is left of a state that has lost its beginning for all of it."""
+
+    replaces: ClassVar = {"tests.simulation.host.SimulatedStanding": _MissesNothing}
+
+
+class _Silent(Releaser):
+    def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
+        pass
+
+
 class LostInSilence(Wrong):
     """Passes over what retention has removed as if it had never been."""
 
-    def tell_lost(self, offsets: Iterable[int]) -> None:
-        pass
+    replaces: ClassVar = {OWNED + "Releaser": _Silent, OWNED + "tell_of_origin": lambda *_: None}
+
+
+def _as_new(*given: Any, **more: Any) -> Origin:
+    origin = settled_origin(*given, **more)
+    return replace(origin, progress=start_of(origin.progress.sealed_to)) if origin.lost else origin
 
 
 class StartsOverAtLogStart(Wrong):
     """Takes a log that begins behind S for a new one."""
 
-    def origin_of(self, stored: PartitionState | None) -> Progress:
-        progress = super().origin_of(stored)
-        removed = stored is not None and stored.progress.sealed_to < self.around.log.start
-        return start_of(self.around.log.start) if removed else progress
+    replaces: ClassVar = {OWNED + "settled_origin": _as_new}
+
+
+class _Empties(Releaser):
+    def _transaction(self, attempt: Any) -> Transaction:
+        transaction = super()._transaction(attempt)
+        return replace(transaction, released=list(map(_emptied, transaction.released)))
+
+
+def _emptied(entry: Entry[Scheduled]) -> Entry[Scheduled]:
+    due_ms, offset, payload = entry
+    record: Record | None = payload.record
+    assert record is not None
+    headers = [(name, content or b"") for name, content in record.headers]
+    return due_ms, offset, payload._replace(record=record._replace(headers=headers))
 
 
 class NullTakenForEmpty(Wrong):
     """Writes an empty value where a header has none."""
 
-    def _released(self, entry: Entry[Scheduled]) -> list[Left]:
-        return [left._replace(record=_emptied(left.record)) for left in super()._released(entry)]
+    replaces: ClassVar = {OWNED + "Releaser": _Empties}
 
 
-def _emptied(record: Record | None) -> Record | None:
-    return record and record._replace(headers=[(name, content or b"") for name, content in record.headers])
+class _ByFirst(Releaser):
+    def _transaction(self, attempt: Any) -> Transaction:
+        transaction = super()._transaction(attempt)
+        targets = [payload.schedule.targets for _, _, payload in transaction.released]
+        released = [
+            (due_ms, offset, payload._replace(schedule=payload.schedule._replace(targets=targets[0])))
+            for due_ms, offset, payload in transaction.released
+        ]
+        return replace(transaction, released=released)
 
 
 class TargetOfFirst(Wrong):
     """Writes a batch to the target of its first record."""
 
-    def leaving(self, batch: Leaving) -> list[Left]:
-        leaving = super().leaving(batch)
-        released = [left for left in leaving if not left.topic.endswith(".rejected")]
-        return [left._replace(topic=released[0].topic) if left in released else left for left in leaving]
+    replaces: ClassVar = {OWNED + "Releaser": _ByFirst}
+
+
+class _Oversleeps(Rounds):
+    wakes_ms: int | None = 0
+
+    def once(self) -> None:
+        if self.wakes_ms is None or self._clock.now_ms() < self.wakes_ms:
+            self._index(0)
+            return
+        super().once()
+        self.wakes_ms = self._owned.ledger.next_due_ms()
 
 
 class StaleTimer(Wrong):
     """Sleeps until what was due next when it last released, though something sooner may have come in."""
 
-    wakes_ms: int | None = 0
-
-    def release(self, max_entries: int, max_bytes: int) -> None:
-        if self.wakes_ms is None or self.around.clock.now_ms < self.wakes_ms:
-            return
-        super().release(max_entries, max_bytes)
-        self.wakes_ms = self.ledger.next_due_ms()
+    replaces: ClassVar = {"sidecar.partition.rounds.Rounds": _Oversleeps}
 
 
-ALL: tuple[type[Router], ...] = (
+ALL: tuple[type[Wrong], ...] = (
     ReadsBeforeFencing,
     BeginningNotMissed,
     LostInSilence,

@@ -20,6 +20,10 @@ class HandClock:
         """Seconds that only go forward."""
         return self._running_s
 
+    def sleep(self, seconds: float) -> None:
+        """Time goes on while somebody sleeps."""
+        self.go_on(seconds)
+
     def go_on(self, seconds: float) -> None:
         """Both times move on by so much."""
         self._now_ns += round(seconds * 1_000_000_000)

@@ -110,7 +110,7 @@ _RULES = {
     ),
 }
 
-_EVERYBODY = frozenset({"__version__", "clock", "failpoints", "logs", "metrics"})
+_EVERYBODY = frozenset({"__version__", "clock", "context", "failpoints", "logs", "metrics"})
 """What each room of the router may import, besides ``index`` and ``snapshots``."""
 
 _INNER: dict[str, frozenset[str]] = {
@@ -124,8 +124,7 @@ _INNER: dict[str, frozenset[str]] = {
     "policies": frozenset({"release", "kafka", "config"}),
     "buckets": frozenset({"release", "intake", "payload", "topics", "kafka", "config"}),
     "backfill": frozenset({"release", "intake", "payload", "kafka", "config"}),
-    # The one circle: it heals in the middle of a take-over, and needs what that has read.
-    "healing": frozenset({"partition", "policies", "buckets", "release", "intake", "payload", "kafka", "config"}),
+    "healing": frozenset({"buckets", "release", "intake", "payload", "topics", "kafka", "config"}),
     "partition": frozenset(
         {"healing", "backfill", "buckets", "policies", "release", "intake", "payload", "topics", "kafka", "config"}
     ),
@@ -220,7 +219,7 @@ def test_every_folder_of_the_jobs_is_a_room() -> None:
 
 
 def test_every_folder_of_the_router_is_a_room() -> None:
-    single = {"__init__", "__main__", _CONNECTS, "producing", "clock", "failpoints", "metrics"}
+    single = {"__init__", "__main__", _CONNECTS, "producing", "clock", "context", "failpoints", "metrics"}
     assert set(_inner_rooms()) == set(_INNER) | single
 
 

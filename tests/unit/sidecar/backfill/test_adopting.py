@@ -14,42 +14,48 @@ from index.progress import BEFORE_ALL, Behind, Position, start_of
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
-from sidecar.backfill import adopting
 from sidecar.backfill.adopting import AGAIN_AFTER_S, SEAL_WITHIN_S, Adopting
 from sidecar.backfill.staging import Waiting
-from sidecar.intake.intake import PartitionLedger
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.context import PartitionContext
 from sidecar.metrics import Metrics
+from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import scheduled, scheduled_size
-from sidecar.release.chores import NOTHING
 from snapshots.staged import Staged, staged_key
+from tests.support.hand_clock import HandClock
 
 RULES = Rules("d", default_target="out")
 PAYLOAD = scheduled(Schedule(50, ("out",), BY_KEY, KEEP_KEY, None, both_times=False), 10, None)
 
 
-class Clock:
-    """Time that the test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-
 class Scene:
     """A partition at offset 100 in which nothing is pending, and what is staged for it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         structlog.reset_defaults()
-        self.clock = Clock()
-        monkeypatch.setattr(adopting, "time", self.clock)
+        self.clock = HandClock()
+        self.held_off = self.begun_anew = 0
         self.ledger: PartitionLedger = PartitionIndex(start_of(100), scheduled_size)
         self.metrics = Metrics()
         self.staged: Mapping[bytes, Waiting] = {}
-        self.adopting = Adopting(
-            self.ledger, RuleHistory.beginning(0, RULES), "id", lambda: self.staged, self.metrics, ("d", 3)
-        )
+        context = PartitionContext(DelayTopicConfig(name="d"), 3, "g", self.metrics, self.clock)
+        self.adopting = Adopting(context, self.ledger, RuleHistory.beginning(0, RULES), "id", self, self.begin_anew)
+
+    def waiting(self) -> Mapping[bytes, Waiting]:
+        """What is staged now."""
+        return self.staged
+
+    def hold_off(self) -> None:
+        """The next owner has to wait."""
+        self.held_off += 1
+
+    def not_before_s(self) -> float:
+        """There is nothing to wait for."""
+        return 0.0
+
+    def begin_anew(self) -> None:
+        """The index is behind a bucket."""
+        self.begun_anew += 1
 
     def stage(self, *several: Staged | FormatError) -> None:
         """Stage these, each at an offset that tells its place."""
@@ -67,11 +73,13 @@ class Scene:
 
     def commit(self, bucket_id: int = 7) -> tuple[bytes, ...]:
         """Commit what adopting wants; returns what was withdrawn."""
-        chores = self.adopting.chores(bucket_id)
-        self.ledger.plan(1_000, 10, 1_000, chores.installs)
+        request = self.adopting.request(bucket_id)
+        self.ledger.plan(1_000, 10, 1_000, None if request is None else request.installs)
         self.ledger.confirm()
-        self.adopting.done()
-        return chores.withdrawn
+        if request is None:
+            return ()
+        self.adopting.committed(request, ())
+        return request.withdrawn
 
     def outcomes(self) -> dict[str, float]:
         """Counters by outcome."""
@@ -86,8 +94,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return Scene(monkeypatch)
+def scene() -> Scene:
+    return Scene()
 
 
 def staged(job: str, from_offset: int, to_offset: int, *, due_ms: int = 50, empty: bool = False) -> Staged:
@@ -113,7 +121,7 @@ def test_neighbours_are_adopted_one_after_the_other(scene: Scene) -> None:
     scene.adopting.turn()
     assert not scene.pauses()
     assert scene.commit() == (staged_key("b", 90),)
-    assert scene.adopting.chores(9) == NOTHING
+    assert scene.adopting.request(9) is None
     committed = scene.ledger.committed
     assert (committed.cursor, committed.sealed_to, scene.ledger.indexed_to) == (200, 200, 200)
     assert scene.outcomes() == {"adopted": 2, "discarded": 1}
@@ -142,14 +150,14 @@ def test_it_waits_until_everything_is_sealed_but_not_for_ever(scene: Scene) -> N
     with capture_logs() as logs:
         scene.stage(staged("a", 90, 150))
         assert scene.pauses()
-        assert scene.adopting.chores(7) == NOTHING
-        scene.clock.now_s += SEAL_WITHIN_S + 1
+        assert scene.adopting.request(7) is None
+        scene.clock.go_on(SEAL_WITHIN_S + 1)
         scene.adopting.turn()
         assert not scene.pauses()
-        scene.clock.now_s += AGAIN_AFTER_S - 1
+        scene.clock.go_on(AGAIN_AFTER_S - 1)
         scene.adopting.turn()
         assert not scene.pauses()
-        scene.clock.now_s += 2
+        scene.clock.go_on(2)
         scene.adopting.turn()
         assert scene.pauses()
     assert [line["event"] for line in logs] == ["backfill_waits"]
@@ -158,7 +166,7 @@ def test_it_waits_until_everything_is_sealed_but_not_for_ever(scene: Scene) -> N
 def test_what_begins_ahead_waits_and_is_discarded_when_c_passes_it(scene: Scene) -> None:
     scene.stage(staged("a", 110, 120))
     assert not scene.pauses()
-    assert scene.adopting.chores(7) == NOTHING
+    assert scene.adopting.request(7) is None
     scene.ledger.advance(120)
     scene.adopting.turn()
     assert scene.commit() == (staged_key("a", 110),)
@@ -187,7 +195,7 @@ def test_what_must_not_be_adopted_is_refused_once_with_its_remedy(
         assert len(scene.commit()) == 1
         scene.staged = dict(scene.staged)
         scene.adopting.turn()
-        assert scene.adopting.chores(7) == NOTHING
+        assert scene.adopting.request(7) is None
     (line,) = logs
     assert (line["event"], line["log_level"]) == ("backfill_refused", "error")
     assert why in line["why"]
@@ -205,10 +213,13 @@ def test_the_same_key_staged_again_counts_again(scene: Scene) -> None:
 
 def test_what_the_brokers_refuse_is_tried_again_later(scene: Scene) -> None:
     scene.stage(staged("a", 50, 60))
-    assert scene.adopting.chores(7).withdrawn == (staged_key("a", 50),)
-    scene.adopting.failed("not allowed")
-    assert scene.adopting.chores(7) == NOTHING
-    scene.clock.now_s += AGAIN_AFTER_S + 1
+    request = scene.adopting.request(7)
+    assert request is not None
+    assert request.withdrawn == (staged_key("a", 50),)
+    scene.adopting.refused(request, "not allowed")
+    assert not scene.held_off, "the partition is owned on"
+    assert scene.adopting.request(7) is None
+    scene.clock.go_on(AGAIN_AFTER_S + 1)
     assert scene.commit() == (staged_key("a", 50),)
 
 

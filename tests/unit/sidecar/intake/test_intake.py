@@ -10,9 +10,12 @@ from confluent_kafka import KafkaError, KafkaException
 from index.partition import PartitionIndex
 from index.progress import Position, Progress, start_of
 from index.rule_history import RuleHistory
+from sidecar.intake.deciding import Deciding
 from sidecar.intake.fetching import Fetch, Fetching
-from sidecar.intake.intake import Intake, PartitionLedger
+from sidecar.intake.intake import Intake
+from sidecar.intake.read_ahead import ReadAhead
 from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Packed, Payload, Scheduled, scheduled_size
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
 
@@ -47,15 +50,11 @@ def tail() -> Tail:
 
 
 def made(tail: Tail, ledger: PartitionLedger, *, budget: PayloadBudget | None = None) -> Intake:
-    return Intake(
-        cast("Fetching", tail),
-        ("d", 0),
-        ledger,
-        RuleHistory.beginning(0, RULES),
-        budget or PayloadBudget(1 << 30),
-        now_ms=lambda: NOW_MS,
-        soon_ms=1_000,
-    )
+    budget = budget or PayloadBudget(1 << 30)
+    deciding = Deciding(RuleHistory.beginning(0, RULES), budget, now_ms=lambda: NOW_MS, soon_ms=1_000)
+    ahead = ReadAhead(cast("Fetching", tail), deciding, budget, lambda: not ledger.replaying, "d/0")
+    ahead.start()
+    return Intake(ahead, ledger, budget)
 
 
 def ledger_of() -> PartitionLedger:

@@ -2,19 +2,20 @@
 
 from typing import Any
 
-import pytest
-
 from index.partition import PartitionIndex
 from index.progress import Position, Progress
 from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
 from sidecar.config.model import Config
-from sidecar.intake.intake import PartitionLedger
-from sidecar.partition.rule_changes import RuleChanges
+from sidecar.context import PartitionContext
+from sidecar.metrics import Metrics
+from sidecar.partition.rule_changes import AGAIN_AFTER_S, RuleChanges
+from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import scheduled_size
 from sidecar.policies.policy import policy_of, topic_scope
-from sidecar.policies.table import NO_POLICIES, PolicyTable, with_policy, without_reading
-from sidecar.release.chores import NOTHING, Chores
+from sidecar.policies.table import NO_POLICIES, PolicySettings, PolicyTable, with_policy, without_reading
+from sidecar.release.transaction import Request
+from tests.support.hand_clock import HandClock
 
 CONFIG = Config.model_validate(
     {"kafka": {"bootstrap.servers": "x:1"}, "delay_topics": [{"name": "d", "default_target": "out", "max_delay": "1h"}]}
@@ -38,8 +39,14 @@ class Told:
         self.table = with_policy(self.table, SCOPE, policy_of(SCOPE, values))
 
 
+def changes_of(told: Told, clock: HandClock | None = None) -> RuleChanges:
+    topic = CONFIG.delay_topics[0]
+    context = PartitionContext(topic, 0, "g", Metrics(), clock or HandClock())
+    return RuleChanges(PolicySettings(told, CONFIG, topic), context)
+
+
 def begun(told: Told, rules: Rules = RULES) -> RuleChanges:
-    changes = RuleChanges(told, CONFIG, CONFIG.delay_topics[0])
+    changes = changes_of(told)
     changes.begin(RuleHistory.beginning(0, rules))
     return changes
 
@@ -50,8 +57,23 @@ def ledger_at(progress: Progress, indexed_to: int) -> PartitionLedger:
     return ledger
 
 
-def joined(changes: RuleChanges, indexed_to: int = 100) -> Chores:
-    return changes.joined(NOTHING, ledger_at(PROGRESS, indexed_to))
+def joined(changes: RuleChanges, indexed_to: int = 100) -> Request | None:
+    return changes.request(ledger_at(PROGRESS, indexed_to))
+
+
+def begins(changes: RuleChanges, indexed_to: int = 100) -> RuleHistory:
+    request = joined(changes, indexed_to)
+    assert request is not None
+    assert request.history is not None
+    return request.history
+
+
+def committed(changes: RuleChanges, history: RuleHistory) -> RuleHistory:
+    """All that is gone by once this is in the state."""
+    entered: list[RuleHistory] = []
+    changes.on_entered = entered.append
+    changes.committed(Request(changes, history=history), ())
+    return entered[0]
 
 
 def test_without_a_change_nothing_is_done() -> None:
@@ -60,7 +82,7 @@ def test_without_a_change_nothing_is_done() -> None:
     assert changes.look() is None
     told.table = PolicyTable()
     assert changes.look() is None, "another table that says the same"
-    assert joined(changes) is NOTHING
+    assert joined(changes) is None
 
 
 def test_new_rules_begin_where_indexing_stands_and_old_ones_stay_for_what_is_in_memory() -> None:
@@ -70,19 +92,16 @@ def test_new_rules_begin_where_indexing_stands_and_old_ones_stay_for_what_is_in_
     settings = changes.look()
     assert settings is not None
     assert settings.paused
-    chores = joined(changes)
-    assert chores.history is not None
-    assert chores.history == RuleHistory.beginning(0, RULES).with_epoch(100, settings.rules)
-    later = joined(changes, 120).history
-    assert later is not None
-    assert later.last.from_offset == 120, "until it is committed, it goes on moving"
-    assert changes.committed(chores.history) == chores.history
-    assert joined(changes) is NOTHING
+    history = begins(changes)
+    assert history == RuleHistory.beginning(0, RULES).with_epoch(100, settings.rules)
+    assert begins(changes, 120).last.from_offset == 120, "until it is committed, it goes on moving"
+    assert committed(changes, history) == history
+    assert joined(changes) is None
 
 
 def test_rules_of_before_stay_while_the_bucket_that_is_filled_begins_under_them() -> None:
     told = Told()
-    changes = RuleChanges(told, CONFIG, CONFIG.delay_topics[0])
+    changes = changes_of(told)
     changes.begin(RuleHistory.beginning(0, RULES).with_epoch(60, Rules("d", default_target="other")))
     told.say(max_delay="2h")
     assert changes.look() is not None
@@ -90,8 +109,10 @@ def test_rules_of_before_stay_while_the_bucket_that_is_filled_begins_under_them(
     ledger.plan(1, 10, 1_000)
     ledger.confirm()
     assert ledger.committed.sealed_to == 100
-    history = changes.joined(NOTHING, ledger).history
-    assert history is not None
+    request = changes.request(ledger)
+    assert request is not None
+    assert request.history is not None
+    history = request.history
     assert [epoch.from_offset for epoch in history.epochs] == [0, 60, 100]
 
 
@@ -100,7 +121,7 @@ def test_what_is_decided_at_release_needs_no_epoch() -> None:
     changes = begun(told)
     told.say(paused=True, expire_after="1m", tick="1ms", timestamp="due", placement="inline")
     assert changes.look() is not None
-    assert joined(changes) is NOTHING
+    assert joined(changes) is None
 
 
 def test_a_change_taken_back_before_it_was_committed_never_was() -> None:
@@ -110,7 +131,7 @@ def test_a_change_taken_back_before_it_was_committed_never_was() -> None:
     assert changes.look() is not None
     told.say()
     assert changes.look() is not None
-    assert joined(changes) is NOTHING
+    assert joined(changes) is None
 
 
 def test_what_cannot_be_read_at_all_leaves_the_rules_of_the_state() -> None:
@@ -122,25 +143,24 @@ def test_what_cannot_be_read_at_all_leaves_the_rules_of_the_state() -> None:
     assert changes.settings.rules == stored
     told.table = without_reading(told.table, "default", [], "damaged, too")
     assert changes.look() is None
-    assert joined(changes) is NOTHING
+    assert joined(changes) is None
     told.say(max_delay="2h")
     assert changes.look() is not None
-    history = joined(changes).history
-    assert history is not None
-    assert history.in_force.max_delay_ms == 7_200_000
+    assert begins(changes).in_force.max_delay_ms == 7_200_000
 
 
-def test_a_change_waits_while_the_state_has_no_room_for_one_more_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
-    changes = RuleChanges(told, CONFIG, CONFIG.delay_topics[0])
+def test_a_change_waits_while_the_state_has_no_room_for_one_more_epoch() -> None:
+    told, clock = Told(), HandClock()
+    changes = changes_of(told, clock)
     many = tuple(RuleEpoch(41 + n, Rules("d", allowed_targets=(f"{'x' * 200}{n % 2}",))) for n in range(4_500))
     changes.begin(RuleHistory((RuleEpoch(0, RULES), *many)))
     told.say(max_delay="2h")
     assert changes.look() is not None
-    assert joined(changes, 5_000) is NOTHING
-    monkeypatch.setattr("sidecar.partition.rule_changes.time.monotonic", lambda: 1e12)
-    chores = changes.joined(NOTHING, ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000))
-    assert chores.history is not None
-    assert len(chores.history.epochs) == 2
-    everything = changes.committed(chores.history)
+    assert joined(changes, 5_000) is None
+    clock.go_on(AGAIN_AFTER_S + 1)
+    request = changes.request(ledger_at(PROGRESS._replace(cursor=5_000, sealed_to=4_999), 5_000))
+    assert request is not None
+    assert request.history is not None
+    assert len(request.history.epochs) == 2
+    everything = committed(changes, request.history)
     assert len(everything.epochs) == 4_502, "what the state forgets may still be asked for by a load under way"

@@ -2,22 +2,22 @@
 
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Progress, start_of
 from index.rule_history import RuleHistory
 from index.rules import Rules
-from sidecar.intake.fetching import Connects, Fetch
-from sidecar.intake.intake import PartitionLedger
+from sidecar.intake.deciding import Deciding
+from sidecar.intake.fetching import Fetch, Fetching
+from sidecar.intake.intake import Intake
+from sidecar.intake.read_ahead import ReadAhead
 from sidecar.partition import tail as module
-from sidecar.partition.context import Shared
 from sidecar.partition.tail import Tail
 from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Scheduled, scheduled_size
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
 from tests.support.hand_clock import HandClock
@@ -36,11 +36,10 @@ class Log:
 
 
 class _Reading:
-    def __init__(self, connects: Connects, at: TopicPartition) -> None:
-        log: Any = connects.tail()
+    def __init__(self, log: Log, next_offset: int) -> None:
         self._log = log
-        self._next = at.offset
-        log.begun_at.append(self._next)
+        self._next = next_offset
+        log.begun_at.append(next_offset)
 
     def read(self, _wait_s: float, _most: int) -> Fetch | None:
         if self._next >= END:
@@ -56,18 +55,19 @@ class _Reading:
         self._log.closed += 1
 
 
-@pytest.fixture(autouse=True)
-def reads_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What connects gives the log itself."""
-    monkeypatch.setattr(module, "Fetching", _Reading)
+def made(
+    log: Log, ledger: PartitionLedger, budget: PayloadBudget, has_looked: Callable[[], bool] | None = None
+) -> Tail:
+    clock = HandClock(NOW_MS)
 
+    def read_on(ledger: PartitionLedger, history: RuleHistory, until_offset: int) -> Intake:
+        deciding = Deciding(history, budget, now_ms=clock.now_ms, soon_ms=1_000, until_offset=until_offset)
+        fetching = cast("Fetching", _Reading(log, ledger.indexed_to))
+        ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, "d/0")
+        ahead.start()
+        return Intake(ahead, ledger, budget)
 
-def made(log: Log, ledger: PartitionLedger, budget: PayloadBudget, **more: Any) -> Tail:
-    connect = cast("Callable[[], Consumer]", lambda: log)
-    shared = cast("Shared", SimpleNamespace(budget=budget, clock=HandClock(NOW_MS)))
-    return Tail(
-        shared, ("d", 0), ledger, RuleHistory.beginning(0, RULES), 1_000, Connects(connect, connect, connect), **more
-    )
+    return Tail(clock, ledger, RuleHistory.beginning(0, RULES), read_on, has_looked)
 
 
 def filled(tail: Tail, ledger: PartitionLedger, to_offset: int) -> None:

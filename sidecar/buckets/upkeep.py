@@ -3,29 +3,23 @@
 Nothing here decides what is released. Answers of the cluster are looked at when they are there.
 """
 
-import time
 from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 
-import structlog
 from confluent_kafka import KafkaException
 
 from index.retention import delay_topic_needed_from
 from index.survey import Survey, survey
-from sidecar.backfill.restoring import look_at_backfills
+from sidecar.buckets.hidden_end import HiddenEnd
 from sidecar.buckets.loading import LoaderPool
 from sidecar.buckets.trimming import Trimming
-from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.intake.intake import PartitionLedger
+from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
-from sidecar.kafka.admin import TopicFacts
-from sidecar.partition.context import Shared
-from sidecar.partition.hidden_end import HiddenEnd, hidden_end
+from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import routes_of
 from sidecar.release.gate import Gate
-from sidecar.topics.retention import Retention, retention_of
+from sidecar.topics.retention import Retention
 
 SURVEY_EVERY_S = 5.0
 COUNT_FOR_S = 0.002
@@ -46,27 +40,15 @@ class Needs:
     since_ms: int | None
 
 
-def upkeep_of(
-    shared: Shared, topic: DelayTopicConfig, partition: int, ledger: PartitionLedger, gate: Gate, facts: TopicFacts
-) -> "Upkeep":
-    """What goes on beside releasing for an owned partition; ``facts`` are those of its delay topic."""
-    look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.clock.now_ms)
-    brokers = shared.config.bootstrap
-    trimming = Trimming(shared.admin, brokers, topic, partition, shared.metrics, lambda: shared.pool.look(look))
-    retention = retention_of(facts.settings)
-    hidden = hidden_end(shared.admin, shared.pool, brokers, topic.name, partition)
-    return Upkeep(ledger, trimming, shared.pool, (topic.name, partition), retention, gate, hidden)
-
-
 class Upkeep:
     """Belongs to one owned partition; used by its worker only."""
 
     def __init__(
         self,
+        context: PartitionContext,
         ledger: PartitionLedger,
         trimming: Trimming,
         pool: LoaderPool,
-        place: tuple[str, int],
         retention: Retention,
         gate: Gate,
         hidden: HiddenEnd,
@@ -78,7 +60,7 @@ class Upkeep:
         self._gate = gate
         self._trimming = trimming
         self._pool = pool
-        self._place = place
+        self._place = context.place
         self._counting: Generator[None, None, Survey] | None = None
         self._count_next_s = 0.0
         self._look_next_s = 0.0
@@ -87,11 +69,12 @@ class Upkeep:
         self._must_be_there = False
         self._since: tuple[int, int | None] = (0, None)
         self._told_gone = False
-        self._log = structlog.get_logger().bind(topic=place[0], partition=place[1])
+        self._clock = context.clock
+        self._log = context.log
 
-    def turn(self, now_ms: int, *, lag: int, being_merged: tuple[int, ...]) -> None:
+    def turn(self, *, lag: int, being_merged: tuple[int, ...]) -> None:
         """One step of everything; ``lag`` are the offsets of the delay topic that have not been indexed."""
-        now_s = time.monotonic()
+        now_s, now_ms = self._clock.running_s(), self._clock.now_ms()
         ledger = self._ledger
         self._trimming.turn(now_s, ledger.committed, list(ledger.parts.buckets.values()), being_merged)
         self._count(now_s, now_ms)
@@ -115,7 +98,7 @@ class Upkeep:
             parts, watermark = self._ledger.parts, self._ledger.committed.watermark
             self._counting = survey(parts, watermark, now_ms, routes_of, self._gate.waiting())
         try:
-            while time.monotonic() < now_s + COUNT_FOR_S:
+            while self._clock.running_s() < now_s + COUNT_FOR_S:
                 next(self._counting)
         except StopIteration as finished:
             self.survey = finished.value

@@ -1,0 +1,36 @@
+"""What every part of an owned partition is given: which one it is, and where to count, to log, and to see the time."""
+
+from dataclasses import dataclass, field
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from sidecar.clock import Clock
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """One value for all of it; ``topic`` is the delay topic as it is configured, without policies."""
+
+    topic: DelayTopicConfig
+    partition: int
+    group_id: str
+    metrics: Metrics
+    clock: Clock
+    log: FilteringBoundLogger = field(init=False)
+
+    def __post_init__(self) -> None:
+        log = structlog.get_logger().bind(topic=self.topic.name, partition=self.partition)
+        object.__setattr__(self, "log", log)
+
+    @property
+    def name(self) -> str:
+        """The name of the delay topic, by which metrics are labelled."""
+        return self.topic.name
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Delay topic and partition."""
+        return self.topic.name, self.partition

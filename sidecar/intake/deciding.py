@@ -1,0 +1,149 @@
+"""Deciding what was read of a delay partition: when each record is due and where it goes, or why it is rejected.
+
+A decision must replay, so it depends on the record and on the rules of its offset alone; neither the clock nor the
+cluster is asked. The clock only tells what will wait for so long that it is packed.
+"""
+
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException
+
+from index.errors import RefusedError
+from index.pending import Entry
+from index.record import Record
+from index.rule_history import RuleHistory
+from index.rules import Rules
+from index.schedule import AT_ONCE, Rejection
+from index.unreadable import UnreadableHeaders, decide
+from sidecar.intake.bad_batches import BadBatch
+from sidecar.intake.decided import Decided, Rejected, Step
+from sidecar.intake.fetching import Fetch
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.records import Payload, Refused, packed, scheduled, size_of
+from snapshots.rows import RowPacker
+
+NEVER = 1 << 63
+"""An offset that no log reaches."""
+
+PACKED_BYTES = 65_536
+"""A larger record is kept as it came, since it may be too large for a segment."""
+
+_new = tuple.__new__  # A NamedTuple's own constructor is a Python function and costs three times as much.
+
+
+class Deciding:
+    """Of one delay partition, from one offset on; used by one thread.
+
+    A record that is due more than ``soon_ms`` after ``now_ms()`` is packed: it will be sealed before it is released.
+    Nothing is decided at or beyond ``until_offset``. A batch that cannot be read is passed on to be rejected; with
+    ``stops_at_bad`` it stops the partition, unless the cursor that this tells has passed it before.
+    ``taken_bytes`` counts the payload for which memory was taken.
+    """
+
+    def __init__(
+        self,
+        history: RuleHistory,
+        budget: PayloadBudget,
+        *,
+        now_ms: Callable[[], int],
+        soon_ms: int,
+        until_offset: int = NEVER,
+        stops_at_bad: Callable[[], int] | None = None,
+    ) -> None:
+        self.taken_bytes = 0
+        self.has_ended = False
+        self._history = history
+        self._budget = budget
+        self._rules: Rules = history.in_force
+        self._rules_end = 0
+        self._now_ms = now_ms
+        self._soon_ms = soon_ms
+        self._until_offset = until_offset
+        self._stops_at_bad = stops_at_bad
+        self._packer = RowPacker()
+
+    def decide(self, fetch: Fetch) -> Decided:
+        """What to do to the index for what was read; the memory that this takes is counted at once.
+
+        KafkaException for an error among the messages, RefusedError for a batch that stops the partition.
+        """
+        decided = Decided()
+        if fetch.bad is not None:
+            decided.steps.append(self._passed(fetch.bad))
+            return decided
+        self._decide_messages(fetch, decided)
+        # Several fetches may be ahead, so it is not left to whoever indexes them.
+        self._budget.take(decided.resident_bytes)
+        self.taken_bytes += decided.resident_bytes
+        return decided
+
+    def _decide_messages(self, fetch: Fetch, decided: Decided) -> None:
+        run: list[Entry[Payload]] = []
+        steps = decided.steps
+        room_bytes, far_ms = self._budget.room_bytes, self._now_ms() + self._soon_ms
+        for message, headers in zip(fetch.messages, fetch.headers, strict=True):
+            offset = message.offset() or 0
+            error = message.error()
+            if error is not None:
+                steps += run, _end_at(offset, error)
+                run = []
+                continue
+            if offset >= self._until_offset:
+                self.has_ended = True
+                steps += run, self._until_offset
+                run = []
+                break
+            if offset >= self._rules_end:
+                self._rules, self._rules_end = self._history.at(offset), self._history.ends_at(offset) or NEVER
+            timestamp_ms = message.timestamp()[1]
+            record = _new(Record, (message.key(), message.value(), headers, timestamp_ms))
+            if isinstance(headers, UnreadableHeaders):
+                decision, record = decide(self._rules, record)
+            else:
+                decision = self._rules.decide(headers, timestamp_ms)
+            if isinstance(decision, Rejection):
+                steps += run, Rejected(offset, Refused(decision, record))
+                run = []
+                continue
+            due_ms = decision[0]
+            if decision[5] or due_ms == AT_ONCE:
+                decided.both_times += decision[5]
+                decided.without_time += due_ms == AT_ONCE and not self._rules.names_time(record[2])
+            payload = self._packed(record, decision[1]) if due_ms > far_ms else None
+            if payload is None:
+                payload = scheduled(decision, size_of(record), record)
+            taken_bytes = decided.resident_bytes + payload[1]
+            if taken_bytes < room_bytes:
+                decided.resident_bytes = taken_bytes
+            else:
+                # What does not fit stays in the delay topic, and is read again when it is due.
+                payload = scheduled(decision, payload[1], None)
+            run.append((due_ms, offset, payload))
+        steps.append(run)
+        decided.records = len(fetch.messages)
+
+    def _passed(self, bad: BadBatch) -> Step:
+        if bad.from_offset >= self._until_offset:
+            self.has_ended = True
+            return self._until_offset
+        if self._stops_at_bad is not None and bad.from_offset >= self._stops_at_bad():
+            raise RefusedError(
+                f"offsets {bad.from_offset} to {bad.to_offset - 1} are a batch that the client cannot read: {bad.why}."
+                ' Give the client more room (receive.message.max.bytes), or step over it: on_unreadable = "reject"'
+            )
+        return bad
+
+    def _packed(self, record: Record, targets: tuple[str, ...]) -> Payload | None:
+        key, value, headers, timestamp_ms = record
+        packer = self._packer
+        row = packer.pack(key, value, headers)
+        if row is None or len(row) > PACKED_BYTES or timestamp_ms < 0:
+            return None
+        return packed(timestamp_ms, row, packer, targets[0] if len(targets) == 1 else targets)
+
+
+def _end_at(offset: int, error: KafkaError) -> int:
+    """The offset at which the event of the end came; KafkaException when it is another."""
+    if error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return offset

@@ -1,0 +1,105 @@
+"""Reading and deciding in a thread of its own, some fetches ahead: both overlap with the waits of the worker."""
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from sidecar.intake.decided import Decided
+from sidecar.intake.deciding import Deciding
+from sidecar.intake.fetching import Fetching
+from sidecar.payload.budget import PayloadBudget
+
+FETCH_RECORDS: Final = 2_500
+"""Most records decided at once: deciding them takes some 10 ms."""
+
+FETCHES_AHEAD: Final = 2
+"""Decided and not indexed yet; more would only be memory."""
+
+WAIT_S: Final = 0.25
+"""How soon the thread notices that it is to end."""
+
+FULL_WAIT_S: Final = 0.005
+"""How soon the thread looks again whether there is memory."""
+
+
+class ReadAhead:
+    """Owns the ``fetching`` of one delay partition; what is decided is taken by one other thread.
+
+    ``needs_room`` tells whether reading pauses while there is no memory: what is due goes on, and makes room.
+    """
+
+    def __init__(
+        self,
+        fetching: Fetching,
+        deciding: Deciding,
+        budget: PayloadBudget,
+        needs_room: Callable[[], bool],
+        name: str,
+    ) -> None:
+        self.log_end = 0
+        self._fetching = fetching
+        self._deciding = deciding
+        self._budget = budget
+        self._needs_room = needs_room
+        self._stopping = threading.Event()
+        self._decided: queue.Queue[Decided] = queue.Queue(FETCHES_AHEAD)
+        self._thread = threading.Thread(target=self._run, name=f"intake {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    @property
+    def taken_bytes(self) -> int:
+        """Payload for which memory was taken so far."""
+        return self._deciding.taken_bytes
+
+    def next(self, wait_s: float) -> Decided | None:
+        """What was decided next, waiting at most ``wait_s`` for it; what went wrong in the thread is raised here."""
+        try:
+            decided = self._decided.get(block=wait_s > 0, timeout=wait_s)
+        except queue.Empty:
+            return None
+        if decided.failed is not None:
+            raise decided.failed
+        return decided
+
+    def close(self) -> None:
+        """End the thread and give the consumer back to librdkafka."""
+        self._stopping.set()
+        while self._thread.is_alive():
+            with suppress(queue.Empty):
+                # It may be waiting for room to hand over.
+                self._decided.get_nowait()
+            self._thread.join(0.01)
+        self._fetching.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set() and not self._deciding.has_ended:
+            try:
+                decided = self._read()
+            except Exception as error:  # noqa: BLE001 - it is raised where the worker looks at it
+                decided = Decided(failed=error)
+            if decided.steps or decided.failed:
+                self._hand_over(decided)
+            if decided.failed:
+                return
+
+    def _read(self) -> Decided:
+        if self._budget.room_bytes <= 0 and self._needs_room():
+            self._stopping.wait(FULL_WAIT_S)
+            return Decided()
+        fetch = self._fetching.read(WAIT_S, FETCH_RECORDS)
+        decided = Decided() if fetch is None else self._deciding.decide(fetch)
+        self.log_end = self._fetching.log_end()
+        return decided
+
+    def _hand_over(self, decided: Decided) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._decided.put(decided, timeout=WAIT_S)
+            except queue.Full:
+                continue
+            return

@@ -1,0 +1,56 @@
+"""Beginning to own a partition, and ending a transaction: what every transactional producer of the router does."""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from index.errors import RefusedError
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S
+from sidecar.kafka.errors import Verdict, classify, error_of
+
+FENCE_WITHIN_S: Final = 60.0
+"""Whoever gets no answer for so long begins with a new client, and so with the bootstrap servers: this one may know
+addresses only that are no more (see ``clients.producer``)."""
+
+
+def fence(producer: Producer, stopping: Callable[[], bool], remedy: str) -> None:
+    """Become the only writer of a partition; KafkaException when the cluster refuses or is silent, or when stopping.
+
+    RefusedError, with this remedy, when the brokers will never take transactions like ours.
+    """
+    given_up_s = time.monotonic() + FENCE_WITHIN_S
+    while True:
+        try:
+            producer.init_transactions(REQUEST_TIMEOUT_S)
+        except KafkaException as exception:
+            verdict = classify(error_of(exception))
+            if verdict is Verdict.MISCONFIGURED:
+                raise RefusedError(f"{error_of(exception).str()}; {remedy}") from exception
+            # A timed-out call is resumed by calling again; a shorter timeout only lets us look at `stopping`.
+            if verdict is not Verdict.RETRY or stopping() or time.monotonic() > given_up_s:
+                raise
+        else:
+            return
+
+
+def commit(producer: Producer) -> None:
+    """Commit the open transaction; a commit that timed out goes on with the same one when it is called again."""
+    _resumed(producer.commit_transaction)
+
+
+def abort(producer: Producer) -> None:
+    """Abort the open transaction, in the same way."""
+    _resumed(producer.abort_transaction)
+
+
+def _resumed(call: Callable[[], None]) -> None:
+    while True:
+        try:
+            call()
+        except KafkaException as exception:
+            if classify(error_of(exception)) is not Verdict.RETRY:
+                raise
+        else:
+            return

@@ -1,0 +1,56 @@
+"""What a partition is to release in one transaction, and what it has released once that is committed."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from index.batch import Batch
+from index.pending import Entry
+from sidecar.payload.records import Payload, Refused, Scheduled, scheduled_size, size_of
+from sidecar.release.screening import Screened
+from sidecar.release.transaction import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to leave in the next transaction; ``resumed`` was held until now, and leaves first."""
+
+    batch: Batch[Payload, Refused]
+    requests: Sequence[Request]
+    resumed: Sequence[Entry[Scheduled]]
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it costs the brokers."""
+        late_bytes, resumed_bytes = bytes_of(self.batch.late), bytes_of(self.resumed)
+        rejected_bytes = sum(size_of(refused.record) for _, refused in self.batch.rejected)
+        requested_bytes = sum(request.size_bytes for request in self.requests)
+        return resumed_bytes + late_bytes + self.batch.due_bytes + rejected_bytes + requested_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What one committed transaction did; ``aborted`` counts how often it was written in vain before."""
+
+    screened: Screened
+    aborted: int
+    truncated: int
+    held: list[Entry[Scheduled]]
+
+    def by_target(self) -> Counter[str]:
+        """Released records by target topic."""
+        routes = Counter([payload[0][1] for _, _, payload in self.screened.released])
+        counts: Counter[str] = Counter()
+        for targets, count in routes.items():
+            for target in targets:
+                counts[target] += count
+        return counts
+
+    def by_reason(self) -> Counter[str]:
+        """Rejected records by code."""
+        return Counter(refused.rejection.reason.value for _, refused in self.screened.rejected)
+
+
+def bytes_of(entries: Iterable[Entry[Payload]]) -> int:
+    """What releasing these would cost in a transaction."""
+    return sum(map(scheduled_size, [payload for _, _, payload in entries]))

@@ -1,0 +1,464 @@
+"""The ports of an owned partition, to a modelled cluster: all of a router that is not real in the simulation.
+
+Whatever decides or orders is the code that ships: :func:`sidecar.partition.owned_partition.take_over` and
+:class:`sidecar.partition.rounds.Rounds` on these ports.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, cast
+
+from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from index.bucket_rules import SealRules
+from index.pending import Entry
+from index.record import Record
+from index.retention import Kept
+from index.rule_history import RuleHistory
+from sidecar.backfill.restoring import kept_by_backfills
+from sidecar.backfill.staging import Waiting
+from sidecar.buckets.hidden_end import Edges, HiddenEnd
+from sidecar.buckets.trimming import Trimming
+from sidecar.buckets.upkeep import Upkeep
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.context import PartitionContext
+from sidecar.intake.decided import Decided
+from sidecar.intake.deciding import Deciding
+from sidecar.intake.fetching import Fetch
+from sidecar.intake.intake import Intake
+from sidecar.kafka.compacted import Stored
+from sidecar.kafka.connections import ConnectionLostError
+from sidecar.metrics import Metrics
+from sidecar.partition.origin import Origin
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.records import Refused, Scheduled
+from sidecar.release.gate import Gate
+from sidecar.release.rates import RateLimits
+from sidecar.release.target_directory import KNOWN_FOR_S, Target
+from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
+from sidecar.topics.retention import FOREVER_MS, Retention
+from snapshots.state import PartitionState, fold_state
+from tests.simulation import world
+from tests.simulation.fetching import Pool, Reader, record_of
+from tests.simulation.jobs import Watch
+from tests.simulation.settings import SimulatedSettings, Surroundings
+from tests.simulation.world import DELAY_TOPIC, REJECTED, Faults, Left, OwnClock, Produced
+
+TOPIC_ID = "topic-id"
+METRICS = Metrics()
+PLENTY_BYTES = 1 << 40
+READS_AHEAD = 0.3
+
+
+class SimulatedTopic(DelayTopicConfig):
+    """A delay topic with buckets as small as the runs are."""
+
+    limits: SealRules
+
+    @property
+    def seal_rules(self) -> SealRules:
+        """As the run has dealt them."""
+        return self.limits
+
+
+class SimulatedClock:
+    """What one router takes for the time; nobody's sleep takes any."""
+
+    def __init__(self, own: OwnClock) -> None:
+        self._own = own
+
+    def now_ms(self) -> int:
+        """What it shows."""
+        return self._own.now_ms
+
+    def now_ns(self) -> int:
+        """The same, no more precisely."""
+        return self._own.now_ms * 1_000_000
+
+    def running_s(self) -> float:
+        """Goes on by a little with every turn."""
+        return self._own.running_s
+
+    def sleep(self, seconds: float) -> None:
+        """Others act meanwhile, if the scheduler wants it."""
+
+
+class SimulatedBudget(PayloadBudget):
+    """Memory that is used up now and then, or nearly so, whoever uses it."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__(PLENTY_BYTES)
+        self._faults = faults
+
+    @property
+    def room_bytes(self) -> int:
+        return self._faults.rng.choices([PLENTY_BYTES, 0, 700], [92, 4, 4])[0]
+
+
+class SimulatedDirectory:
+    """All targets are there."""
+
+    def resolve(self, names: Any, known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
+        """Of one partition each."""
+        return {name: Target(1, None, known_for_s) for name in names}
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+
+class Host:
+    """Of one ownership by one router; ``reads`` is how many records a fetch has at most."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self.epoch = -1
+        self.reads = 30
+        self.directory = SimulatedDirectory()
+        self.compresses = True
+        self.payload_memory_bytes = PLENTY_BYTES
+        topic = SimulatedTopic(name=DELAY_TOPIC, trim=around.trims, limits=around.seal_rules).model_copy(
+            update={"max_buckets": around.max_buckets, "placement": around.seal_rules.placement}
+        )
+        self.context = PartitionContext(topic, 0, "g", METRICS, SimulatedClock(around.clock))
+        self.limits = RateLimits(self.context.clock.running_s)
+        self.budget = SimulatedBudget(around.faults)
+        self.reader = Reader(around.log, around.store, self.is_owner)
+        # Who only looks at a record or two does not make a segment good.
+        looker = Reader(around.log, around.store, lambda: False)
+        self.pool = Pool(self.reader, looker, around.faults)
+        self.settings = SimulatedSettings(around, topic)
+        self.staged = SimulatedStaged(around)
+
+    def is_owner(self) -> bool:
+        """Whether nobody has taken the partition over since."""
+        return self.epoch == self._around.store.epoch
+
+    def fence(self) -> None:
+        """Become the only one whose transactions are committed."""
+        self.epoch = self._around.store.fence()
+        self._around.faults.point("fence")
+
+    def standing(self) -> "SimulatedStanding":
+        """As the store has it now."""
+        return SimulatedStanding(self._around)
+
+    def transactions(self, _: Origin) -> "SimulatedTransactions":
+        """As the owner that this router believes to be."""
+        return SimulatedTransactions(self._around, self)
+
+    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int) -> Intake:
+        """Of the modelled log, in the thread of the worker."""
+        deciding = Deciding(
+            history,
+            self.budget,
+            now_ms=self.context.clock.now_ms,
+            soon_ms=self._around.seal_rules.soon_ms,
+            until_offset=until_offset,
+        )
+        return Intake(SimulatedAhead(self._around, self, deciding, ledger.indexed_to), ledger, self.budget)
+
+    def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """Those that retention has left."""
+        return self.reader.read(DELAY_TOPIC, 0, offsets)
+
+    def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
+        """Trims the modelled topics."""
+        around = self._around
+        admin = cast("AdminClient", DeletesRecords(around))
+        trimming = Trimming(admin, "", self.context.topic, 0, METRICS, lambda: _kept(around))
+        hidden = HiddenEnd(Future[Edges], "", self.context.place)
+        return Upkeep(self.context, ledger, trimming, self.pool, Retention(FOREVER_MS), gate, hidden)
+
+
+class SimulatedStanding:
+    """What a take-over reads."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    def delay_topic_id(self) -> str:
+        """It is never created again."""
+        return TOPIC_ID
+
+    def log_range(self) -> tuple[int, int]:
+        """Of the delay topic."""
+        return self._around.log.start, self._around.log.end
+
+    def uncommitted_end(self) -> int:
+        """Producers have no transactions."""
+        return self._around.log.end
+
+    def snapshots_range(self) -> tuple[int, int]:
+        """Up to what was written last."""
+        return 0, self._around.store.snapshots_end
+
+    def state_starts_at(self) -> int:
+        """Nothing was removed from it."""
+        return 0
+
+    def stored(self) -> PartitionState | None:
+        """What the last owner has left behind."""
+        return fold_state(self._around.store.state)
+
+    def state_keys(self) -> list[bytes]:
+        """Those with a value."""
+        return [key for key, value in dict(self._around.store.state).items() if value is not None]
+
+    def staged(self) -> list[Stored]:
+        """What jobs have left behind."""
+        return _staged(self._around)
+
+    def group_offset(self) -> int:
+        """Nobody has committed one."""
+        return -1
+
+    def ends_open(self, _: PartitionState) -> bool:
+        """No transaction is open for ever; that is what :mod:`tests.simulation.forgetful` is about."""
+        return False
+
+
+class SimulatedStaged:
+    """What an owner has seen of the backfill topic; it may be a while behind."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._watch = Watch(around.store, around.faults.rng)
+
+    def may_hold(self) -> bool:
+        """Asked at the take-over."""
+        return bool(self._around.store.backfill)
+
+    def has_looked(self) -> bool:
+        """Some rounds later."""
+        return self._around.faults.rng.random() < 0.5
+
+    def waiting(self) -> Mapping[bytes, Waiting]:
+        """What is seen now."""
+        return self._watch()
+
+    def hold_off(self) -> None:
+        """Nobody waits."""
+
+    def not_before_s(self) -> float:
+        """Nobody has to wait."""
+        return 0.0
+
+
+class SimulatedAhead:
+    """Fetches of the modelled log, some of them decided before they are asked for."""
+
+    def __init__(self, around: Surroundings, host: Host, deciding: Deciding, from_offset: int) -> None:
+        self._around = around
+        self._host = host
+        self._deciding = deciding
+        self._next = from_offset
+        self._ahead: deque[Decided] = deque()
+
+    @property
+    def taken_bytes(self) -> int:
+        """Of what is ahead, too."""
+        return self._deciding.taken_bytes
+
+    @property
+    def log_end(self) -> int:
+        """Known at once."""
+        return self._around.log.end
+
+    def next(self, _: float) -> Decided | None:
+        """One fetch; OutOfRangeError when retention has overtaken it."""
+        self._around.faults.point("index")
+        if not self._ahead or self._around.faults.rng.random() < READS_AHEAD:
+            self._read()
+        return self._ahead.popleft() if self._ahead else None
+
+    def close(self) -> None:
+        """What is ahead is forgotten."""
+
+    def _read(self) -> None:
+        log = self._around.log
+        if self._deciding.has_ended or self._next == log.end:
+            return
+        if self._next < log.start:
+            raise world.OutOfRangeError
+        records, end = log.read(self._next, self._host.reads)
+        messages: list[Any] = [_Message(each) for each in records]
+        if end is not None:
+            messages.append(_End(end))
+        self._next = log.end if end is not None else records[-1].offset + 1
+        self._ahead.append(self._deciding.decide(Fetch(messages, [message.headers for message in messages])))
+
+
+class SimulatedTransactions:
+    """Commits to the modelled store."""
+
+    def __init__(self, around: Surroundings, host: Host) -> None:
+        self._around = around
+        self._host = host
+
+    def commit(self, transaction: Transaction) -> Result:
+        """With an outcome as luck has it."""
+        around = self._around
+        around.faults.point("plan")
+        begun_ms = around.clock.now_ms
+        requests = transaction.requests
+        snapshots = [
+            (key, value)
+            for request in requests
+            for key, value in [*request.segments, *((key, None) for key in request.reclaimed)]
+        ]
+        withdrawn = tuple(key for request in requests for key in request.withdrawn)
+        state = transaction.state_records(TOPIC_ID)
+        written = world.Transaction(begun_ms, _left(transaction), state, tuple(snapshots), withdrawn)
+        try:
+            self._require_connections()
+            offsets = self.apply(written)
+        except world.AbortedError as error:
+            return Result(Outcome.ABORTED, error=error)
+        except world.SegmentsRefusedError as error:
+            return Result(Outcome.REFUSED, error=error, why="too large")
+        except world.FencedError as error:
+            return Result(Outcome.FENCED, error=error)
+        except (world.UnknownOutcomeError, ConnectionLostError) as error:
+            return Result(Outcome.UNKNOWN, error=error)
+        around.faults.point(f"commit of {_kind_of(transaction)}", rare=_is_rare(transaction))
+        return Result(Outcome.COMMITTED, _shared_out(transaction, offsets))
+
+    def find_refused(
+        self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]], within_s: float
+    ) -> Refusals:
+        """No record is ever refused by the modelled brokers."""
+        raise AssertionError(f"{len(released)} and {len(rejected)} records, none refused, in {within_s} s")
+
+    def _require_connections(self) -> None:
+        if self.has_lost_connection():
+            raise ConnectionLostError("in the simulation", 0.0)
+
+    def has_lost_connection(self) -> bool:
+        """Whether the end of the last transaction may still be on its way: then no other is begun."""
+        return self._around.store.has_lost_connection(self._host.epoch)
+
+    def apply(self, written: world.Transaction) -> list[int]:
+        """As the owner that this router believes to be; offsets of what was written to the snapshots topic."""
+        return self._around.store.commit(self._host.epoch, written)
+
+
+class DeletesRecords:
+    """What of an admin client trimming needs."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    def delete_records(self, at: Sequence[TopicPartition], **_: float) -> dict[TopicPartition, "Future[None]"]:
+        """Remove what lies below; done at once."""
+        done: Future[None] = Future()
+        done.set_result(None)
+        for each in at:
+            if each.topic == DELAY_TOPIC:
+                log = self._around.log
+                log.start = max(log.start, each.offset)
+                self._around.faults.point("trim of the delay topic")
+            else:
+                self._around.store.trim(each.offset)
+                self._around.faults.point("trim of snapshots")
+        return dict.fromkeys(at, done)
+
+
+class _Message:
+    """A record as a client hands it over."""
+
+    def __init__(self, produced: Produced) -> None:
+        self._record = record_of(produced)
+        self._offset = produced.offset
+        self.headers = self._record.headers
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> KafkaError | None:
+        return None
+
+    def key(self) -> bytes | None:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.value
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._record.timestamp_ms
+
+
+class _End:
+    """The event that the end of the log was reached."""
+
+    headers = ()
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> KafkaError | None:
+        return KafkaError(KafkaError._PARTITION_EOF)
+
+
+def _left(transaction: Transaction) -> list[Left]:
+    """What becomes visible, in the order it is written; by what a record says of itself, so that another is noticed."""
+    released = [
+        Left(_named(record), target, record)
+        for _, _, (schedule, _, record) in transaction.released
+        for target in schedule.targets
+    ]
+    return released + [Left(_named(refused.record), REJECTED, refused.record) for _, refused in transaction.rejected]
+
+
+def _named(record: Record | None) -> int:
+    assert record is not None
+    return int((record.value or b"").partition(b"/")[0])
+
+
+def _shared_out(transaction: Transaction, offsets: Sequence[int]) -> list[list[int]]:
+    """Of each request the offsets of its segments."""
+    shared: list[list[int]] = []
+    at = 0
+    for request in transaction.requests:
+        shared.append(list(offsets[at : at + len(request.segments)]))
+        at += len(request.segments) + len(request.reclaimed)
+    return shared
+
+
+def _kind_of(transaction: Transaction) -> str:
+    """What a transaction does beside releasing."""
+    kinds = [
+        kind
+        for request in transaction.requests
+        for kind, does in {
+            "segments": request.segments,
+            "an adoption": request.installs is not None and request.withdrawn,
+            "a merge": request.installs is not None and request.removed,
+            "a seal": request.installs,
+            "rules": request.history,
+            "a withdrawal": request.withdrawn,
+            "a removal": request.removed or request.reclaimed,
+        }.items()
+        if does
+    ]
+    return kinds[0] if kinds else "a batch"
+
+
+def _is_rare(transaction: Transaction) -> bool:
+    return any(request.installs is not None or request.history is not None for request in transaction.requests)
+
+
+def _staged(around: Surroundings) -> list[Stored]:
+    return [Stored(offset, key, value) for key, (offset, value) in around.store.backfill.items()]
+
+
+def _kept(around: Surroundings) -> "Future[Kept]":
+    """What jobs need, as it is when the trim is asked for."""
+    kept: Future[Kept] = Future()
+    kept.set_result(kept_by_backfills(_staged(around), around.clock.now_ms))
+    return kept

@@ -1,0 +1,58 @@
+"""One ownership of the partition: what a worker does with the shipped code, on ports of the simulation."""
+
+from index.rules import Rules
+from index.transaction_size import TransactionSize
+from sidecar.partition import owned_partition, rounds
+from tests.simulation.host import Host
+from tests.simulation.settings import Surroundings
+from tests.simulation.world import Faults
+
+MAINTAINS = 0.5
+TIMEOUT_S = 60.0
+
+
+class SimulatedSize(TransactionSize):
+    """Room for as little or as much as luck has it."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__(1 << 20, TIMEOUT_S)
+        self._faults = faults
+
+    def limit_bytes(self, now_s: float) -> int:
+        """Of one record, or some, or all."""
+        return min(self._faults.rng.choice([600, 2_000, 1 << 20]), super().limit_bytes(now_s) + (1 << 20))
+
+
+class Serving:
+    """Taken over when it is made, thrown away after any interruption."""
+
+    def __init__(self, around: Surroundings, *, checks: bool) -> None:
+        self._around = around
+        self._checks = checks
+        self.host = Host(around)
+        self.host.fence()
+        self.owned = owned_partition.take_over(self.host)
+        self.rounds = rounds.Rounds(self.host.context, self.owned, SimulatedSize(around.faults), 30)
+
+    @property
+    def rules(self) -> Rules:
+        """Those that the router has heard of last."""
+        return self._around.rules
+
+    def turn(self, reads: int, most_records: int) -> None:
+        """Let some of what is under way get done, and go one round."""
+        self.host.reads = reads
+        self.host.pool.turn()
+        if self.owned.ledger.replaying:
+            self.rounds.replay()
+        else:
+            self.rounds.batch_records = most_records
+            self.rounds.once()
+            if self._around.faults.rng.random() < MAINTAINS:
+                self.owned.maintain()
+        if self._checks:
+            self.owned.ledger.check()
+
+    def close(self) -> None:
+        """Forget everything."""
+        self.owned.close()

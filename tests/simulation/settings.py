@@ -1,0 +1,55 @@
+"""What surrounds the routers of a run, and what it has configured and ruled for them."""
+
+from dataclasses import dataclass, field
+
+from index.bucket_rules import SealRules
+from index.rules import Rules
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.policies.table import TopicSettings
+from sidecar.release.expiry import NEVER
+from sidecar.release.rates import TargetLimit
+from tests.simulation.world import DelayLog, Faults, OwnClock, Store
+
+
+@dataclass
+class Surroundings:
+    """What all routers of a run share but clock and rules; ``trims``: they remove what they do not need from the log.
+
+    ``gated`` and ``paused`` are what policies say now: targets that are limited, and whether the delay topic is paused.
+    """
+
+    clock: OwnClock
+    log: DelayLog
+    store: Store
+    faults: Faults
+    seal_rules: SealRules
+    max_buckets: int
+    trims: bool
+    rules: Rules
+    gated: dict[str, TargetLimit] = field(default_factory=dict)
+    paused: list[str] = field(default_factory=list)
+
+
+class SimulatedSettings:
+    """What holds for the delay topic, as one router has heard of it."""
+
+    def __init__(self, around: Surroundings, topic: DelayTopicConfig) -> None:
+        self._around = around
+        self._topic = topic
+        self._version = self._now()
+
+    @property
+    def version(self) -> object:
+        """Another object whenever something has changed."""
+        now = self._now()
+        if now != self._version:
+            self._version = now
+        return self._version
+
+    def read(self) -> TopicSettings:
+        """What holds now."""
+        rules, gated, paused = self._version
+        return TopicSettings(self._topic, rules, 0, NEVER, {}, paused=paused, drained=False, gated=gated)
+
+    def _now(self) -> tuple[Rules, dict[str, TargetLimit], bool]:
+        return self._around.rules, dict(self._around.gated), bool(self._around.paused)
