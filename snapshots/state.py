@@ -43,7 +43,7 @@ RULES_KEY = b"rules"
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class StoredState:
     """Everything the state topic says about one delay partition.
 
     ``inventory`` is what the progress says that buckets and held records are, which is true; None where a router wrote
@@ -86,7 +86,7 @@ def encode_history(history: RuleHistory) -> bytes:
     return wrap(Kind.RULES, message.SerializeToString())
 
 
-def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> PartitionState | None:
+def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> StoredState | None:
     """State after all (key, value) records of a state partition, in log order; None when it holds none.
 
     A later record of a key replaces an earlier one, a null value removes it. FormatError names the key that cannot be
@@ -116,7 +116,7 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> Partitio
         refuse_other(inventory, [manifest.bucket_id for manifest in buckets], len(held))
     _refuse_impossible(buckets, progress)
     history.check(rules_needed_from(progress, buckets))
-    return PartitionState(progress, delay_topic_id, history, buckets, decode_held(held), inventory)
+    return StoredState(progress, delay_topic_id, history, buckets, decode_held(held), inventory)
 
 
 def _from_offset(manifest: Manifest) -> int:

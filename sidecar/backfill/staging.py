@@ -28,7 +28,7 @@ READ_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StagedAt:
     """A delay partition by the topics that matter here."""
 
     backfill: str
@@ -55,15 +55,15 @@ class Staging(TopicFollower):
         super().__init__("staging", structlog.get_logger(), stop_within_s=STOP_WITHIN_S)
         self._connect = connect
         self._clock = clock
-        self._places: dict[Place, int] = {}
-        self._raw: dict[Place, dict[bytes, tuple[int, bytes]]] = {}
-        self._waiting: dict[Place, dict[bytes, Waiting]] = {}
-        self._held_off_to_s: dict[Place, float] = {}
-        self._looked: set[Place] = set()
+        self._places: dict[StagedAt, int] = {}
+        self._raw: dict[StagedAt, dict[bytes, tuple[int, bytes]]] = {}
+        self._waiting: dict[StagedAt, dict[bytes, Waiting]] = {}
+        self._held_off_to_s: dict[StagedAt, float] = {}
+        self._looked: set[StagedAt] = set()
         self._changed = threading.Event()
         self._lock = threading.Lock()
 
-    def watch(self, place: Place) -> None:
+    def watch(self, place: StagedAt) -> None:
         """Read a partition from its beginning and go on."""
         with self._lock:
             self._places[place] = OFFSET_BEGINNING
@@ -73,26 +73,26 @@ class Staging(TopicFollower):
             if self.ident is None:
                 self.start()
 
-    def unwatch(self, place: Place) -> None:
+    def unwatch(self, place: StagedAt) -> None:
         """Forget a partition."""
         with self._lock:
             for known in (self._places, self._raw, self._waiting):
                 known.pop(place, None)
             self._changed.set()
 
-    def waiting(self, place: Place) -> Mapping[bytes, Waiting]:
+    def waiting(self, place: StagedAt) -> Mapping[bytes, Waiting]:
         """What is staged by key; not to be altered, and another object whenever it has changed."""
         return self._waiting.get(place) or NOTHING
 
-    def has_looked(self, place: Place) -> bool:
+    def has_looked(self, place: StagedAt) -> bool:
         """Whether the topic was read to its end since it is watched, or cannot be."""
         return place in self._looked
 
-    def hold_off(self, place: Place) -> None:
+    def hold_off(self, place: StagedAt) -> None:
         """The brokers refuse what adopting writes: whoever owns the partition next waits before it tries again."""
         self._held_off_to_s[place] = self._clock.running_s() + AGAIN_AFTER_S
 
-    def not_before_s(self, place: Place) -> float:
+    def not_before_s(self, place: StagedAt) -> float:
         """When something may be adopted, by the seconds that the clock has been running."""
         return self._held_off_to_s.get(place, 0.0)
 
@@ -121,7 +121,7 @@ class Staging(TopicFollower):
             if self._changed.is_set():
                 # Of positions that no longer hold; what is not noted is read again.
                 continue
-            ended: set[Place] = set()
+            ended: set[StagedAt] = set()
             for message in messages:
                 missing |= self._take_in(message, ended)
             if len(messages) <= READ_AT_ONCE:
@@ -134,7 +134,7 @@ class Staging(TopicFollower):
             at = [TopicPartition(place.backfill, place.partition, offset) for place, offset in self._places.items()]
         consumer.assign(at)
 
-    def _take_in(self, message: Message, ended: set[Place]) -> bool:
+    def _take_in(self, message: Message, ended: set[StagedAt]) -> bool:
         """Note one record, or the end of a partition; whether it says that there is no such topic."""
         error = message.error()
         if error is not None:
@@ -153,11 +153,11 @@ class Staging(TopicFollower):
                 self._note(place, key, offset, message.value())
         return False
 
-    def _at(self, message: Message) -> set[Place]:
+    def _at(self, message: Message) -> set[StagedAt]:
         at = message.topic(), message.partition()
         return {place for place in list(self._places) if (place.backfill, place.partition) == at}
 
-    def _note(self, place: Place, key: bytes, offset: int, value: bytes | None) -> None:
+    def _note(self, place: StagedAt, key: bytes, offset: int, value: bytes | None) -> None:
         if not key.startswith(STAGED_PREFIX):
             return
         if value is None:
@@ -183,7 +183,7 @@ class Staging(TopicFollower):
                 if place in self._waiting:
                     self._waiting[place] = now
 
-    def _decoded(self, consumer: Consumer, place: Place, key: bytes, value: bytes) -> Staged | FormatError:
+    def _decoded(self, consumer: Consumer, place: StagedAt, key: bytes, value: bytes) -> Staged | FormatError:
         try:
             staged = decode_staged(key, value)
         except FormatError as error:

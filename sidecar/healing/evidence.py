@@ -21,7 +21,7 @@ from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Place
 from sidecar.kafka.compacted import Stored
 from sidecar.release.target_directory import Directory
 from snapshots.owed import decode_owed
-from snapshots.state import PartitionState, fold_state
+from snapshots.state import StoredState, fold_state
 
 _ONLY_WHEN_INDEXED = frozenset(
     {
@@ -50,7 +50,7 @@ class Evidence:
         self._admin = admin
         self._source = f"{topic.name}/{partition}/"
 
-    def targets(self, origin: PartitionState) -> list[Place]:
+    def targets(self, origin: StoredState) -> list[Place]:
         """Every partition of every target that may be released to, and of the rejected topic."""
         rules = [self._config.rules_for(self._topic), *(epoch.rules for epoch in origin.history.epochs)]
         named = {name for each in rules for name in (each.default_target, *each.allowed_targets) if name}
@@ -67,7 +67,7 @@ class Evidence:
             name: len(found.partitions) for name, found in topics.items() if any(each.allowed(name) for each in rules)
         }
 
-    def hidden(self, done: Done, origin: PartitionState, found: Found, *, is_rejected: bool) -> Hidden:
+    def hidden(self, done: Done, origin: StoredState, found: Found, *, is_rejected: bool) -> Hidden:
         """What a record says for the decision; one whose due time is not in it is decided again."""
         offset = found.source_offset
         if (found.due_ms is not None and not is_rejected) or not done.has_left(WHEN_INDEXED, offset):
@@ -77,7 +77,7 @@ class Evidence:
             return Hidden(offset, WHEN_INDEXED)
         return Hidden(offset, self._decided_again(origin, offset))
 
-    def _decided_again(self, origin: PartitionState, offset: int) -> int | None:
+    def _decided_again(self, origin: StoredState, offset: int) -> int | None:
         reader = OffsetReader(lambda: clients.reader(self._config))
         try:
             record = reader.read(self._topic.name, self._partition, [offset])[offset]
@@ -88,7 +88,7 @@ class Evidence:
         decision = SegmentSource(self._topic, self._partition, origin.history).decide(offset, record)
         return WHEN_INDEXED if isinstance(decision, Rejection) else decision.due_ms
 
-    def of_state(self, stored: PartitionState | None, then: PartitionState | None, since_ms: int) -> Outcome:
+    def of_state(self, stored: StoredState | None, then: StoredState | None, since_ms: int) -> Outcome:
         """How the transaction ended that is open on the state.
 
         ``then`` is what the state would be with it, where that can be read; ``since_ms`` when it began.
@@ -105,7 +105,7 @@ class Evidence:
         visible, is_all = self._visible(stored, before, since_ms)
         return of_state(before, after, visible, all_looked_at=is_all)
 
-    def _visible(self, stored: PartitionState, done: Done, since_ms: int) -> tuple[list[Hidden], bool]:
+    def _visible(self, stored: StoredState, done: Done, since_ms: int) -> tuple[list[Hidden], bool]:
         """What readers can see of this partition on targets and on the rejected topic, and whether that is all."""
         by_time = self._topic.timestamp == "release"
         places = self.targets(stored)
@@ -128,11 +128,11 @@ class Evidence:
         return bool(hidden) and hidden[0].offset != ends.settled
 
 
-def _done(stored: PartitionState) -> Done:
+def _done(stored: StoredState) -> Done:
     return Done(stored.progress, stored.buckets, frozenset(entry.offset for entry in stored.held))
 
 
-def folded(settled: Iterable[Stored], more: Iterable[tuple[bytes | None, bytes | None]]) -> PartitionState | None:
+def folded(settled: Iterable[Stored], more: Iterable[tuple[bytes | None, bytes | None]]) -> StoredState | None:
     """What the state would be with the records of an open transaction; None when that cannot be told."""
     try:
         return fold_state([*((record.key, record.value) for record in settled), *more])

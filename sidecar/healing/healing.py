@@ -39,7 +39,7 @@ from sidecar.kafka.transactions import fence
 from sidecar.release.target_directory import Directory
 from sidecar.topics.check_brokers import too_long_remedy
 from snapshots.owed import OWED_PREFIX, Owed, encode_owed
-from snapshots.state import PROGRESS_KEY, PartitionState, encode_progress, fold_state
+from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
 
 MARKERS_WITHIN_S: Final = 0.5
 """Markers that are on their way are there by then; looking longer at what is none of ours would only hold up."""
@@ -88,7 +88,7 @@ class Healing:
         if backfill in found:
             self._main.end_as_aborted([backfill])
 
-    def pay(self, owed: Collection[Owed], stored: PartitionState | None) -> None:
+    def pay(self, owed: Collection[Owed], stored: StoredState | None) -> None:
         """Write owed records to where they belong; those of the state first, and alone."""
         of_state = [each for each in owed if (each.topic, each.partition) == self._state]
         number = stored.progress.number if stored else -1
@@ -112,7 +112,7 @@ class Healing:
         self._log.warning("orphan_written_again", records=len(records), gone=sorted(gone), of_state=bool(of_state))
         self._open([self._state], ENDED_WITHIN_S)
 
-    def heal_targets(self, origin: PartitionState) -> bool:
+    def heal_targets(self, origin: StoredState) -> bool:
         """End what is open on targets and on the rejected topic; True where that left something to be paid.
 
         NotYetError where an outcome cannot be known.
@@ -195,7 +195,7 @@ class Healing:
             now = ends_of(self._admin, in_front)
         return [place for place in in_front if place in now and now[place].settled <= found[place][-1].offset]
 
-    def _seen_through(self, done: Done, origin: PartitionState, place: Place) -> list[Owed]:
+    def _seen_through(self, done: Done, origin: StoredState, place: Place) -> list[Owed]:
         """What a committed transaction of ours that is the first open one hides; NotYetError when it is not that."""
         (ends,) = ends_of(self._admin, [place]).values()
         found = self._found(place, ends)
@@ -222,7 +222,7 @@ class Healing:
             " transactions may: OPERATIONS, 'A transaction that nobody ends'"
         )
 
-    def _outcome(self, done: Done, origin: PartitionState, place: Place, found: list[Found]) -> Outcome:
+    def _outcome(self, done: Done, origin: StoredState, place: Place, found: list[Found]) -> Outcome:
         is_rejected = place[0] == self._topic.rejected
         return of_records(done, [self._evidence.hidden(done, origin, each, is_rejected=is_rejected) for each in found])
 

@@ -10,7 +10,7 @@ from index.record import Record
 from index.rule_history import RuleHistory
 from sidecar import failpoints
 from sidecar.backfill.restoring import has_records, look_at_backfills
-from sidecar.backfill.staging import Place, Staging, Waiting
+from sidecar.backfill.staging import StagedAt, Staging, Waiting
 from sidecar.buckets.hidden_end import hidden_end
 from sidecar.buckets.loading import LoaderPool
 from sidecar.buckets.trimming import Trimming
@@ -44,7 +44,7 @@ from sidecar.topics.retention import retention_of
 class KafkaStaged:
     """What jobs have staged for a partition, as the process follows it; watched until it is closed."""
 
-    def __init__(self, staging: Staging, place: Place, may_hold: Callable[[], bool]) -> None:
+    def __init__(self, staging: Staging, place: StagedAt, may_hold: Callable[[], bool]) -> None:
         self._staging = staging
         self._place = place
         self.may_hold = may_hold
@@ -140,7 +140,7 @@ class KafkaHost:
         shared, topic, partition = self._shared, self._topic, self._partition
         healing = Healing(self.context, shared.config, shared.directory, self._admin, self._producer)
         self._standing = KafkaStanding(shared.config, topic, partition, self._admin, healing.pay, healing.heal_targets)
-        place = Place(topic.backfill, topic.snapshots, partition)
+        place = StagedAt(topic.backfill, topic.snapshots, partition)
         self._staged = KafkaStaged(shared.staging, place, lambda: has_records(self._admin, topic.backfill, partition))
         self._closing.callback(self._staged.close)
         healing.heal_own()

@@ -11,7 +11,7 @@ from sidecar.context import PartitionContext
 from sidecar.release.transaction import Outcome, Request, Transaction, Transactions
 from snapshots.held import HeldEntry
 from snapshots.inventory import InventoryKeeper
-from snapshots.state import PartitionState as StoredState
+from snapshots.state import StoredState
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from sidecar.kafka.errors import error_of
 from sidecar.topics.start_over import state_keys
 from sidecar.topics.topics import BACKFILL, DELAY, SNAPSHOTS, STATE
 from snapshots.owed import Owed, decode_owed
-from snapshots.state import PartitionState as StoredState
-from snapshots.state import fold_state
+from snapshots.state import StoredState, fold_state
 
 Pay = Callable[[Collection[Owed], StoredState | None], None]
 """Called with what the state owes (:mod:`snapshots.owed`) until it owes nothing."""

@@ -26,8 +26,7 @@ from sidecar.kafka.compacted import Stored
 from sidecar.partition.origin import Origin
 from sidecar.topics.first_start import HOW_TO_DELIVER
 from snapshots.manifest import manifest_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY
-from snapshots.state import PartitionState as StoredState
+from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState
 
 
 class Standing(Protocol):

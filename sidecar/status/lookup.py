@@ -34,7 +34,7 @@ from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import error_of
 from sidecar.status.answers import Fate, LookupAnswer
 from sidecar.status.rejected_search import Found, NotFinished, rejected_code
-from snapshots.state import PartitionState, fold_state
+from snapshots.state import StoredState, fold_state
 
 AT_ONCE_LOOKUPS: Final = 2
 """Each has clients of its own and reads a state partition: more at a time would be felt by what is released."""
@@ -130,7 +130,7 @@ class _One:
         finally:
             reader.close()
 
-    def _by_state(self, record: Record, state: PartitionState) -> LookupAnswer:
+    def _by_state(self, record: Record, state: StoredState) -> LookupAnswer:
         offset, progress, history = self._offset, state.progress, state.history
         if offset < history.from_offset:
             # Nothing below the first epoch is needed any more: it has left, by rules that are not kept.
@@ -202,5 +202,5 @@ class _One:
         )
 
 
-def _bucket_of(state: PartitionState, offset: int) -> Manifest | None:
+def _bucket_of(state: StoredState, offset: int) -> Manifest | None:
     return next((each for each in state.buckets if each.from_offset <= offset < each.to_offset), None)

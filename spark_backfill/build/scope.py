@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from index.bucket_rules import PlacementRule
 from index.errors import FormatError, StateLostError
-from snapshots.state import PartitionState, fold_state
+from snapshots.state import StoredState, fold_state
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange, Topic
 from spark_backfill.errors import JobError
@@ -36,7 +36,7 @@ class Known:
 
     delay: Topic
     logs: Mapping[int, LogRange]
-    states: Mapping[int, PartitionState | None]
+    states: Mapping[int, StoredState | None]
     lost: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -56,7 +56,7 @@ def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked
     partitions = _partitions(asked, delay)
     logs = cluster.log_ranges(admin, topic.name, partitions)
     ends = cluster.log_ranges(admin, topic.state, partitions)
-    states: dict[int, PartitionState | None] = dict.fromkeys(partitions)
+    states: dict[int, StoredState | None] = dict.fromkeys(partitions)
     lost: dict[int, str] = {}
     for partition in partitions:
         try:
@@ -74,7 +74,7 @@ def _partitions(asked: Asked, delay: Topic) -> list[int]:
     return sorted(asked.partitions) or list(range(delay.partitions))
 
 
-def _state(settings: Settings, name: str, partition: int, end: int) -> PartitionState | None:
+def _state(settings: Settings, name: str, partition: int, end: int) -> StoredState | None:
     try:
         return fold_state(cluster.records_of(settings, name, partition, end))
     except StateLostError:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from index.progress import Position
 from sidecar.audit import Record
-from snapshots.state import PROGRESS_KEY, PartitionState, encode_progress, fold_state
+from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
 from tests.integration.scenario import Header, Stage, now_ms, wait_until
 from tests.wire import Broker, WireBatch, WireRecord
 from tests.wire.batch import TRANSACTIONAL
@@ -95,7 +95,7 @@ class Scene:
         state = self.state()
         return state is not None and state.progress.cursor >= 2
 
-    def state(self) -> PartitionState | None:
+    def state(self) -> StoredState | None:
         """The committed state."""
         return fold_state((record.key, record.value) for record in self.stage.records(self.state_topic))
 

@@ -9,11 +9,11 @@ from index.bucket import Manifest
 from sidecar.audit import Record
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 from snapshots.segment import StoredEntry, decode_segment
-from snapshots.state import PartitionState, fold_state
+from snapshots.state import StoredState, fold_state
 from tests.integration.scenario import TIMEOUT_S, Stage
 
 
-def state(stage: Stage, delay: str, partition: int = 0) -> PartitionState:
+def state(stage: Stage, delay: str, partition: int = 0) -> StoredState:
     """The state of a partition, as the next owner will read it."""
     records = [each for each in stage.records(f"{delay}.delay-state") if each.partition == partition]
     folded = fold_state([(each.key, each.value) for each in records])

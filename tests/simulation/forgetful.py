@@ -34,7 +34,7 @@ from snapshots.owed import decode_owed
 from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,
-    PartitionState,
+    StoredState,
     encode_history,
     encode_progress,
     fold_state,
@@ -285,7 +285,7 @@ class Run:
                 break
         self._serve(stored)
 
-    def _stored(self, healer: Healing) -> PartitionState:
+    def _stored(self, healer: Healing) -> StoredState:
         while True:
             if kafka_is_open := self.kafka.ends(STATE).is_open:
                 raise NotYetError(f"open: {kafka_is_open}")
@@ -297,7 +297,7 @@ class Run:
                 return stored
             healer.pay(owed, stored)
 
-    def _serve(self, stored: PartitionState) -> None:
+    def _serve(self, stored: StoredState) -> None:
         progress = stored.progress
         main = Transactions(self.kafka, MAIN)
         while progress.cursor < RECORDS or any(

@@ -40,7 +40,7 @@ from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import KNOWN_FOR_S, Target
 from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
 from sidecar.topics.retention import FOREVER_MS, Retention
-from snapshots.state import PartitionState, fold_state
+from snapshots.state import StoredState, fold_state
 from tests.simulation import world
 from tests.simulation.fetching import Pool, Reader, record_of
 from tests.simulation.jobs import Watch
@@ -199,7 +199,7 @@ class SimulatedStanding:
         """Nothing was removed from it."""
         return 0
 
-    def stored(self) -> PartitionState | None:
+    def stored(self) -> StoredState | None:
         """What the last owner has left behind."""
         return fold_state(self._around.store.state)
 
@@ -215,7 +215,7 @@ class SimulatedStanding:
         """Nobody has committed one."""
         return -1
 
-    def ends_open(self, _: PartitionState) -> bool:
+    def ends_open(self, _: StoredState) -> bool:
         """No transaction is open for ever; that is what :mod:`tests.simulation.forgetful` is about."""
         return False
 

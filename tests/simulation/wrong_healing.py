@@ -11,7 +11,7 @@ from sidecar.healing.hidden import Ends
 from sidecar.healing.short_transactions import TOUCH_KEY
 from sidecar.kafka.admin import Place
 from snapshots.owed import Owed
-from snapshots.state import PartitionState
+from snapshots.state import StoredState
 
 
 class CommitsAborted(Healing):
@@ -58,7 +58,7 @@ class CommitsStateWithoutEvidence(Healing):
 class ForgetsOwed(Healing):
     """Removes the copies of what was committed, and does not write them again."""
 
-    def pay(self, owed: Collection[Owed], stored: PartitionState | None) -> None:
+    def pay(self, owed: Collection[Owed], stored: StoredState | None) -> None:
         super().pay([each._replace(after_number=-2) for each in owed], stored)
 
 

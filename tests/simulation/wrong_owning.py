@@ -15,18 +15,18 @@ from sidecar.release.releaser import Releaser
 from sidecar.release.transaction import Transaction
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2
-from snapshots.state import PROGRESS_KEY, PartitionState, fold_state
+from snapshots.state import PROGRESS_KEY, StoredState, fold_state
 from tests.simulation.host import Host, SimulatedStanding
 from tests.simulation.replacing import OWNED, Wrong
 from tests.simulation.settings import Surroundings
 
 
 class _ReadBefore(SimulatedStanding):
-    def __init__(self, around: Surroundings, read: PartitionState | None) -> None:
+    def __init__(self, around: Surroundings, read: StoredState | None) -> None:
         super().__init__(around)
         self._read = read
 
-    def stored(self) -> PartitionState | None:
+    def stored(self) -> StoredState | None:
         return self._read
 
 
@@ -47,7 +47,7 @@ class ReadsBeforeFencing(Wrong):
 
 
 class _MissesNothing(SimulatedStanding):
-    def stored(self) -> PartitionState | None:
+    def stored(self) -> StoredState | None:
         return fold_state([_saying_nothing(*record) for record in self._around.store.state])
 
 

@@ -14,7 +14,7 @@ from snapshots.proto import state_pb2
 from snapshots.state import (
     PROGRESS_KEY,
     RULES_KEY,
-    PartitionState,
+    StoredState,
     encode_history,
     encode_progress,
     fold_state,
@@ -23,7 +23,7 @@ from tests.support.paths import GOLDEN
 
 GOLDEN_PROGRESS = (GOLDEN / "progress-v1.bin").read_bytes()
 GOLDEN_RULES = (GOLDEN / "rules-v1.bin").read_bytes()
-GOLDEN_STATE = PartitionState(
+GOLDEN_STATE = StoredState(
     Progress(cursor=4711, watermark=Position(1_800_000_000_123, 4242), sealed_to=4000, number=99),
     "kq3pQmZTRxu6dGVVTm5eJw",
     RuleHistory.beginning(
@@ -92,7 +92,7 @@ def test_progress_comes_back_as_it_was(progress: Progress) -> None:
     first = RuleHistory.beginning(0, A)
     history = first.with_epoch(progress.cursor + 1, B) if progress.cursor < 2**62 else first
     records = [(RULES_KEY, encode_history(history)), (PROGRESS_KEY, encode_progress(progress, "topic-id"))]
-    assert fold_state(records) == PartitionState(progress, "topic-id", history)
+    assert fold_state(records) == StoredState(progress, "topic-id", history)
 
 
 CATCHING_UP = PROGRESS._replace(catching_up=(Behind(0, BEFORE_ALL), Behind(2, Position(7, 3))))
@@ -134,7 +134,7 @@ def test_a_later_record_wins() -> None:
             (RULES_KEY, encode_history(RuleHistory.beginning(0, B))),
         ]
     )
-    assert state == PartitionState(later, "id", RuleHistory.beginning(0, B))
+    assert state == StoredState(later, "id", RuleHistory.beginning(0, B))
 
 
 def test_a_tombstone_removes_and_a_record_after_it_counts() -> None:

@@ -12,12 +12,12 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.progress import Position
 from index.rules import Rules
-from sidecar.backfill.staging import AGAIN_AFTER_S, Place, Staging
+from sidecar.backfill.staging import AGAIN_AFTER_S, StagedAt, Staging
 from snapshots.staged import Staged, encode_staged, intent_key, staged_key
 from tests.support.hand_clock import HandClock
 
-PLACE = Place("d.delay-backfill", "d.delay-snapshots", 3)
-OTHER = Place("e.delay-backfill", "e.delay-snapshots", 3)
+PLACE = StagedAt("d.delay-backfill", "d.delay-snapshots", 3)
+OTHER = StagedAt("e.delay-backfill", "e.delay-snapshots", 3)
 RULES = Rules("d", default_target="out")
 
 

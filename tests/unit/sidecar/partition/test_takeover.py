@@ -25,18 +25,18 @@ from sidecar.partition.takeover import read_origin
 from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
 from snapshots.inventory import NOTHING_STORED, Inventory
 from snapshots.manifest import manifest_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, PartitionState, fold_state
+from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState, fold_state
 from tests.support.stored import MANIFEST
 
 TOPIC = DelayTopicConfig(name="d", default_target="out")
 RULES = Rules("d", default_target="out")
-STORED = PartitionState(Progress(15, Position(7, 3), 4), "id", RuleHistory.beginning(0, RULES))
+STORED = StoredState(Progress(15, Position(7, 3), 4), "id", RuleHistory.beginning(0, RULES))
 
 
 class Stands:
     """A partition of which everything is told by the test."""
 
-    def __init__(self, stored: PartitionState | StateLostError, ends: Sequence[int] = (20,)) -> None:
+    def __init__(self, stored: StoredState | StateLostError, ends: Sequence[int] = (20,)) -> None:
         self._stored = stored
         self._ends = iter(ends)
         self.starts_at = 0
@@ -54,7 +54,7 @@ class Stands:
     def snapshots_range(self) -> tuple[int, int]:
         return 0, 20
 
-    def stored(self) -> PartitionState | None:
+    def stored(self) -> StoredState | None:
         if isinstance(self._stored, StateLostError):
             raise self._stored
         return self._stored
@@ -71,7 +71,7 @@ class Stands:
     def group_offset(self) -> int:
         return -1
 
-    def ends_open(self, _: PartitionState) -> bool:
+    def ends_open(self, _: StoredState) -> bool:
         return False
 
 

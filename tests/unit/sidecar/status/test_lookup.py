@@ -20,7 +20,7 @@ from sidecar.status.lookup import WHY, Lookup
 from sidecar.status.rejected_search import Found, NotFinished
 from snapshots.held import HeldEntry, encode_held
 from snapshots.manifest import encode_manifest, manifest_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, PartitionState, encode_history, encode_progress
+from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState, encode_history, encode_progress
 
 DUE_MS = 1_800_000_000_000
 RULES = Rules(topic="d", default_target="out", max_delay_ms=3_600_000)
@@ -30,7 +30,7 @@ CONFIG = Config.model_validate(
 )
 RECORD = Record(b"canary-key", b"canary-value", [("deliver-at", b"%d" % DUE_MS)], DUE_MS - 60_000)
 WRONG = RECORD._replace(headers=[("deliver-at", b"canary")])
-STATE = PartitionState(
+STATE = StoredState(
     Progress(cursor=100, watermark=Position(DUE_MS, 50), sealed_to=100, next_bucket=9),
     "id",
     RuleHistory.beginning(0, RULES),
@@ -43,7 +43,7 @@ class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log = (10, 200)
         self.record: Record | None = RECORD
-        self.state: PartitionState | None = STATE
+        self.state: StoredState | None = STATE
         self.more: dict[bytes, bytes] = {}
         self.rejected: Found | Exception | None = None
         self.searched: list[tuple[Any, ...]] = []

@@ -13,7 +13,7 @@ from index.progress import BEFORE_ALL, Position, Progress
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from snapshots.staged import encode_staged
-from snapshots.state import PartitionState
+from snapshots.state import StoredState
 from spark_backfill.buckets import sink
 from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.plan import BucketRange, Slots
@@ -29,11 +29,11 @@ DELAY = DelayTopic(RULES, "d.s", "d.n", "d.r", "d.b", SealRules())
 SETTINGS = Settings({"bootstrap.servers": "a"}, "group", (DELAY,), "file")
 
 
-def state(cursor: int, *, rules: Rules = RULES, topic_id: str = "id") -> PartitionState:
-    return PartitionState(Progress(cursor, BEFORE_ALL, cursor), topic_id, RuleHistory.beginning(0, rules))
+def state(cursor: int, *, rules: Rules = RULES, topic_id: str = "id") -> StoredState:
+    return StoredState(Progress(cursor, BEFORE_ALL, cursor), topic_id, RuleHistory.beginning(0, rules))
 
 
-def known(logs: Mapping[int, tuple[int, int]], states: Mapping[int, PartitionState | None] | None = None) -> Known:
+def known(logs: Mapping[int, tuple[int, int]], states: Mapping[int, StoredState | None] | None = None) -> Known:
     ranges = {partition: LogRange(*log) for partition, log in logs.items()}
     return Known(Topic("d", "id", len(logs)), ranges, {**dict.fromkeys(logs), **(states or {})})
 
@@ -63,7 +63,7 @@ def test_what_is_asked_for() -> None:
         (Asked(), {0: state(20, rules=Rules("d", "other"))}, "d/0: the router decides by other rules"),
     ],
 )
-def test_what_cannot_be_is_refused(asked: Asked, states: dict[int, PartitionState | None], message: str) -> None:
+def test_what_cannot_be_is_refused(asked: Asked, states: dict[int, StoredState | None], message: str) -> None:
     with pytest.raises(JobError, match=message):
         index_ranges(DELAY, known({0: (10, 90)}, states), asked)
 
