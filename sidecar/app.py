@@ -22,7 +22,7 @@ import structlog
 from sidecar import failpoints
 from sidecar.api.start import AdminApi
 from sidecar.backfill.staging import Staging
-from sidecar.buckets.loading import LoaderPool
+from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
 from sidecar.kafka import admin as cluster

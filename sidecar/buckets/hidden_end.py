@@ -16,7 +16,7 @@ import structlog
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from sidecar.buckets.loading import LoaderPool
+from sidecar.buckets.pool import LoaderPool
 from sidecar.kafka.admin import log_range, uncommitted_end
 
 AFTER_S: Final = 10.0

@@ -21,8 +21,9 @@ from index.bucket import Bucket
 from index.bucket_rules import PlacementRule, to_merge
 from index.progress import Position
 from sidecar import failpoints
-from sidecar.buckets.loading import LEAD_MS, LoaderPool
+from sidecar.buckets.loading import LEAD_MS
 from sidecar.buckets.merging import Merging
+from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext

@@ -1,34 +1,26 @@
-"""Fetching segments shortly before they are due, in threads that all partitions of a process share.
+"""Fetching segments shortly before they are due, in the threads of :mod:`sidecar.buckets.pool`.
 
 A release never waits for a fetch in steady state: a segment is asked for ``LEAD_MS`` before its first entry is due, and
 the segments of a bucket come one after the other. What is fetched is handed over between two rounds of the worker. A
 load that fails is tried again and counted; until it succeeds the watermark does not pass what is missing.
 """
 
-import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 
 from index.bucket import Bucket, Manifest
-from index.pending import Entry
 from index.pending_set import PendingSet
 from index.progress import Position
 from sidecar import failpoints
+from sidecar.buckets.pool import LoaderPool, Run
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
-from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.errors import error_of
 from sidecar.payload.budget import PayloadBudget
-from sidecar.payload.records import Payload, Scheduled, resident_bytes
-
-T = TypeVar("T")
-Run: TypeAlias = list[list[Entry[Scheduled]]]
-"""The entries of segments that follow each other in a bucket."""
+from sidecar.payload.records import Payload, resident_bytes
 
 LEAD_MS = 10_000
 """How long before its first due time a segment is asked for."""
@@ -49,61 +41,6 @@ ROOM_FOR_AHEAD_BYTES = 64 * 1_048_576
 """With less memory left than this only the next run of each bucket is asked for."""
 
 RETRY_AFTER_S = 0.5
-LOADERS = 2
-MERGERS = 1
-ENCODERS = 1
-
-
-class LoaderPool:
-    """Threads that read segments, each with a reader of its own."""
-
-    def __init__(self, connect: Callable[[], Consumer], connect_bulk: Callable[[], Consumer] | None = None) -> None:
-        self._connect = connect
-        self._connect_bulk = connect_bulk
-        self._own = threading.local()
-        self._under_way: set[Future[Any]] = set()
-        self._loaders = ThreadPoolExecutor(LOADERS, "loader")
-        self._mergers = ThreadPoolExecutor(MERGERS, "merger")
-        self._encoders = ThreadPoolExecutor(ENCODERS, "encoder")
-
-    def load(self, work: Callable[[OffsetReader], Run]) -> Future[Run]:
-        """Have segments read."""
-        return self.look(work)
-
-    def look(self, work: Callable[[OffsetReader], T]) -> Future[T]:
-        """Have a record or two read."""
-        return self._submit(self._loaders, work)
-
-    def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
-        """Have a merge prepared; apart from loading, so that a long merge never delays what is due."""
-        return self._submit(self._mergers, work)
-
-    def encode(self, work: Callable[[], T]) -> Future[T]:
-        """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
-        return self._submit(self._encoders, lambda _: work())
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether none of its threads is at work, so that the interpreter can exit at once."""
-        return not self._under_way
-
-    def stop(self) -> None:
-        """Take no more work; what is under way is left to end by itself."""
-        self._loaders.shutdown(wait=False, cancel_futures=True)
-        self._mergers.shutdown(wait=False, cancel_futures=True)
-        self._encoders.shutdown(wait=False, cancel_futures=True)
-
-    def _submit(self, threads: ThreadPoolExecutor, work: Callable[[OffsetReader], T]) -> Future[T]:
-        future = threads.submit(lambda: work(self._reader()))
-        self._under_way.add(future)
-        future.add_done_callback(self._under_way.discard)
-        return future
-
-    def _reader(self) -> OffsetReader:
-        if not hasattr(self._own, "reader"):
-            self._own.reader = OffsetReader(self._connect, self._connect_bulk)
-        reader: OffsetReader = self._own.reader
-        return reader
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from index.retention import delay_topic_needed_from
 from index.survey import Survey, survey
 from sidecar.buckets.hidden_end import HiddenEnd
-from sidecar.buckets.loading import LoaderPool
+from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.trimming import Trimming
 from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader

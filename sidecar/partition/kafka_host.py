@@ -12,7 +12,7 @@ from sidecar import failpoints
 from sidecar.backfill.restoring import has_records, look_at_backfills
 from sidecar.backfill.staging import StagedAt, Staging, Waiting
 from sidecar.buckets.hidden_end import hidden_end
-from sidecar.buckets.loading import LoaderPool
+from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.trimming import Trimming
 from sidecar.buckets.upkeep import Upkeep
 from sidecar.config.delay_topic import DelayTopicConfig

@@ -10,7 +10,7 @@ from typing import Protocol
 from index.record import Record
 from index.rule_history import RuleHistory
 from sidecar.backfill.adopting import StagedView
-from sidecar.buckets.loading import LoaderPool
+from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.upkeep import Upkeep
 from sidecar.context import PartitionContext
 from sidecar.intake.intake import Intake

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient
 
 from sidecar.backfill.staging import Staging
-from sidecar.buckets.loading import LoaderPool
+from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import Clock
 from sidecar.config.model import Config
 from sidecar.metrics import Metrics

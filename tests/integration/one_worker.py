@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest
 from sidecar.backfill.staging import Staging
-from sidecar.buckets.loading import LoaderPool
+from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
 from sidecar.context import PartitionContext

@@ -7,7 +7,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from index.record import Record
-from sidecar.buckets.loading import LoaderPool
+from sidecar.buckets.pool import LoaderPool
 from sidecar.intake.offset_reader import OffsetReader
 from tests.simulation.checker import Violation
 from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store

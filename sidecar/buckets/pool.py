@@ -1,0 +1,72 @@
+"""The threads that all partitions of a process share: they load, merge and encode segments beside the releases."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeAlias, TypeVar
+
+from confluent_kafka import Consumer
+
+from index.pending import Entry
+from sidecar.intake.offset_reader import OffsetReader
+from sidecar.payload.records import Scheduled
+
+T = TypeVar("T")
+Run: TypeAlias = list[list[Entry[Scheduled]]]
+"""The entries of segments that follow each other in a bucket."""
+
+LOADERS = 2
+MERGERS = 1
+ENCODERS = 1
+
+
+class LoaderPool:
+    """Threads that read segments, each with a reader of its own."""
+
+    def __init__(self, connect: Callable[[], Consumer], connect_bulk: Callable[[], Consumer] | None = None) -> None:
+        self._connect = connect
+        self._connect_bulk = connect_bulk
+        self._own = threading.local()
+        self._under_way: set[Future[Any]] = set()
+        self._loaders = ThreadPoolExecutor(LOADERS, "loader")
+        self._mergers = ThreadPoolExecutor(MERGERS, "merger")
+        self._encoders = ThreadPoolExecutor(ENCODERS, "encoder")
+
+    def load(self, work: Callable[[OffsetReader], Run]) -> Future[Run]:
+        """Have segments read."""
+        return self.look(work)
+
+    def look(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        """Have a record or two read."""
+        return self._submit(self._loaders, work)
+
+    def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
+        """Have a merge prepared; apart from loading, so that a long merge never delays what is due."""
+        return self._submit(self._mergers, work)
+
+    def encode(self, work: Callable[[], T]) -> Future[T]:
+        """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
+        return self._submit(self._encoders, lambda _: work())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether none of its threads is at work, so that the interpreter can exit at once."""
+        return not self._under_way
+
+    def stop(self) -> None:
+        """Take no more work; what is under way is left to end by itself."""
+        self._loaders.shutdown(wait=False, cancel_futures=True)
+        self._mergers.shutdown(wait=False, cancel_futures=True)
+        self._encoders.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, threads: ThreadPoolExecutor, work: Callable[[OffsetReader], T]) -> Future[T]:
+        future = threads.submit(lambda: work(self._reader()))
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return future
+
+    def _reader(self) -> OffsetReader:
+        if not hasattr(self._own, "reader"):
+            self._own.reader = OffsetReader(self._connect, self._connect_bulk)
+        reader: OffsetReader = self._own.reader
+        return reader
