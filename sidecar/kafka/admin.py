@@ -35,7 +35,7 @@ ASK_AGAIN_WITHIN_S: Final = 2.0
 ASK_AGAIN_AFTER_S: Final = 0.05
 """After the second answer; later pauses are twice as long each."""
 
-MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION})
 """Codes that say that a topic or a partition of it is not there."""
 
 
@@ -108,25 +108,25 @@ def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Described
     futures: dict[str, Future[TopicDescription]] = admin.describe_topics(
         TopicCollection(wanted), include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
     )
-    described = {name: _described(name, future) for name, future in futures.items()}
-    present = [name for name, answer in described.items() if isinstance(answer, TopicDescription)]
+    found = {name: described(name, future) for name, future in futures.items()}
+    present = [name for name, answer in found.items() if isinstance(answer, TopicDescription)]
     settings = topic_settings(admin, present)
     return {
         name: _facts(answer, settings[name]) if isinstance(answer, TopicDescription) else answer
-        for name, answer in described.items()
+        for name, answer in found.items()
     }
 
 
 def is_there(admin: AdminClient, name: str) -> bool:
     """Whether a topic exists, as far as the cluster tells; KafkaException when it does not answer."""
     future = admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)[name]
-    return _described(name, future) is not None
+    return described(name, future) is not None
 
 
 def topic_id(admin: AdminClient, topic: str) -> str:
     """Id of a delay topic, which changes when it is deleted and created again; RefusedError when it is missing."""
     future = admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_S)[topic]
-    found = _described(topic, future)
+    found = described(topic, future)
     if not isinstance(found, TopicDescription):
         raise RefusedError(f"delay topic {topic} does not exist; create it: delay-router init")
     return str(found.topic_id)
@@ -250,7 +250,8 @@ def _offsets(
     return told
 
 
-def _described(name: str, future: "Future[TopicDescription]") -> TopicDescription | Denied | None:
+def described(name: str, future: "Future[TopicDescription]") -> TopicDescription | Denied | None:
+    """The answer to a request for one topic; None where there is none by that name."""
     try:
         return future.result(REQUEST_TIMEOUT_S + 1)
     except KafkaException as exception:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Final, NamedTuple, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AclOperation,
     AdminClient,
@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 )
 
 from index.schedule import Reason, Rejection
+from sidecar.kafka.admin import Denied, described
 
 KNOWN_FOR_S = 10.0
 """How long a good target is trusted. One deleted meanwhile holds up its partition until librdkafka gives up
@@ -154,16 +155,12 @@ class TargetDirectory:
 def _target(
     name: str, future: "Future[TopicDescription]", now_s: float, settings: "Future[dict[str, ConfigEntry]]"
 ) -> Target:
-    try:
-        description = future.result(DESCRIBE_TIMEOUT_S + 1)
-    except KafkaException as exception:
-        code = exception.args[0].code()
-        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION):
-            refusal = Rejection(Reason.TARGET_UNKNOWN, f"Target topic {name} does not exist; create it first")
-        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            refusal = Rejection(Reason.TARGET_DENIED, f"The router may not describe target topic {name}")
-        else:
-            raise
+    description = described(name, future)
+    if description is None:
+        refusal = Rejection(Reason.TARGET_UNKNOWN, f"Target topic {name} does not exist; create it first")
+        return Target(0, refusal, now_s + REFUSED_FOR_S)
+    if isinstance(description, Denied):
+        refusal = Rejection(Reason.TARGET_DENIED, f"The router may not describe target topic {name}")
         return Target(0, refusal, now_s + REFUSED_FOR_S)
     operations = description.authorized_operations
     if operations and not {AclOperation.WRITE, AclOperation.ALL} & set(operations):
