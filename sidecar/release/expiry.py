@@ -48,7 +48,7 @@ class Expiry:
         return min((limit_ms for limit_ms in limits_ms if limit_ms), default=0)
 
 
-NEVER: Final = Expiry()
+NEVER_EXPIRES: Final = Expiry()
 
 
 def _expired(late_ms: int, limit_ms: int) -> Rejection:

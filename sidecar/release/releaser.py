@@ -20,7 +20,7 @@ from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packing import whole_batch
 from sidecar.payload.records import Decide, Leaving, Refused, Scheduled
-from sidecar.release.expiry import NEVER, Expiry
+from sidecar.release.expiry import NEVER_EXPIRES, Expiry
 from sidecar.release.gate import Gate
 from sidecar.release.plan import Plan, Released
 from sidecar.release.screening import ReadRecords, Screened, refused_by_target, screen
@@ -86,7 +86,7 @@ class Releaser:
     read: ReadRecords
     decide: Decide
     compresses: bool
-    expiry: Expiry = NEVER
+    expiry: Expiry = NEVER_EXPIRES
     timestamps: Timestamps = field(default_factory=Timestamps)
 
     def plan(

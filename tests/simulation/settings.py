@@ -6,7 +6,7 @@ from index.bucket_rules import SealRules
 from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.policies.table import TopicSettings
-from sidecar.release.expiry import NEVER
+from sidecar.release.expiry import NEVER_EXPIRES
 from sidecar.release.rates import TargetLimit
 from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 
@@ -49,7 +49,7 @@ class SimulatedSettings:
     def read(self) -> TopicSettings:
         """What holds now."""
         rules, gated, paused = self._version
-        return TopicSettings(self._topic, rules, 0, NEVER, {}, paused=paused, drained=False, gated=gated)
+        return TopicSettings(self._topic, rules, 0, NEVER_EXPIRES, {}, paused=paused, drained=False, gated=gated)
 
     def _now(self) -> tuple[Rules, dict[str, TargetLimit], bool]:
         return self._around.rules, dict(self._around.gated), bool(self._around.paused)

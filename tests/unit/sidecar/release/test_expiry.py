@@ -7,7 +7,7 @@ from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Reason, Rejection, Schedule
 from sidecar.payload.records import Scheduled
-from sidecar.release.expiry import NEVER, Expiry
+from sidecar.release.expiry import NEVER_EXPIRES, Expiry
 
 RULES = Rules("d", default_target="out")
 BY_TARGET = Expiry(1_000, {"quick": 100, "patient": 0})
@@ -23,7 +23,7 @@ def entry(due_ms: int = 5_000, own_ms: int = NO_EXPIRY, targets: tuple[str, ...]
     [
         (Expiry(1_000), entry(), 6_000),
         (Expiry(1_000), entry(AT_ONCE), 5_000),
-        (NEVER, entry(own_ms=50), 5_050),
+        (NEVER_EXPIRES, entry(own_ms=50), 5_050),
         (BY_TARGET, entry(own_ms=5_000, targets=("quick",)), 10_000),
         (BY_TARGET, entry(targets=("quick",)), 5_100),
         (BY_TARGET, entry(targets=("out", "quick")), 5_100),
@@ -38,7 +38,7 @@ def test_one_millisecond_over_the_limit_is_too_late(expiry: Expiry, given: Entry
 
 @pytest.mark.parametrize(
     ("expiry", "given"),
-    [(NEVER, entry()), (Expiry(1), entry(own_ms=0)), (BY_TARGET, entry(targets=("patient",)))],
+    [(NEVER_EXPIRES, entry()), (Expiry(1), entry(own_ms=0)), (BY_TARGET, entry(targets=("patient",)))],
 )
 def test_without_a_limit_nothing_is_too_late(expiry: Expiry, given: Entry[Scheduled]) -> None:
     assert expiry.refused([given], 1 << 60) == {}
