@@ -13,7 +13,7 @@ from index.bucket_rules import PlacementRule, SealRules
 from sidecar import failpoints
 from sidecar.buckets import lifecycle, loading
 from sidecar.config.model import load
-from sidecar.intake import intake
+from sidecar.intake import read_ahead
 from sidecar.intake.decided import Indexed
 from sidecar.intake.intake import Intake
 from tests.integration.backfills import BackfillJob, some_records, with_backfill_topic
@@ -111,7 +111,7 @@ def test_kill_9_while_buckets_are_adopted_and_catch_up(
 def test_a_bucket_is_adopted_while_the_router_reads_on_and_releases(
     stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "FETCH_RECORDS", 40)
+    monkeypatch.setattr(read_ahead, "FETCH_RECORDS", 40)
     monkeypatch.setattr(loading, "LEAD_MS", 1_000)
     monkeypatch.setattr(lifecycle, "LEAD_MS", 1_000)
     reads_on = Intake.fill

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from sidecar.partition.hidden_end import AFTER_S, Edges, HiddenEnd
 
+from sidecar.buckets.hidden_end import AFTER_S, Edges, HiddenEnd
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until
 from tests.support import kafka_tools

@@ -10,9 +10,8 @@ from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 
 from sidecar.audit import ranges, read
-from sidecar.buckets import lifecycle, loading, trimming
+from sidecar.buckets import lifecycle, loading, trimming, upkeep
 from sidecar.local_kafka import Cluster
-from sidecar.partition import delay_topic_needs
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import log_start, one_worker, remove_below, stored_manifests
 from tests.integration.scenario import wait_until
@@ -23,8 +22,8 @@ QUICK = 'seal_age = "300ms"\nseal_beyond = "0ms"\ntime_step = "1s"\nsegment_reco
 @pytest.fixture(autouse=True)
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trimming, "EVERY_S", 0.3)
-    monkeypatch.setattr(delay_topic_needs, "LOOK_EVERY_S", 0.3)
-    monkeypatch.setattr(delay_topic_needs, "SURVEY_EVERY_S", 0.3)
+    monkeypatch.setattr(upkeep, "LOOK_EVERY_S", 0.3)
+    monkeypatch.setattr(upkeep, "SURVEY_EVERY_S", 0.3)
     monkeypatch.setattr(loading, "LEAD_MS", 1_000)
     monkeypatch.setattr(lifecycle, "LEAD_MS", 1_000)
 
