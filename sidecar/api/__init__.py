@@ -9,6 +9,9 @@ So no request is ever forwarded from one router to another, and none needs crede
 
 ``GET /api/v1/openapi.json`` describes every path. There is no page with scripts that would show it.
 
+May import: ``admission``, ``status``, ``policies``, ``process``, ``kafka``, ``config``. Begin with
+:mod:`sidecar.api.application`, then one of the modules of paths; :mod:`sidecar.api.start` is what the process calls.
+
 Who
 ---
 Off without a token file. A caller shows ``Authorization: Bearer TOKEN``; the token decides the role:

@@ -7,6 +7,8 @@ headers (aliases are unknown here), and a record is *early* when the broker appe
 that time. That takes a target topic with ``message.timestamp.type=LogAppendTime``; of records in others the
 report says so.
 
+May import: nothing of this project, since it judges the rest. Begin with :mod:`sidecar.audit.join`.
+
 Every record sent is exactly one of: released once, rejected, pending, duplicated, lost. One with several
 targets is released once when each of them has it once. Payloads are kept as digests: a million records sent
 take 0.5 GB.

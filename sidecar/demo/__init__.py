@@ -3,6 +3,8 @@
 ``run`` is the story; ``orders`` what is sent, ``board`` what is known of it, ``show`` how that is shown,
 ``kafka_side`` and ``router`` the two it deals with. The closing line comes from ``sidecar.audit``, which counts
 from the topics and shares no code with the router.
+
+May import: ``audit``, ``local_kafka``. Begin with :mod:`sidecar.demo.run`.
 """
 
 import argparse

@@ -19,6 +19,8 @@ are never a container.
 Nothing is left behind: the directory and the processes go at the end of the ``with`` block, and when the
 process that opened it dies (:mod:`~sidecar.local_kafka.reaper`). The logs stay, and their place is printed,
 when an exception leaves the block or ``keep_logs`` was set.
+
+May import: nothing of :mod:`sidecar`. Begin with :mod:`sidecar.local_kafka.choose`.
 """
 
 from sidecar.local_kafka.choose import SERVERS_VARIABLE, check_available, cluster
