@@ -61,16 +61,22 @@ class OwnedPartition:
     """Index, gate, releaser and whatever looks after buckets of one partition; used by its worker only."""
 
     def __init__(self, host: Host, origin: Origin, changes: RuleChanges, transactions: Transactions) -> None:
-        context, topic = host.context, host.context.topic
-        self.context = context
+        self.context = host.context
         self._host = host
         self._changes = changes
         self._is_draining = False
-        self._closing = ExitStack()
+        with ExitStack() as closing:
+            self._put_together(host, origin, transactions, closing)
+            self._apply(changes.settings)
+            # Only now that nothing can fail any more; else it is thrown away here, since nobody else will.
+            self._closing = closing.pop_all()
+
+    def _put_together(self, host: Host, origin: Origin, transactions: Transactions, closing: ExitStack) -> None:
+        context, topic = host.context, host.context.topic
         self._resident = BudgetShare(host.budget)
-        self._closing.callback(self._resident.close)
+        closing.callback(self._resident.close)
         host.limits.enter(topic.name)
-        self._closing.callback(host.limits.leave, topic.name)
+        closing.callback(host.limits.leave, topic.name)
         self.ledger: PartitionLedger = PartitionIndex(origin.progress, scheduled_size, origin.buckets)
         self.gate = Gate(host.limits, origin.held)
         self._resident.take(self.gate.resident_bytes)
@@ -89,10 +95,10 @@ class OwnedPartition:
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None
         self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, looked)
-        self._closing.callback(self._tail.close)
+        closing.callback(self._tail.close)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget)
         self._housekeeping = Housekeeping(context, self.ledger, source, host.pool)
-        self._closing.callback(self._housekeeping.stop)
+        closing.callback(self._housekeeping.stop)
         self._adopting = Adopting(
             context,
             self.ledger,
@@ -102,9 +108,8 @@ class OwnedPartition:
             self._tail.begin_anew,
             handled=origin.restored,
         )
-        changes.on_entered = self._enter
+        self._changes.on_entered = self._enter
         self.upkeep = host.upkeep(self.ledger, self.gate)
-        self._apply(changes.settings)
 
     @property
     def settings(self) -> TopicSettings:

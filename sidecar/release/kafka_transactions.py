@@ -61,7 +61,10 @@ class KafkaTransactions:
             return Result(Outcome.UNKNOWN, error=error, why=str(error))
         except KafkaException as exception:
             return self._after(exception)
-        return Result(Outcome.COMMITTED, [[each[number] for number in range(len(each))] for each in offsets])
+        of_requests = zip(offsets, transaction.requests, strict=True)
+        return Result(
+            Outcome.COMMITTED, [[noted[number] for number in range(len(each.segments))] for noted, each in of_requests]
+        )
 
     def find_refused(
         self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]], within_s: float

@@ -1,0 +1,43 @@
+"""A take-over that does not get to its end, on the ports of the simulation."""
+
+import random
+from typing import NoReturn
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from index.bucket_rules import SealRules
+from index.rules import Rules
+from sidecar.partition.owned_partition import OwnedPartition, take_over
+from sidecar.release.rates import TargetLimit
+from tests.simulation.host import Host
+from tests.simulation.run import first_state
+from tests.simulation.settings import Surroundings
+from tests.simulation.world import DELAY_TOPIC, Clock, DelayLog, Faults, OwnClock, Store
+
+RULES = Rules(DELAY_TOPIC, default_target="out")
+
+
+def test_what_fails_half_way_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else could close what only it knew of, and it is tried again and again."""
+    faults = Faults(random.Random(1))
+    faults.stop()
+    around = Surroundings(
+        OwnClock(Clock()), DelayLog(), Store(faults), faults, SealRules(), max_buckets=2, trims=False, rules=RULES
+    )
+    around.store.begin(first_state(RULES))
+    closed: list[str] = []
+    monkeypatch.setattr("tests.simulation.host.SimulatedAhead.close", lambda _: closed.append("ahead"))
+    monkeypatch.setattr(OwnedPartition, "_apply", _unanswered)
+    host = Host(around)
+    host.limits.learn(DELAY_TOPIC, 2)
+    host.fence()
+    with pytest.raises(KafkaException, match="no answer"):
+        take_over(host)
+    assert closed == ["ahead"]
+    assert host.budget.used_bytes == 0
+    assert host.limits.share(TargetLimit(10, sources=(DELAY_TOPIC,))) == 0
+
+
+def _unanswered(*_: object) -> NoReturn:
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
