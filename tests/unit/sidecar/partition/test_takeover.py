@@ -23,10 +23,11 @@ from sidecar.partition import takeover
 from sidecar.partition.origin import Origin, write_origin
 from sidecar.partition.takeover import read_origin
 from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
+from snapshots.held import held_key
 from snapshots.inventory import NOTHING_STORED, Inventory
 from snapshots.manifest import manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState, fold_state
-from tests.support.stored import MANIFEST
+from tests.support.stored import MANIFEST, golden
 
 TOPIC = DelayTopicConfig(name="d", default_target="out")
 RULES = Rules("d", default_target="out")
@@ -170,3 +171,22 @@ def test_only_of_a_state_that_does_not_say_what_belongs_to_it_the_beginning_is_a
     standing = Stands(replace(STORED, inventory=inventory))
     standing.starts_at = 9
     assert read_origin(CONTEXT, standing, RULES).state_starts_at == starts_at
+
+
+def test_the_state_of_version_0_1_0_is_taken_over_as_it_is() -> None:
+    """Its files are those of that version: progress does not say yet what else there is."""
+    files = {
+        PROGRESS_KEY: "progress-v1.bin",
+        RULES_KEY: "rules-v1.bin",
+        held_key(4711, 0): "held-v1.bin",
+    }
+    stored = fold_state([(key, golden(name)) for key, name in files.items()])
+    assert stored is not None
+    assert stored.inventory is None
+    standing = Stands(stored, [stored.progress.cursor])
+    standing.delay_topic_id = lambda: stored.delay_topic_id  # type: ignore[method-assign]
+    origin = read_origin(CONTEXT, standing, stored.history.in_force)
+    assert (origin.progress, origin.history) == (stored.progress, stored.history)
+    assert len(origin.held) == 1
+    assert origin.held == stored.held
+    assert origin.changed == ()
