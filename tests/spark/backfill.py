@@ -11,6 +11,7 @@ from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from sidecar.demo.router import config_text
+from sidecar.kafka.admin import log_range, uncommitted_end
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.staged import Intent, Staged, fold_staged
 from spark_backfill import cluster, settings
@@ -19,7 +20,7 @@ from spark_backfill.build import index_job, scope
 from spark_backfill.build.index_job import Options
 from spark_backfill.build.scope import Asked
 from spark_backfill.source import OffsetRange
-from tests.integration.scenario import Stage
+from tests.integration.scenario import Stage, wait_until
 
 COMPACT = {"cleanup.policy": "compact"}
 
@@ -72,8 +73,14 @@ def wanted(stage: Stage, delay: str, rules: Rules, partition: int, start: int, e
 
 
 def staged(stage: Stage, delay: str, partition: int = 0) -> tuple[list[Staged], list[Intent]]:
-    """What waits in the backfill topic, and the intents that stand."""
-    records = [each for each in stage.records(f"{delay}.delay-backfill") if each.partition == partition]
+    """What waits in the backfill topic, and the intents that stand, once all that was committed can be seen."""
+    backfill = f"{delay}.delay-backfill"
+    # A commit is answered before its markers are written, by a coordinator that has just begun long before.
+    wait_until(
+        lambda: log_range(stage.admin, backfill, partition)[1] == uncommitted_end(stage.admin, backfill, partition),
+        f"no transaction is open on {backfill}",
+    )
+    records = [each for each in stage.records(backfill) if each.partition == partition]
     return fold_staged([(each.key, each.value) for each in records])
 
 
