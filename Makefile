@@ -33,10 +33,10 @@ demo: venv ## Records through a real Kafka: held, released on time, rejected; su
 # Each file of tests is run by one of these; which by which is in tests/targets.py.
 PYTEST = $(BIN)/python -m pytest --quiet --durations=10 --durations-min=5
 
-test: venv ## The core, the simulation and each promise on a real broker (10 minutes)
+test: venv ## The core, the simulation and each promise on a real broker (8 minutes)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
-test-rest: test-wheel test-broker test-helm test-monitoring test-image test-spark ## All other tests (half an hour)
+test-rest: test-wheel test-broker test-helm test-monitoring test-image test-spark ## All other tests (three quarters of an hour)
 
 test-all: test test-rest ## All tests
 
