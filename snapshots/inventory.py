@@ -100,6 +100,13 @@ class InventoryKeeper:
         if key.startswith((MANIFEST_PREFIX, HELD_PREFIX)):
             self._noted[key] = value is not None
 
+    def after(self, records: Iterable[tuple[bytes, bytes | None]]) -> Inventory:
+        """Begin a transaction that writes these records of the state, and tell what that holds after it."""
+        self.begin()
+        for key, value in records:
+            self.note(key, value)
+        return self.current
+
     @property
     def current(self) -> Inventory:
         """What the state holds when the transaction is committed; costs nothing unless that changes something."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -10,12 +10,10 @@ from index.headers import DELAY_SOURCE
 from index.orphans import NOTHING_WRITTEN
 from index.record import Record
 from sidecar.kafka.admin import Place
-from sidecar.kafka.transactions import abort, commit
+from sidecar.kafka.transactions import abort, commit, produce
 
 TOUCH_KEY: Final = b"delay-router: ends a transaction"
 """Not null, which a compacted topic would refuse."""
-
-_QUEUE_WAIT_S: Final = 0.05
 
 
 class ShortTransactions:
@@ -58,15 +56,7 @@ class ShortTransactions:
                 failures.append(error)
 
         for (topic, partition), (key, value, headers, timestamp_ms) in records:
-            given: Any = list(headers)
-            while True:
-                try:
-                    at_ms = max(timestamp_ms, 0)
-                    self._producer.produce(topic, value, key, partition, delivered, None, at_ms, given)
-                except BufferError:
-                    self._producer.poll(_QUEUE_WAIT_S)
-                else:
-                    break
+            produce(self._producer, topic, value, key, partition, headers, max(timestamp_ms, 0), delivered)
         if self._producer.flush(self._timeout_s):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the brokers did not take what ends a transaction"))
         if failures:

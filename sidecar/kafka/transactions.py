@@ -1,14 +1,18 @@
 """Beginning to own a partition, and ending a transaction: what every transactional producer of the router does."""
 
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from index.errors import RefusedError
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S
 from sidecar.kafka.errors import Verdict, classify, error_of
+
+OnDelivery = Callable[[KafkaError | None, Message], None]
+
+_QUEUE_WAIT_S: Final = 0.05
 
 FENCE_WITHIN_S: Final = 60.0
 """Whoever gets no answer for so long begins with a new client, and so with the bootstrap servers: this one may know
@@ -31,6 +35,29 @@ def fence(producer: Producer, stopping: Callable[[], bool], remedy: str) -> None
             # A timed-out call is resumed by calling again; a shorter timeout only lets us look at `stopping`.
             if verdict is not Verdict.RETRY or stopping() or time.monotonic() > given_up_s:
                 raise
+        else:
+            return
+
+
+def produce(
+    producer: Producer,
+    topic: str,
+    value: bytes | None,
+    key: bytes | None,
+    partition: int,
+    headers: Sequence[tuple[str, bytes | None]],
+    timestamp_ms: int,
+    on_delivery: OnDelivery | None,
+) -> None:
+    """Produce a record, waiting while the client's queue is full: a transaction may be larger than that."""
+    # The stubs want a list that may also hold str values; lists are invariant, so a narrower one does not fit.
+    given: Any = list(headers)
+    while True:
+        try:
+            # The fifth is `callback`: where it is given, even as None, `on_delivery` behind it is not looked at.
+            producer.produce(topic, value, key, partition, on_delivery, None, timestamp_ms, given)
+        except BufferError:
+            producer.poll(_QUEUE_WAIT_S)
         else:
             return
 

@@ -8,7 +8,7 @@ from index.bucket import Manifest
 from index.progress import Progress
 from index.rule_history import RuleHistory
 from sidecar.context import PartitionContext
-from sidecar.release.transaction import Outcome, Request, Transaction, Transactions
+from sidecar.release.transaction import Outcome, Request, Transaction, Transactions, state_of
 from snapshots.held import HeldEntry
 from snapshots.inventory import InventoryKeeper
 from snapshots.state import StoredState
@@ -67,10 +67,10 @@ def write_origin(transactions: Transactions, origin: Origin) -> None:
         requests.append(Request(nobody, removed=origin.stale, withdrawn=withdrawn))
     # It changes nothing of what buckets and held records there are by the origin.
     inventory = InventoryKeeper(origin.buckets, origin.held).current
-    result = transactions.commit(Transaction((), (), origin.progress, inventory, requests=requests))
+    transaction = Transaction((), (), origin.progress, inventory, state_of(requests), requests)
+    result = transactions.commit(transaction)
     if result.outcome is not Outcome.COMMITTED:
-        assert result.error is not None, f"{result.outcome} without an error"
-        raise result.error
+        result.give_up()
 
 
 def tell_of_origin(context: PartitionContext, origin: Origin) -> None:

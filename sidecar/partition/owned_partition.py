@@ -1,11 +1,9 @@
 """An owned partition: everything that is known of it between two take-overs; made and thrown away as a whole."""
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 
 from index.adopting import Adoption
 from index.partition import PartitionIndex
-from index.pending import Entry
 from index.progress import BEFORE_ALL
 from index.rule_history import RuleHistory
 from sidecar import failpoints
@@ -23,7 +21,7 @@ from sidecar.partition.tail import Tail, is_held_up
 from sidecar.partition.takeover import settled_origin
 from sidecar.payload.budget import BudgetShare
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.records import Scheduled, resident_bytes, scheduled_size
+from sidecar.payload.records import resident_bytes, scheduled_size
 from sidecar.policies.table import TopicSettings
 from sidecar.release.gate import Gate
 from sidecar.release.plan import Plan, Released
@@ -81,7 +79,7 @@ class OwnedPartition:
         self.gate = Gate(host.limits, origin.held)
         self._resident.take(self.gate.resident_bytes)
         self._source = source = SegmentSource(topic, context.partition, origin.history)
-        self._releaser = Releaser(
+        self.releaser = Releaser(
             context,
             transactions,
             self.ledger,
@@ -126,8 +124,8 @@ class OwnedPartition:
         for source in {source for limit in settings.gated.values() for source in limit.sources}:
             self._host.limits.learn(source, self._host.directory.resolve([source])[source].partitions)
         self.gate.use(settings.gated)
-        self._releaser.expiry = settings.expiry
-        self._releaser.timestamps = Timestamps(settings.topic.timestamp, settings.timestamps)
+        self.releaser.expiry = settings.expiry
+        self.releaser.timestamps = Timestamps(settings.topic.timestamp, settings.timestamps)
         self._housekeeping.use_placement(placement_under(settings.topic, self.upkeep.retention))
 
     def use_retention(self, retention: Retention) -> None:
@@ -138,7 +136,7 @@ class OwnedPartition:
     def _enter(self, history: RuleHistory) -> None:
         """A rule epoch was committed: everybody goes by it from here on."""
         self._source.enter(history)
-        self._releaser.history = history
+        self.releaser.history = history
         self._adopting.enter(history)
         self._tail.enter(history)
 
@@ -220,21 +218,10 @@ class OwnedPartition:
         self._resident.adopt(indexed.resident_bytes)
         return indexed
 
-    def plan(
-        self,
-        now_ms: int,
-        max_records: int,
-        max_bytes: int,
-        requests: Sequence[Request] = (),
-        resumed: Sequence[Entry[Scheduled]] = (),
-    ) -> Plan:
-        """What leaves in the next transaction; it must be released, or the partition be taken over again."""
-        return self._releaser.plan(now_ms, max_records, max_bytes, requests, resumed)
-
     def release(self, plan: Plan) -> Released:
         """Commit what was planned; whoever has asked for something in it is told before this returns."""
         held_bytes = self.gate.resident_bytes + resident_bytes(plan.resumed)
-        released = self._releaser.release(plan)
+        released = self.releaser.release(plan)
         if self.ledger.committed.catching_up and plan.batch.late:
             failpoints.passing("adopt.catching_up")
         held_bytes -= self.gate.resident_bytes

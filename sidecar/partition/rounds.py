@@ -184,7 +184,7 @@ class Rounds:
         resumed_bytes = bytes_of(resumed)
         # What is resumed may be a little more than there is room for, as any record goes that begins to fill it.
         max_bytes = max(0, min(self._size.limit_bytes(began_s) - resumed_bytes, gate.room_bytes))
-        plan = self._owned.plan(self._now_ms(), max_records, max_bytes, requests, resumed)
+        plan = self._owned.releaser.plan(self._now_ms(), max_records, max_bytes, requests, resumed)
         self._indexed_bytes = 0
         self._last_began_s = began_s
         committed = False

@@ -12,7 +12,7 @@ Replaying [S, C) and releasing come later; nothing is released before the replay
 """
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from index.errors import FormatError, RefusedError, StateLostError
 from index.progress import Progress, start_of
@@ -89,9 +89,18 @@ def read_origin(
     try:
         stored = _stored(context, standing)
     except StateLostError as error:
-        return _origin_of_lost_state(context, standing, rules, error)
+        restored, why_not = _restored(standing, rules, delay_topic_id, (log_start, log_end))
+        if restored is None:
+            _refuse_lost_part(context, why_not, error)
+        return restored
     if stored is None:
-        return _origin_without_state(context, standing, rules)
+        restored, why_not = _restored(standing, rules, delay_topic_id, (log_start, log_end))
+        if restored is not None:
+            return restored
+        _refuse_if_state_was_lost(context, standing.group_offset(), why_not)
+        _refuse_if_not_new(context, log_end or standing.uncommitted_end())
+        progress, history = start_of(log_start), RuleHistory.beginning(log_start, rules)
+        return Origin(progress, history, delay_topic_id, lost=0, is_stored=False)
     if log_end < stored.progress.cursor:
         # Somebody else may have taken over since the end was asked for, and have indexed what came in behind it.
         _, log_end = standing.log_range()
@@ -113,33 +122,9 @@ def read_origin(
     )
 
 
-def _origin_of_lost_state(context: PartitionContext, standing: Standing, rules: Rules, error: StateLostError) -> Origin:
-    restored, why_not = _restored(standing, rules)
-    if restored is None:
-        raise RefusedError(
-            f"state topic {context.topic.state}/{context.partition}: {error}. Somebody, or retention, has removed"
-            " records from its beginning; nothing is released by what is left."
-            f" {_ways_out(context, why_not)}"
-        ) from error
-    return restored
-
-
-def _origin_without_state(context: PartitionContext, standing: Standing, rules: Rules) -> Origin:
-    restored, why_not = _restored(standing, rules)
-    if restored is not None:
-        return restored
-    log_start, log_end = standing.log_range()
-    _refuse_if_state_was_lost(context, standing.group_offset(), why_not)
-    _refuse_if_not_new(context, log_end or standing.uncommitted_end())
-    progress, history = start_of(log_start), RuleHistory.beginning(log_start, rules)
-    return Origin(progress, history, standing.delay_topic_id(), lost=0, is_stored=False)
-
-
-def _restored(standing: Standing, rules: Rules) -> tuple[Origin | None, str]:
+def _restored(standing: Standing, rules: Rules, delay_topic_id: str, log: tuple[int, int]) -> tuple[Origin | None, str]:
     """Where to begin by what a job has staged to restore the state; or None, and why not where there is something."""
-    delay_topic_id = standing.delay_topic_id()
-    log, snapshots = standing.log_range(), standing.snapshots_range()
-    restored, why_not = restored_from(standing.staged(), delay_topic_id, log, snapshots, rules)
+    restored, why_not = restored_from(standing.staged(), delay_topic_id, log, standing.snapshots_range(), rules)
     if restored is None:
         return None, why_not
     written = {PROGRESS_KEY, RULES_KEY, *(manifest_key(manifest.bucket_id) for manifest in restored.buckets)}
@@ -174,6 +159,13 @@ def _stored(context: PartitionContext, standing: Standing) -> StoredState | None
             " state topic, or give it up, which releases again what is still in the delay topic:"
             f" delay-router start-over {topic.name}/{partition}"
         ) from error
+
+
+def _refuse_lost_part(context: PartitionContext, not_restored: str, error: StateLostError) -> NoReturn:
+    raise RefusedError(
+        f"state topic {context.topic.state}/{context.partition}: {error}. Somebody, or retention, has removed records"
+        f" from its beginning; nothing is released by what is left. {_ways_out(context, not_restored)}"
+    ) from error
 
 
 def _refuse_if_state_was_lost(context: PartitionContext, group_offset: int, not_restored: str) -> None:

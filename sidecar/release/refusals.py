@@ -29,7 +29,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from index.readers import MAX_ID_BYTES
 from index.record import Record
 from sidecar.kafka.errors import is_about_record, is_innocent, is_of_this_record, is_too_large
-from sidecar.release.writer import OnDelivery
+from sidecar.kafka.transactions import OnDelivery
 
 MOST_UNCLEAR: Final = 5
 """Trials in a row that end without a verdict; one is usual after every refusal."""

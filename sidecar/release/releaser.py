@@ -35,6 +35,7 @@ from sidecar.release.transaction import (
     Transaction,
     Transactions,
     adoption_in,
+    state_of,
 )
 from snapshots.inventory import InventoryKeeper
 
@@ -149,17 +150,17 @@ class Releaser:
         )
 
     def _transaction(self, attempt: _Attempt) -> Transaction:
-        screened, progress = attempt.screened, attempt.plan.batch.progress
-        state = tuple(self.gate.state())
-        transaction = Transaction(
+        screened, requests = attempt.screened, attempt.requests
+        state = [*self.gate.state(), *state_of(requests)]
+        return Transaction(
             screened.released,
             screened.rejected,
-            progress,
-            held=state,
-            requests=attempt.requests,
-            timestamps=self.timestamps,
+            attempt.plan.batch.progress,
+            self.inventory.after(state),
+            state,
+            requests,
+            self.timestamps,
         )
-        return transaction.counted(self.inventory)
 
     def confirm(self, attempt: _Attempt, result: Result) -> bool:
         """Tell index and gate that it was committed, then every owner what became of its request."""
@@ -197,8 +198,7 @@ class Releaser:
 
     def give_up(self, _: _Attempt, result: Result) -> bool:
         """Raise why it is not known what became of it, or why nothing more may be written."""
-        assert result.error is not None, f"{result.outcome} without an error"
-        raise result.error
+        result.give_up()
 
     def _take_out_records(self, attempt: _Attempt, result: Result) -> None:
         """Go on without what is refused, and without what is set aside because there was no time to find out."""

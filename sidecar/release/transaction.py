@@ -9,9 +9,9 @@ exactly one of three things: that it was committed, that the brokers refuse it, 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from index.adopting import Adoption
 from index.batch import Installs
@@ -20,7 +20,7 @@ from index.progress import Progress
 from index.rule_history import RuleHistory
 from index.schedule import Rejection
 from sidecar.payload.records import Refused, Scheduled
-from snapshots.inventory import NOTHING_STORED, Inventory, InventoryKeeper
+from snapshots.inventory import NOTHING_STORED, Inventory
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 
@@ -84,42 +84,37 @@ class Timestamps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """All that becomes visible together; ``held`` are state records of what is held back, or no longer is.
+    """All that becomes visible together.
 
-    ``inventory`` is what the state holds after it, beside progress and rules.
+    ``state`` is what it writes to the state topic beside progress, ``inventory`` what the state holds after that beside
+    progress and rules.
     """
 
     released: Sequence[Entry[Scheduled]]
     rejected: Sequence[tuple[int, Refused]]
     progress: Progress
     inventory: Inventory = NOTHING_STORED
-    held: Sequence[KeyValue] = ()
+    state: Sequence[KeyValue] = ()
     requests: Sequence[Request] = ()
     timestamps: Timestamps = field(default_factory=Timestamps)
 
     def state_records(self, delay_topic_id: str) -> list[KeyValue]:
         """What it writes to the state topic; progress last, since that says what else there is."""
         progress = encode_progress(self.progress, delay_topic_id, self.inventory)
-        return [*self.state_changes(), (PROGRESS_KEY, progress)]
+        return [*self.state, (PROGRESS_KEY, progress)]
 
-    def counted(self, keeper: InventoryKeeper) -> "Transaction":
-        """The same with the inventory that the keeper of this partition comes to."""
-        keeper.begin()
-        for key, value in self.state_changes():
-            keeper.note(key, value)
-        return replace(self, inventory=keeper.current)
 
-    def state_changes(self) -> list[KeyValue]:
-        """What it writes to the state topic beside progress."""
-        records = list(self.held)
-        for request in self.requests:
-            if request.history is not None:
-                records.append((RULES_KEY, encode_history(request.history)))
-            # Of an adopted range nothing may be pending.
-            if request.installs is not None and (manifest := request.installs.manifest).segments:
-                records.append((manifest_key(manifest.bucket_id), encode_manifest(manifest)))
-            records += [(key, None) for key in request.removed]
-        return records
+def state_of(requests: Sequence[Request]) -> list[KeyValue]:
+    """What these requests write to the state topic."""
+    records: list[KeyValue] = []
+    for request in requests:
+        if request.history is not None:
+            records.append((RULES_KEY, encode_history(request.history)))
+        # Of an adopted range nothing may be pending.
+        if request.installs is not None and (manifest := request.installs.manifest).segments:
+            records.append((manifest_key(manifest.bucket_id), encode_manifest(manifest)))
+        records += [(key, None) for key in request.removed]
+    return records
 
 
 class Outcome(Enum):
@@ -140,6 +135,11 @@ class Result:
     offsets: Sequence[Sequence[int]] = ()
     error: Exception | None = None
     why: str = ""
+
+    def give_up(self) -> NoReturn:
+        """Raise why it is not committed."""
+        assert self.error is not None, f"{self.outcome} without an error"
+        raise self.error
 
 
 @dataclass(frozen=True, slots=True)

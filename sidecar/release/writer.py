@@ -1,6 +1,6 @@
 """Writes of one delay partition, inside the transactions of its producer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -11,11 +11,10 @@ from index.pending import Entry
 from index.released_headers import ReleasedHeaders, rejected_headers
 from index.schedule import KEEP_KEY
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.kafka import transactions
+from sidecar.kafka.transactions import OnDelivery
 from sidecar.payload.records import Refused, Scheduled
 from sidecar.release.transaction import Timestamps, Transaction
-
-OnDelivery = Callable[[KafkaError | None, Message], None]
-_QUEUE_WAIT_S = 0.05
 
 POLL_EVERY = 1_000
 """Delivery reports are served after so many records: they overlap with what is on its way, and come in one go."""
@@ -114,17 +113,7 @@ class PartitionWriter:
         timestamp: int,
         on_delivery: OnDelivery | None,
     ) -> None:
-        # The stubs want a list that may also hold str values; lists are invariant, so a narrower one does not fit.
-        given: Any = headers
-        while True:
-            try:
-                # The fifth is `callback`: where it is given, even as None, `on_delivery` behind it is not looked at.
-                self.producer.produce(topic, value, key, partition, on_delivery, None, timestamp, given)
-            except BufferError:
-                # The transaction is larger than the client's queue: let some of it reach the broker first.
-                self.producer.poll(_QUEUE_WAIT_S)
-            else:
-                return
+        transactions.produce(self.producer, topic, value, key, partition, headers, timestamp, on_delivery)
 
 
 def _timestamp(mode: str, due_ms: int, source_ms: int) -> int:

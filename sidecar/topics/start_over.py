@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError, DelayRouterError
@@ -24,6 +24,7 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import TopicFacts, log_range, topic_facts, uncommitted_end
+from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import Verdict, classify, error_of
 from snapshots.inventory import NOTHING_STORED
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
@@ -149,21 +150,5 @@ def _produce(producer: Producer, topic: str, partition: int, key: bytes, value: 
 def state_keys(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> set[bytes]:
     """Keys with a value in the state partition, known or not."""
     _, end = log_range(admin, topic.state, partition)
-    keys: set[bytes] = set()
-    if end == 0:
-        return keys
-    consumer = clients.state_reader(config)
-    try:
-        consumer.assign([TopicPartition(topic.state, partition, OFFSET_BEGINNING)])
-        while True:
-            for message in consumer.consume(1_000, POLL_S):
-                failure = message.error()
-                if failure is None:
-                    key = message.key()
-                    (keys.discard if message.value() is None else keys.add)(key or b"")
-                elif failure.code() == KafkaError._PARTITION_EOF:
-                    return keys
-                else:
-                    raise KafkaException(failure)
-    finally:
-        consumer.close()
+    latest = {each.key or b"": each.value for each in read_settled(config, topic.state, partition)} if end else {}
+    return {key for key, value in latest.items() if value is not None}

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from index.record import Record
+from sidecar.kafka.transactions import OnDelivery
 from sidecar.release.refusals import Findings, Suspect, find_refused
-from sidecar.release.writer import OnDelivery
 
 TRIAL_S = 0.01
 
