@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sidecar.kafka.admin import Described, TopicFacts
 from sidecar.kafka.membership import Partition
@@ -85,22 +86,15 @@ def _is_another(answer: Described, topic_id: str) -> bool:
     return isinstance(answer, TopicFacts) and answer.topic_id != topic_id
 
 
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """What the group member tells: passes partitions on to the workers, and signs of life to the probes."""
 
-    def __init__(
-        self,
-        workers: Workers,
-        shared: Shared,
-        usable: UsableTopics,
-        health: ProcessHealth,
-        garbage: GarbageCollection,
-    ) -> None:
-        self._workers = workers
-        self._usable = usable
-        self._shared = shared
-        self._health = health
-        self._garbage = garbage
+    _workers: Workers
+    _shared: Shared
+    _usable: UsableTopics
+    _health: ProcessHealth
+    _garbage: GarbageCollection
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """The group has given these to this process."""

@@ -14,6 +14,7 @@ so not even the message of a rejection is, which quotes them.
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -76,22 +77,14 @@ class Lookup:
             return _One(self._config, self._admin, topic, partition, offset, self._now_ms()).answer()
 
 
+@dataclass(frozen=True, slots=True)
 class _One:
-    def __init__(
-        self,
-        config: Config,
-        admin: AdminClient,
-        topic: DelayTopicConfig,
-        partition: int,
-        offset: int,
-        now_ms: int,
-    ) -> None:
-        self._config = config
-        self._admin = admin
-        self._topic = topic
-        self._partition = partition
-        self._offset = offset
-        self._now_ms = now_ms
+    _config: Config
+    _admin: AdminClient
+    _topic: DelayTopicConfig
+    _partition: int
+    _offset: int
+    _now_ms: int
 
     def answer(self) -> LookupAnswer:
         log_start, log_end = log_range(self._admin, self._topic.name, self._partition)

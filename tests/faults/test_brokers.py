@@ -1,6 +1,8 @@
 """Three brokers with every topic on each, one of which goes away: killed, stopped in its tracks, or in order."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 
 import pytest
@@ -15,55 +17,38 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 def test_a_broker_is_killed_and_comes_back(three_nodes: Proxied, replicated: FaultStage, rng: Random) -> None:
     """Each in turn, so that leaders, the group's coordinator and the transactions' are among them."""
-    router, load = _loaded(replicated, rng)
-    with router, load:
-        router.start_and_wait()
+    with _loaded(replicated, rng):
         for node in _shuffled(three_nodes, rng):
             node.kill()
             time.sleep(rng.uniform(1, 4))
             node.start()
             three_nodes.cluster.wait_ready()
             time.sleep(2)
-        load.finish()
-        settled(replicated, timeout_s=150)
-        assert router.stop() == 0
 
 
 def test_a_broker_stands_still_for_longer_than_its_session(
     three_nodes: Proxied, replicated: FaultStage, rng: Random
 ) -> None:
     """It still takes itself for the leader when it goes on."""
-    router, load = _loaded(replicated, rng)
-    with router, load:
-        router.start_and_wait()
+    with _loaded(replicated, rng):
         for node in _shuffled(three_nodes, rng):
             node.pause()
             time.sleep(9)
             node.resume()
             three_nodes.cluster.wait_ready()
             time.sleep(2)
-        load.finish()
-        settled(replicated, timeout_s=150)
-        assert router.stop() == 0
 
 
 def test_brokers_are_restarted_one_after_the_other(three_nodes: Proxied, replicated: FaultStage, rng: Random) -> None:
-    router, load = _loaded(replicated, rng)
-    with router, load:
-        router.start_and_wait()
+    with _loaded(replicated, rng):
         for node in three_nodes.cluster.nodes:
             node.stop()
             node.start()
             three_nodes.cluster.wait_ready()
-        load.finish()
-        settled(replicated, timeout_s=150)
-        assert router.stop() == 0
 
 
 def test_a_broker_and_the_router_die_together(three_nodes: Proxied, replicated: FaultStage, rng: Random) -> None:
-    router, load = _loaded(replicated, rng)
-    with router, load:
-        router.start_and_wait()
+    with _loaded(replicated, rng) as router:
         for node in _shuffled(three_nodes, rng)[:2]:
             time.sleep(rng.uniform(0.5, 2))
             node.kill()
@@ -73,16 +58,20 @@ def test_a_broker_and_the_router_die_together(three_nodes: Proxied, replicated: 
             node.start()
             three_nodes.cluster.wait_ready()
             router.wait_ready(90)
-        load.finish()
-        settled(replicated, timeout_s=150)
-        assert router.stop() == 0
 
 
-def _loaded(stage: FaultStage, rng: Random) -> tuple[RouterProcess, Load]:
+@contextmanager
+def _loaded(stage: FaultStage, rng: Random) -> Iterator[RouterProcess]:
+    """A router under a steady load; in the end every record must have arrived once."""
     out = stage.target("out", 3)
     delay = stage.delay("delay", 3, default_target=out, **SMALL_BUCKETS)
     load = Load(stage, [delay], rng, partitions=3, a_second=150, delays_ms=(0, 6_000))
-    return stage.router(transaction_timeout="20s", session_timeout="6s"), load
+    with stage.router(transaction_timeout="20s", session_timeout="6s") as router, load:
+        router.start_and_wait()
+        yield router
+        load.finish()
+        settled(stage, timeout_s=150)
+        assert router.stop() == 0
 
 
 def _shuffled(running: Proxied, rng: Random) -> list[Node]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -135,6 +136,19 @@ def secured(directory: Path) -> Iterator[tuple[Secured, local_kafka.Cluster]]:
         broker = Secured(running.bootstrap, doors[-1], ca, AdminClient({"bootstrap.servers": running.bootstrap}))
         broker.add_users(ADMIN, ROUTER)
         yield broker, running
+
+
+def secured_or_skip(request: pytest.FixtureRequest, factory: pytest.TempPathFactory, *users: str) -> Iterator[Secured]:
+    """One secured broker for a module, with ``users`` more; skipped aloud where none of our own can be started."""
+    try:
+        local_kafka.check_available(own_nodes=True)
+    except local_kafka.KafkaUnavailable as error:
+        pytest.skip(f"needs a broker of its own: {error}")
+    failed_before = request.session.testsfailed
+    with secured(factory.mktemp("secured")) as (broker, running):
+        broker.add_users(*users)
+        yield broker
+        running.keep_logs = request.session.testsfailed > failed_before
 
 
 def _settings(address: local_kafka.Address, door: str, keystore: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from index.progress import Position, Progress
 from snapshots.state import PROGRESS_KEY, encode_progress
 from tests.integration.scenario import Header, Load, Stage, now_ms
+from tests.integration.serving import serving
 
 KILLS = 8
 
@@ -31,10 +32,7 @@ def test_kill_9_at_random_moments(stage: Stage, rng: Random) -> None:
 
 
 def test_a_torn_transaction_of_a_former_owner_is_never_seen(stage: Stage) -> None:
-    out = stage.target()
-    delay = stage.delay(default_target=out)
-    with stage.router() as router:
-        router.start_and_wait()
+    with serving(stage) as (router, delay, out):
         at: Header = ("deliver-at", b"%d" % (now_ms() + 6_000))
         stage.send(delay, value=b"first")
         stage.send_many(delay, [[at]] * 20)

@@ -3,6 +3,7 @@
 from confluent_kafka import TopicPartition
 
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, header, now_ms, wait_until
+from tests.integration.serving import serving
 
 MIB = 1 << 20
 
@@ -31,10 +32,7 @@ def test_pending_records_removed_while_the_router_runs(stage: Stage) -> None:
 
 
 def test_pending_records_removed_while_the_router_is_down(stage: Stage) -> None:
-    out = stage.target()
-    delay = stage.delay(default_target=out)
-    with stage.router() as router:
-        router.start_and_wait()
+    with serving(stage) as (router, delay, out):
         at: Header = ("deliver-at", b"%d" % (now_ms() + 5_000))
         stage.send_many(delay, [[at]] * 20)
         stage.send(delay, value=b"commits the cursor")
@@ -54,10 +52,7 @@ def test_pending_records_removed_while_the_router_is_down(stage: Stage) -> None:
 
 
 def test_records_removed_before_they_were_ever_looked_at(stage: Stage) -> None:
-    out = stage.target()
-    delay = stage.delay(default_target=out)
-    with stage.router() as router:
-        router.start_and_wait()
+    with serving(stage) as (router, delay, out):
         stage.send(delay)
         stage.wait_records(out, 1)
         assert router.stop() == 0

@@ -6,6 +6,7 @@ from random import Random
 from confluent_kafka import Consumer
 
 from tests.integration.scenario import Load, Stage, now_ms, wait_until
+from tests.integration.serving import serving
 
 SESSION = {"session_timeout": "2s"}
 
@@ -97,10 +98,7 @@ def test_a_router_with_nothing_to_do_is_ready_and_takes_over(stage: Stage) -> No
 
 def test_a_static_member_that_was_fenced_joins_again(stage: Stage) -> None:
     """The name is taken from it, as brokers do on their own when they go down while it joins."""
-    out = stage.target()
-    delay = stage.delay(default_target=out)
-    with stage.router() as router:
-        router.start_and_wait()
+    with serving(stage) as (router, delay, _):
         name = next(iter(members(stage)))
         thief = Consumer(
             {

@@ -7,6 +7,7 @@ import pytest
 from sidecar.audit import Record
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, wait_until
+from tests.integration.serving import serving
 
 SMALL_BYTES = 3_000
 GOOD_WITHIN_MS = 5_000
@@ -245,10 +246,7 @@ class TestRejectedTopicThatIsTooSmall:
 
 def test_a_record_as_large_as_the_delay_topic_takes(stage: Stage) -> None:
     """With the headers that are added it is too large for a target with the same limit, and for the rejected topic."""
-    out = stage.target()
-    delay = stage.delay(default_target=out)
-    with stage.router() as router:
-        router.start_and_wait()
+    with serving(stage) as (_, delay, out):
         # 1,048,588 bytes is the limit of a batch; this leaves 20 for its one record beyond key and value.
         largest = stage.send(delay, value=b"x" * (1_048_588 - 61 - 15))
         good = stage.send(delay, value=b"small")

@@ -8,6 +8,7 @@ from tests.integration.group_offsets import group_offset
 from tests.integration.readiness import partitions, refused
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, header, wait_until
+from tests.integration.serving import serving
 
 
 def start_over(router: RouterProcess, place: str) -> None:
@@ -83,10 +84,7 @@ def test_a_delay_topic_recreated_under_a_running_router(stage: Stage) -> None:
 
 def test_a_state_topic_with_what_this_router_does_not_know(stage: Stage) -> None:
     """Written by a newer router, or damaged: nothing is released from what cannot be understood."""
-    out = stage.target()
-    delay = stage.delay(default_target=out)
-    with stage.router() as router:
-        router.start_and_wait()
+    with serving(stage) as (router, delay, out):
         stage.send(delay)
         stage.wait_records(out, 1)
         assert router.stop() == 0

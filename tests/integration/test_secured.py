@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sidecar import local_kafka
 from sidecar.buckets import loading, trimming
 from sidecar.config.model import Config, load
 from sidecar.kafka import admin
@@ -20,7 +19,7 @@ from sidecar.topics.findings import Finding, Level
 from tests.integration.one_worker import log_start, one_worker
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Load, Stage, wait_until
-from tests.integration.secured import ADMIN, ROUTER, Secured, password, secured
+from tests.integration.secured import ADMIN, ROUTER, Secured, password, secured_or_skip
 from tests.support import kafka_tools
 
 BUCKETS: dict[str, Any] = {
@@ -37,15 +36,7 @@ BUCKETS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """One secured broker for the module; skipped aloud where none of our own can be started."""
-    try:
-        local_kafka.check_available(own_nodes=True)
-    except local_kafka.KafkaUnavailable as error:
-        pytest.skip(f"needs a broker of its own: {error}")
-    failed_before = request.session.testsfailed
-    with secured(tmp_path_factory.mktemp("secured")) as (broker, running):
-        yield broker
-        running.keep_logs = request.session.testsfailed > failed_before
+    yield from secured_or_skip(request, tmp_path_factory)
 
 
 class Scene:

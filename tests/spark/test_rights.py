@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 from confluent_kafka import KafkaException
 from pyspark.sql import SparkSession
 
-from sidecar import local_kafka
 from sidecar.cli.program import cli as router_cli
 from sidecar.demo.router import config_text
 from sidecar.topics.acls import Acl
@@ -22,7 +21,7 @@ from spark_backfill.build.index_job import Options
 from spark_backfill.build.scope import Asked
 from spark_backfill.cli import cli
 from tests.integration.scenario import Stage, now_ms, wait_until
-from tests.integration.secured import Secured, secured
+from tests.integration.secured import Secured, secured_or_skip
 from tests.spark.backfill import delay_topic, staged
 
 USER = "jobs"
@@ -33,16 +32,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """One secured broker for the module; skipped aloud where none of our own can be started."""
-    try:
-        local_kafka.check_available(own_nodes=True)
-    except local_kafka.KafkaUnavailable as error:
-        pytest.skip(f"needs a broker of its own: {error}")
-    failed_before = request.session.testsfailed
-    with secured(tmp_path_factory.mktemp("secured")) as (broker, running):
-        broker.add_users(USER)
-        yield broker
-        running.keep_logs = request.session.testsfailed > failed_before
+    yield from secured_or_skip(request, tmp_path_factory, USER)
 
 
 @pytest.fixture

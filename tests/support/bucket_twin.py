@@ -7,7 +7,7 @@ batch installed is there afterwards.
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from index.batch import Batch, Installation, Installs
@@ -217,6 +217,17 @@ class TwinWithBuckets(Twin):
             self.index.confirm()
             self.check()
         self.index.parts.drop_some(self.rng.choice([0, 1, 100]))
+
+    def play(self, operations: Mapping[Callable[[], None], float], reads: Sequence[int]) -> Counter[str]:
+        """Do 250 of the operations, as often as their weights say, and check after each; what was done is counted."""
+        for _ in range(250):
+            if self.rng.random() < 0.25:
+                self.read(self.rng.choice(reads))
+                self.now_ms = max(0, self.now_ms + self.rng.randint(-20, 30))
+            self.rng.choices(list(operations), list(operations.values()))[0]()
+            self.check()
+        self.drain()
+        return self.done
 
     def drain(self) -> None:
         self.fail()

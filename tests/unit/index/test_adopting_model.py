@@ -193,14 +193,7 @@ def play(seed: int) -> Counter[str]:
         twin.fail: 0.2,
         twin.crash: 0.3,
     }
-    for _ in range(250):
-        if twin.rng.random() < 0.25:
-            twin.read(twin.rng.choice([1, 5]))
-            twin.now_ms = max(0, twin.now_ms + twin.rng.randint(-20, 30))
-        twin.rng.choices(list(operations), list(operations.values()))[0]()
-        twin.check()
-    twin.drain()
-    return twin.done
+    return twin.play(operations, [1, 5])
 
 
 @pytest.mark.parametrize("seed", range(50))
