@@ -2,17 +2,19 @@
 
 import math
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from index.errors import DelayRouterError
 from sidecar.cli.options import json_option
 from sidecar.cli.output import pending_chart, print_json, print_table, shown_time
-from sidecar.cli.side import Chosen, Side, complete_topics, side_options, topic_argument
-from sidecar.partition.status import PartitionState
+from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
 from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
+
+if TYPE_CHECKING:
+    from sidecar.asking.side import Side
 
 LOOK_EVERY_S: Final = 0.5
 WAIT_S: Final = 120.0
@@ -123,7 +125,9 @@ def drain_command(topic: str, *, wait: bool, timeout_s: float, chosen: Chosen) -
     click.echo(f"{topic}: {'drained' if wait else 'to be drained'}")
 
 
-def _wait_until_drained(side: Side, topic: str, timeout_s: float) -> None:
+def _wait_until_drained(side: "Side", topic: str, timeout_s: float) -> None:
+    from sidecar.partition.status import PartitionState  # noqa: PLC0415 - the other commands need not load it
+
     deadline_s = time.monotonic() + timeout_s
     while True:
         (found,) = side.status(topic).topics
@@ -144,13 +148,3 @@ def undrain_command(topic: str, *, chosen: Chosen) -> None:
     with chosen as side:
         side.switch(topic_scope(topic), "drained", on=False)
     click.echo(f"{topic}: served again")
-
-
-operator_commands: Final = (
-    pending_command,
-    lookup_command,
-    pause_command,
-    resume_command,
-    drain_command,
-    undrain_command,
-)

@@ -1,28 +1,91 @@
 """The command ``delay-router``: its commands, thin over the modules that do the work.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+
+A command is loaded when it is called, and what it needs for its work when it does it: the list of commands, the help of
+one and what a shell completes come at once, and no command waits for what only another one needs.
 """
 
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NoReturn
 
 import click
 from click.shell_completion import get_completion_class
 
+from index.errors import ConfigError, DelayRouterError
 from sidecar import __version__
-from sidecar.cli.operations import operator_commands
-from sidecar.cli.options import Commands, config_option, json_option, load
-from sidecar.cli.output import print_json
-from sidecar.cli.policy import policy_group
-from sidecar.cli.records import send_command
-from sidecar.cli.status import status_command
-from sidecar.cli.topics import check_command, init_command, start_over_command
-from sidecar.config.reference import effective, render_effective, render_reference
-from sidecar.logs import events
+from sidecar.cli.options import FAILED, WRONG_USAGE, config_option, json_option, load
 
 PROGRAM: Final = "delay-router"
 _COMPLETION_VARIABLE: Final = "_DELAY_ROUTER_COMPLETE"
+
+
+class Commands(click.Group):
+    """A group whose errors are one clear line and an exit code, never a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; configuration and usage give 2, failures 1."""
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            _fail(str(error), WRONG_USAGE)
+        except DelayRouterError as error:
+            _fail(str(error), FAILED)
+        except _client_errors() as exception:
+            _fail(f"Kafka: {exception.args[0].str()}", FAILED)
+
+
+def _client_errors() -> tuple[type[Exception], ...]:
+    """What a Kafka client raises; nothing while no client is loaded."""
+    client = sys.modules.get("confluent_kafka")
+    return (client.KafkaException,) if client else ()
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    for line in message.splitlines() or [""]:
+        click.echo(f"error: {line}", err=True)
+    raise click.exceptions.Exit(code)
+
+
+class Later(click.Command):
+    """A command that stands in the list of commands, and is loaded when it is called."""
+
+    def __init__(self, name: str, place: str, summary: str) -> None:
+        """`place` is MODULE:ATTRIBUTE below :mod:`sidecar.cli`."""
+        super().__init__(name, short_help=summary)
+        self._place = place
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        module, _, attribute = self._place.partition(":")
+        found = getattr(import_module(f"sidecar.cli.{module}"), attribute)
+        assert isinstance(found, click.Command), f"{self._place} is no command"
+        return found
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """That of the command itself, which is what is run and completed then."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+LATER: Final = (
+    Later("init", "topics:init_command", "Create missing topics and check existing ones."),
+    Later("check", "topics:check_command", "Check configuration, topics, rights and retention."),
+    Later("start-over", "topics:start_over_command", "Release again what a delay partition holds."),
+    Later("send", "records:send_command", "Send a record to a delay topic."),
+    Later("status", "status:status_command", "Show what the group of routers holds."),
+    Later("pending", "operations:pending_command", "Show what is pending, by time to go and target."),
+    Later("lookup", "operations:lookup_command", "Tell what became of one record."),
+    Later("pause", "operations:pause_command", "Stop releasing from a delay topic or to a target."),
+    Later("resume", "operations:resume_command", "Release again what was paused."),
+    Later("drain", "operations:drain_command", "Seal all partitions of a topic and give them up."),
+    Later("undrain", "operations:undrain_command", "Serve the partitions of a delay topic again."),
+    Later("policy", "policy:policy_group", "Show and change what may be set in operation."),
+)
+"""Commands with the line that ``--help`` and a completion show for them."""
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,6 +101,7 @@ def run_command(config_file: Path | None) -> None:
     # The other commands need not wait for these to load.
     from sidecar import app  # noqa: PLC0415
     from sidecar.kafka import admin  # noqa: PLC0415
+    from sidecar.logs import events  # noqa: PLC0415
 
     config = load(config_file)
     events.configure(config.router.log_level)
@@ -56,12 +120,16 @@ def demo_command(options: tuple[str, ...]) -> None:
     sys.exit(demo.main(list(options)))
 
 
-@cli.command("config")
+@cli.command("config", short_help="Print the effective configuration, secrets masked.")
 @config_option
 @json_option
 @click.option("--reference", is_flag=True, help="Print the reference of all keys instead (Markdown).")
 def config_command(config_file: Path | None, as_json: bool, reference: bool) -> None:
     """Print the effective configuration, secrets masked."""
+    # No other command needs the tables of keys.
+    from sidecar.cli.output import print_json  # noqa: PLC0415
+    from sidecar.config.reference import effective, render_effective, render_reference  # noqa: PLC0415
+
     if reference:
         click.echo(render_reference(), nl=False)
         return
@@ -72,7 +140,7 @@ def config_command(config_file: Path | None, as_json: bool, reference: bool) -> 
         click.echo(render_effective(config), nl=False)
 
 
-@cli.command("completion")
+@cli.command("completion", short_help="Print a completion script for a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, shell: str) -> None:
@@ -82,15 +150,7 @@ def completion_command(ctx: click.Context, shell: str) -> None:
     click.echo(kind(ctx.find_root().command, {}, PROGRAM, _COMPLETION_VARIABLE).source())
 
 
-for command in (
-    init_command,
-    check_command,
-    start_over_command,
-    send_command,
-    status_command,
-    *operator_commands,
-    policy_group,
-):
+for command in LATER:
     cli.add_command(command)
 
 

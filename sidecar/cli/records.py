@@ -8,10 +8,8 @@ from typing import IO
 import click
 
 from index.rules import Rejection, Schedule
-from sidecar.cli import send
 from sidecar.cli.options import FAILED, config_option, json_option, load
 from sidecar.cli.output import print_json, shown_time
-from sidecar.topics import reach
 
 
 def _header(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
@@ -61,6 +59,10 @@ def send_command(
     force: bool,
 ) -> None:
     """Send a record to a delay TOPIC."""
+    # The help and a completion need no Kafka client.
+    from sidecar.cli import send  # noqa: PLC0415
+    from sidecar.topics import reach  # noqa: PLC0415
+
     if [value is not None, value_file is not None, null, lines].count(True) != 1:
         raise click.UsageError("give one of --value, --value-file, --null and --lines")
     config = load(config_file)

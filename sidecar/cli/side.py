@@ -1,84 +1,21 @@
-"""The two ways in which commands of an operator reach a group of routers: by Kafka itself, or by an admin API."""
+"""The options that say which way a group of routers is reached: by Kafka itself, or by an admin API."""
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, wraps
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from index.errors import ConfigError, DelayRouterError
-from sidecar.cli.api_client import ApiClient, read_token
 from sidecar.cli.options import Command, config_option, load
-from sidecar.config import model as configuration
-from sidecar.config.model import Config
-from sidecar.policies.operations import Operations
-from sidecar.policies.policy import Scope, plain_of
-from sidecar.policies.switches import Switches
-from sidecar.policies.table import EffectiveValue
-from sidecar.policies.topic import PoliciesOnDemand
-from sidecar.status.answers import Inquiries, LookupAnswer, PendingAnswer, StatusAnswer
-from sidecar.status.inquiries import GroupInquiries
-from sidecar.topics import reach
+
+# What reaches the group is loaded when it is asked: neither a list of commands nor a completion needs it.
+if TYPE_CHECKING:
+    from sidecar.asking.side import Side
 
 API_ENV: Final = "DELAY_ROUTER_API"
 TOKEN_ENV: Final = "DELAY_ROUTER_TOKEN_FILE"  # noqa: S105 - the name of a variable
-
-
-class Side(Inquiries, Switches, Protocol):
-    """Questions and changes; errors as of ``Inquiries`` and :class:`sidecar.policies.operations.Operations`."""
-
-    def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """Values of every policy by scope, and those that cannot be understood with the reason."""
-
-    def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
-        """Every key with the value that holds, and where it comes from."""
-
-    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> object:
-        """Set some values of a policy and unset others."""
-
-    def remove(self, scope: Scope) -> object:
-        """Remove a policy."""
-
-    def close(self) -> object:
-        """Let go of what is open."""
-
-
-class KafkaSide(Operations):
-    """Straight to Kafka, with the configuration of a router."""
-
-    def __init__(self, config: Config) -> None:
-        config.require_delay_topics()
-        self._all_policies = PoliciesOnDemand(config)
-        self._client = reach.connect(config)
-        super().__init__(config, self._client, self._all_policies)
-
-    @cached_property
-    def _inquiries(self) -> GroupInquiries:
-        return GroupInquiries(self._config, self._client, self._all_policies).start()
-
-    def status(self, topic: str = "") -> StatusAnswer:
-        """As ``Inquiries.status``."""
-        self._all_policies.settle()
-        return self._inquiries.status(topic)
-
-    def pending(self, topic: str) -> PendingAnswer:
-        """As ``Inquiries.pending``."""
-        return self._inquiries.pending(topic)
-
-    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
-        """As ``Inquiries.lookup``."""
-        return self._inquiries.lookup(topic, partition, offset)
-
-    def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """Values of every policy by scope, and those that cannot be understood with the reason."""
-        table = self.table()
-        return {str(scope): plain_of(policy) for scope, policy in table.policies.items()}, dict(table.unreadable)
-
-    def close(self) -> None:
-        """Stop what follows the status topic."""
-        if "_inquiries" in self.__dict__:
-            self._inquiries.close()
 
 
 class Chosen:
@@ -91,18 +28,28 @@ class Chosen:
         self._ca_file = ca_file
         self._side: Side | None = None
 
-    def __enter__(self) -> Side:
+    def __enter__(self) -> "Side":
         if not self._api:
             if self._ca_file is not None:
                 raise click.UsageError("--ca-file belongs to --api")
-            straight = self._side = KafkaSide(load(self._config_file))
-            return straight
+            self._side = self._straight()
+            return self._side
         if self._token_file is None:
             raise click.UsageError(f"--api needs --token-file (or {TOKEN_ENV}): a file with one token of the router's")
-        client = ApiClient(self._api, read_token(self._token_file), self._ca_file)
+        self._side = self._by_api(self._token_file)
+        return self._side
+
+    def _straight(self) -> "Side":
+        from sidecar.asking.kafka_side import KafkaSide  # noqa: PLC0415 - see above
+
+        return KafkaSide(load(self._config_file))
+
+    def _by_api(self, token_file: Path) -> "Side":
+        from sidecar.asking.api_client import ApiClient, read_token  # noqa: PLC0415 - see above
+
+        client = ApiClient(self._api, read_token(token_file), self._ca_file)
         if client.is_in_the_clear:
             click.echo(f"warning: {self._api}: the token travels unencrypted; use https", err=True)
-        self._side = client
         return client
 
     def __exit__(self, *_: object) -> None:
@@ -132,6 +79,8 @@ def side_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def complete_topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Delay topics of the configuration, for a shell."""
+    from sidecar.config import model as configuration  # noqa: PLC0415 - see above
+
     try:
         config = configuration.load(ctx.params.get("config_file"))
     except (ConfigError, DelayRouterError):

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli import router_answers as status
+from sidecar.asking import router_answers as status
 from sidecar.cli.options import json_option
 from sidecar.cli.output import format_bytes, pending_chart, print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, side_options, topic_argument

@@ -4,8 +4,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from index.survey import BOUNDS_MS
+from sidecar.asking.router_answers import retention_warnings, topics_of
 from sidecar.cli.output import LABELS, bar, format_bytes, pending_chart
-from sidecar.cli.router_answers import retention_warnings, topics_of
 from sidecar.partition.status import BOUND_NAMES, PartitionCollector, PartitionState, PartitionStatus
 
 NOW_MS = 1_800_000_000_000

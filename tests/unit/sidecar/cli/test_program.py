@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -13,8 +14,8 @@ import structlog
 from click.testing import CliRunner, Result
 
 from sidecar import __version__, app
-from sidecar.cli.program import cli
-from sidecar.cli.router_answers import quantile_s, topics_of
+from sidecar.asking.router_answers import quantile_s, topics_of
+from sidecar.cli.program import LATER, Later, cli
 from sidecar.logs import events
 
 MINIMAL = """
@@ -51,6 +52,52 @@ def test_module_and_console_script_are_the_same_command() -> None:
 
 def test_all_commands_of_the_contract() -> None:
     assert set(cli.commands) >= {"run", "init", "check", "send", "demo", "status", "config"}
+
+
+@pytest.mark.parametrize("command", LATER, ids=lambda command: command.name)
+def test_a_command_that_is_loaded_later_is_the_one_of_that_name(command: Later) -> None:
+    assert command.load().name == command.name
+
+
+def test_no_summary_in_the_list_of_commands_is_cut() -> None:
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(cli, ["--help"]).output
+    assert "Show what the group of routers holds." in shown
+    assert "..." not in shown.partition("Commands:")[2]
+
+
+def loaded_by(arguments: list[str], environ: dict[str, str]) -> set[str]:
+    """Modules and packages at top level that a call has loaded at its end."""
+    code = (
+        "import atexit, sys; from sidecar.cli import main;"
+        "atexit.register(lambda: print('loaded:', *{name.partition('.')[0] for name in sys.modules}));"
+        f"sys.argv[1:] = {arguments!r}; main()"
+    )
+    environ = {**os.environ, **environ}
+    call = [sys.executable, "-c", code]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60, env=environ)
+    loaded = set(done.stdout.rpartition("loaded:")[2].split())
+    assert "click" in loaded, done.stderr
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ"),
+    [
+        (["--version"], {}),
+        (["--help"], {}),
+        (["no-such-command"], {}),
+        (["completion", "bash"], {}),
+        ([], {"_DELAY_ROUTER_COMPLETE": "bash_complete", "COMP_WORDS": "delay-router st", "COMP_CWORD": "1"}),
+    ],
+)
+def test_what_asks_nothing_loads_nothing_that_takes_long(arguments: list[str], environ: dict[str, str]) -> None:
+    heavy = {"asyncio", "confluent_kafka", "fastapi", "prometheus_client", "pydantic", "rich", "snapshots", "structlog"}
+    assert loaded_by(arguments, environ) & heavy == set()
+
+
+@pytest.mark.parametrize("command", ["send", "status", "pause", "policy"])
+def test_the_help_of_a_command_loads_no_kafka_client(command: str) -> None:
+    assert "confluent_kafka" not in loaded_by([command, "--help"], {})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from index.errors import ConfigError
-from sidecar.cli import router_answers as status
+from sidecar.asking import router_answers as status
 from sidecar.process import listening, probes
 from sidecar.process.http_server import HttpServer
 from sidecar.process.listening import Places, client_of

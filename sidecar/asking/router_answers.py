@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from index.errors import DelayRouterError
-from sidecar.cli.http_client import exchange, parts_of
+from sidecar.asking.http_client import exchange, parts_of
 
 TIMEOUT_S: Final = 5.0
 RETENTION_WARNING_MS: Final = 86_400_000

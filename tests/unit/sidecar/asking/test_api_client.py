@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from index.errors import ConfigError, DelayRouterError
-from sidecar.cli.api_client import ApiClient, read_token
+from sidecar.asking.api_client import ApiClient, read_token
 from sidecar.cli.program import cli
 from sidecar.status.answers import (
     DueRange,

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from pydantic import ValidationError
 
 from index.errors import ConfigError, DelayRouterError
-from sidecar.cli.http_client import exchange, parts_of
+from sidecar.asking.http_client import exchange, parts_of
 from sidecar.policies.policy import Scope, ScopeKind
 from sidecar.policies.switches import SwitchKey, switch_of
 from sidecar.policies.table import EffectiveValue

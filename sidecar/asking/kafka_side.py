@@ -1,0 +1,49 @@
+"""Questions and changes straight to Kafka: the status topic, the policies topic and the brokers."""
+
+from functools import cached_property
+from typing import Any
+
+from sidecar.config.model import Config
+from sidecar.policies.operations import Operations
+from sidecar.policies.policy import plain_of
+from sidecar.policies.topic import PoliciesOnDemand
+from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer
+from sidecar.status.inquiries import GroupInquiries
+from sidecar.topics import reach
+
+
+class KafkaSide(Operations):
+    """Straight to Kafka, with the configuration of a router."""
+
+    def __init__(self, config: Config) -> None:
+        config.require_delay_topics()
+        self._all_policies = PoliciesOnDemand(config)
+        self._client = reach.connect(config)
+        super().__init__(config, self._client, self._all_policies)
+
+    @cached_property
+    def _inquiries(self) -> GroupInquiries:
+        return GroupInquiries(self._config, self._client, self._all_policies).start()
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        """As ``Inquiries.status``."""
+        self._all_policies.settle()
+        return self._inquiries.status(topic)
+
+    def pending(self, topic: str) -> PendingAnswer:
+        """As ``Inquiries.pending``."""
+        return self._inquiries.pending(topic)
+
+    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        """As ``Inquiries.lookup``."""
+        return self._inquiries.lookup(topic, partition, offset)
+
+    def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """Values of every policy by scope, and those that cannot be understood with the reason."""
+        table = self.table()
+        return {str(scope): plain_of(policy) for scope, policy in table.policies.items()}, dict(table.unreadable)
+
+    def close(self) -> None:
+        """Stop what follows the status topic."""
+        if "_inquiries" in self.__dict__:
+            self._inquiries.close()

@@ -1,0 +1,28 @@
+"""What an operator may ask a group of routers and change in it, whichever way it is reached."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from sidecar.policies.policy import Scope
+from sidecar.policies.switches import Switches
+from sidecar.policies.table import EffectiveValue
+from sidecar.status.answers import Inquiries
+
+
+class Side(Inquiries, Switches, Protocol):
+    """Questions and changes; errors as of ``Inquiries`` and :class:`sidecar.policies.operations.Operations`."""
+
+    def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """Values of every policy by scope, and those that cannot be understood with the reason."""
+
+    def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
+        """Every key with the value that holds, and where it comes from."""
+
+    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> object:
+        """Set some values of a policy and unset others."""
+
+    def remove(self, scope: Scope) -> object:
+        """Remove a policy."""
+
+    def close(self) -> object:
+        """Let go of what is open."""
