@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo test test-all test-broker test-rest test-wheel wheel coverage simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel wheel coverage simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
         chart-tools chart-schema test-helm test-monitoring image release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -30,6 +30,9 @@ $(STAMP): requirements-dev.lock pyproject.toml
 demo: venv ## Records through a real Kafka: held, released on time, rejected; survives a kill -9
 	@$(BIN)/delay-router demo
 
+dev: venv ## A Kafka and a router that stay until Ctrl-C, to try your own producers on (PORT=9092)
+	@$(BIN)/delay-router dev --port $(or $(PORT),9092)
+
 # Each file of tests is run by one of these; which by which is in tests/targets.py.
 PYTEST = $(BIN)/python -m pytest --quiet --durations=10 --durations-min=5
 
@@ -42,6 +45,13 @@ test-all: test test-rest ## All tests
 
 test-broker: venv ## All other tests of the router on real brokers, a minute of soak among them
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
+
+# The newest is that of sidecar/local_kafka/pom.xml, on which everything else runs.
+VERSIONS ?= 3.9.1 4.0.0
+VERSION_TESTS = tests/integration/test_{init_check,send,release,rejections,crashes,buckets,policies,inquiries,secured}.py
+
+test-versions: venv ## What README promises, on older Kafkas (VERSIONS)
+	@for version in $(VERSIONS); do echo "Kafka $$version"; KAFKA_VERSION=$$version $(PYTEST) $(VERSION_TESTS) || exit; done
 
 coverage: venv ## Branch coverage of each package by the tests without a broker (lines that none runs: build/coverage.txt)
 	@mkdir -p build

@@ -13,6 +13,8 @@ Which broker it is, in this order:
    directory, answering after a few seconds.
 4. Otherwise :class:`KafkaUnavailable`, one line that says what to install or set.
 
+Of 2 and 3 ``KAFKA_VERSION`` chooses the version, as in ``KAFKA_VERSION=3.9.1``.
+
 ``own_nodes=True`` skips 1 and 2: for whoever kills, pauses and restarts brokers (:class:`Node`). Three nodes
 are never a container.
 
@@ -25,9 +27,10 @@ May import: nothing of :mod:`sidecar`. Begin with :mod:`sidecar.local_kafka.choo
 
 from sidecar.local_kafka.choose import SERVERS_VARIABLE, check_available, cluster
 from sidecar.local_kafka.errors import KafkaUnavailable
+from sidecar.local_kafka.maven import kafka_version
 from sidecar.local_kafka.node import Node
 from sidecar.local_kafka.own import Cluster
-from sidecar.local_kafka.settings import BENCH_JVM, TEST_JVM, Address, PerNode
+from sidecar.local_kafka.settings import BENCH_JVM, TEST_JVM, Address, PerNode, is_free
 
 __all__ = [
     "BENCH_JVM",
@@ -40,4 +43,6 @@ __all__ = [
     "PerNode",
     "check_available",
     "cluster",
+    "is_free",
+    "kafka_version",
 ]

@@ -11,7 +11,7 @@ from sidecar.local_kafka.errors import KafkaUnavailable, nothing_to_run
 from sidecar.local_kafka.launch import launcher
 from sidecar.local_kafka.own import Cluster, LocalCluster
 from sidecar.local_kafka.probe import answers
-from sidecar.local_kafka.settings import TEST_JVM, Address, PerNode
+from sidecar.local_kafka.settings import HOST, TEST_JVM, Address, PerNode, is_free
 
 SERVERS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 _GIVEN_TIMEOUT_S: Final = 15.0
@@ -51,19 +51,23 @@ def cluster(
     per_node: PerNode | None = None,
     jvm: Sequence[str] = TEST_JVM,
     own_nodes: bool = False,
+    port: int | None = None,
     say: Callable[[str], None] = _to_stderr,
 ) -> Iterator[Cluster]:
     """Give a cluster of 1 or 3 nodes for the length of the ``with`` block.
 
     ``properties`` are broker settings that win over ours (a given cluster keeps its own), ``per_node`` gives
     more of them for each node of our own, from its id and ports; ``jvm`` are options of each broker's Java;
-    ``own_nodes`` demands processes of ours, which can be killed and paused through ``.nodes``; ``say`` gets a
-    line before something slow. An exception that leaves the block keeps the logs of our own nodes.
+    ``own_nodes`` demands processes of ours, which can be killed and paused through ``.nodes``; ``port`` is where a
+    single node answers, by default where nobody else does; ``say`` gets a line before something slow. An exception
+    that leaves the block keeps the logs of our own nodes.
 
     Raises :class:`KafkaUnavailable` when no cluster can be had.
     """
     if nodes not in _SIZES:
         raise ValueError(f"a local cluster has 1 or 3 nodes, not {nodes}")
+    if port is not None and not is_free(port):
+        raise KafkaUnavailable(f"port {port} of {HOST} is taken: choose another one with --port")
     overrides = dict(properties or {})
     with ExitStack() as stack:
         servers = _given_servers()
@@ -73,7 +77,7 @@ def cluster(
         way = check_available(own_nodes=own_nodes or nodes > 1)
         if way == "docker":
             try:
-                running = stack.enter_context(docker.in_container(overrides))
+                running = stack.enter_context(docker.in_container(overrides, port))
             except KafkaUnavailable as error:
                 # An engine without the image, and no registry to pull it from, is no reason to give up.
                 say(f"{error}; trying the jars instead")
@@ -81,7 +85,7 @@ def cluster(
             else:
                 yield running
                 return
-        yield stack.enter_context(_own(nodes, lambda address: overrides | _more(per_node, address), jvm, say))
+        yield stack.enter_context(_own(nodes, lambda address: overrides | _more(per_node, address), jvm, port, say))
 
 
 def _more(per_node: PerNode | None, address: Address) -> dict[str, str]:
@@ -107,8 +111,10 @@ def _given(servers: str, nodes: int) -> Cluster:
 
 
 @contextmanager
-def _own(nodes: int, properties: PerNode, jvm: Sequence[str], say: Callable[[str], None]) -> Iterator[Cluster]:
-    owner = LocalCluster(nodes, [*launcher(say), *jvm], properties)
+def _own(
+    nodes: int, properties: PerNode, jvm: Sequence[str], port: int | None, say: Callable[[str], None]
+) -> Iterator[Cluster]:
+    owner = LocalCluster(nodes, [*launcher(say), *jvm], properties, port)
     running: Cluster | None = None
     failed = False
     try:

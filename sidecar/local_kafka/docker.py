@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from sidecar.local_kafka.errors import KafkaUnavailable
-from sidecar.local_kafka.maven import KAFKA_VERSION
+from sidecar.local_kafka.maven import kafka_version
 from sidecar.local_kafka.own import Cluster
 from sidecar.local_kafka.probe import answers
-from sidecar.local_kafka.settings import base_properties, free_addresses
+from sidecar.local_kafka.settings import base_properties, free_addresses, one_address
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-IMAGE: Final = f"apache/kafka:{KAFKA_VERSION}"
 _CONTROLLER_PORT: Final = 29_093
 _START_TIMEOUT_S: Final = 120.0
 
@@ -57,13 +56,18 @@ def _connect(host: str) -> None:
         socket.create_connection((url.hostname or "", url.port or 0), timeout=2.0).close()
 
 
+def image() -> str:
+    """Return the name of the Kafka project's own image, in the version that the jars would have."""
+    return f"apache/kafka:{kafka_version()}"
+
+
 @contextmanager
-def in_container(properties: Mapping[str, str]) -> Iterator[Cluster]:
-    """Run one node in a container.
+def in_container(properties: Mapping[str, str], port: int | None = None) -> Iterator[Cluster]:
+    """Run one node in a container, on ``port`` or one that is free.
 
     Raises :class:`KafkaUnavailable` when the image cannot be had or does not start.
     """
-    port = free_addresses(1)[0].port
+    port = (free_addresses(1) if port is None else one_address(port))[0].port
     with ExitStack() as stack:
         try:
             container = container_for(port, properties)
@@ -73,9 +77,9 @@ def in_container(properties: Mapping[str, str]) -> Iterator[Cluster]:
             _tell(container, f"PLAINTEXT://{host}:{port}")
         except Exception as error:
             # docker, requests and testcontainers have a tree of errors each; all of it means: not this way.
-            raise KafkaUnavailable(f"the container {IMAGE} did not start: {error}") from error
+            raise KafkaUnavailable(f"the container {image()} did not start: {error}") from error
         if not answers(f"{host}:{port}", _START_TIMEOUT_S):
-            raise KafkaUnavailable(f"the container {IMAGE} did not answer in {_START_TIMEOUT_S:.0f} s")
+            raise KafkaUnavailable(f"the container {image()} did not answer in {_START_TIMEOUT_S:.0f} s")
         yield Cluster(f"{host}:{port}", "docker")
 
 
@@ -100,7 +104,7 @@ def container_for(port: int, properties: Mapping[str, str]) -> "DockerContainer"
         "controller.quorum.voters": f"1@localhost:{_CONTROLLER_PORT}",
         **properties,
     }
-    container = DockerContainer(IMAGE).with_bind_ports(port, port).with_command(["sh", "-c", _START_WHEN_TOLD])
+    container = DockerContainer(image()).with_bind_ports(port, port).with_command(["sh", "-c", _START_WHEN_TOLD])
     for key, value in settings.items():
         container.with_env("KAFKA_" + key.upper().replace(".", "_"), value)
     return container

@@ -1,7 +1,8 @@
 """The Kafka jars: resolved once by Maven and kept in a cache directory; and the Java that runs them.
 
-The cache is ``$XDG_CACHE_HOME/kafka-delay-router/kafka-<version>-<digest of pom.xml>`` (``~/.cache`` without
-the variable), so that a changed ``pom.xml`` gets a directory of its own. A download goes to a temporary
+The version is that of ``pom.xml``, or what ``KAFKA_VERSION`` says. The cache is
+``$XDG_CACHE_HOME/kafka-delay-router/kafka-<version>-<digest of pom.xml>`` (``~/.cache`` without the variable), so that
+a changed ``pom.xml`` gets a directory of its own. A download goes to a temporary
 directory beside it and is renamed into place when it is complete; a lock file makes runs in parallel wait for
 the first one. Which registry the jars come from is Maven's own configuration, never this module's.
 """
@@ -21,9 +22,10 @@ from typing import Final, NamedTuple
 from sidecar.local_kafka.errors import KafkaUnavailable
 
 POM: Final = Path(__file__).with_name("pom.xml")
-KAFKA_VERSION: Final = re.findall(r"<kafka\.version>([\d.]+)<", POM.read_text(encoding="utf-8"))[0]
+VERSION_VARIABLE: Final = "KAFKA_VERSION"
+_VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 
-# Kafka 4 brokers are compiled for Java 17.
+# Kafka 4 brokers are compiled for Java 17; older ones run on it.
 MIN_JAVA: Final = 17
 
 # 46 jars, 44 MB: seconds on a good line, but a slow mirror must not look like a hang for ever.
@@ -35,6 +37,14 @@ class Java(NamedTuple):
 
     path: str
     version: str
+
+
+def kafka_version() -> str:
+    """Return which Kafka is run: the one that ``KAFKA_VERSION`` names, else the one of ``pom.xml``."""
+    named = os.environ.get(VERSION_VARIABLE, "").strip()
+    if named and not _VERSION.fullmatch(named):
+        raise KafkaUnavailable(f"{VERSION_VARIABLE}={named} is no version: write it as in {VERSION_VARIABLE}=3.9.1")
+    return named or re.findall(r"<kafka\.version>([\d.]+)<", POM.read_text(encoding="utf-8"))[0]
 
 
 def java() -> Java:
@@ -58,7 +68,7 @@ def java() -> Java:
 def cache_dir() -> Path:
     """Return the directory that holds the jars of this version, whether it exists already or not."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "kafka-delay-router" / f"kafka-{KAFKA_VERSION}-{digest(POM.read_bytes())}"
+    return root / "kafka-delay-router" / f"kafka-{kafka_version()}-{digest(POM.read_bytes())}"
 
 
 def check() -> None:
@@ -83,7 +93,7 @@ def jars(say: Callable[[str], None]) -> Path:
         return target
     with locked(lock_file(target)):
         if not target.is_dir():
-            say(f"fetching the Kafka {KAFKA_VERSION} jars (44 MB, once) into {target}")
+            say(f"fetching the Kafka {kafka_version()} jars (44 MB, once) into {target}")
             _download(_maven(), target)
     return target
 
@@ -108,11 +118,12 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _download(maven: str, target: Path) -> None:
+    version = kafka_version()
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
         shutil.copy(POM, scratch)
         libs = Path(scratch) / "libs"
         command = [maven, "--batch-mode", "--quiet", "--strict-checksums", "dependency:copy-dependencies"]
-        command += ["-DincludeScope=runtime", f"-DoutputDirectory={libs}"]
+        command += [f"-Dkafka.version={version}", "-DincludeScope=runtime", f"-DoutputDirectory={libs}"]
         try:
             done = subprocess.run(
                 command,
@@ -127,7 +138,7 @@ def _download(maven: str, target: Path) -> None:
         except subprocess.TimeoutExpired as error:
             message = f"Maven did not fetch the Kafka jars within {DOWNLOAD_TIMEOUT_S:.0f} s"
             raise KafkaUnavailable(message) from error
-        if done.returncode or not (libs / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
+        if done.returncode or not (libs / f"kafka_2.13-{version}.jar").is_file():
             raise KafkaUnavailable(f"Maven could not fetch the Kafka jars: {_first_line(done.stdout)}")
         libs.rename(target)
 

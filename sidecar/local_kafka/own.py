@@ -15,7 +15,7 @@ from sidecar.local_kafka.errors import KafkaUnavailable
 from sidecar.local_kafka.node import START_TIMEOUT_S, Node, PortTaken
 from sidecar.local_kafka.probe import answers
 from sidecar.local_kafka.reaper import Reaper
-from sidecar.local_kafka.settings import PerNode, free_addresses, node_properties
+from sidecar.local_kafka.settings import PerNode, free_addresses, node_properties, one_address
 
 # Ports are found free, then used a second later; nobody else is faster three times in a row.
 _ATTEMPTS: Final = 3
@@ -51,8 +51,9 @@ class Cluster:
 class LocalCluster:
     """Owner of the processes and the directory of a cluster run from jars, from ``start`` to ``remove``."""
 
-    def __init__(self, nodes: int, launcher: Sequence[str], properties: PerNode) -> None:
+    def __init__(self, nodes: int, launcher: Sequence[str], properties: PerNode, port: int | None = None) -> None:
         self._nodes = nodes
+        self._port = port
         self._launcher = launcher
         self._properties = properties
         self._reaper = Reaper()
@@ -93,7 +94,7 @@ class LocalCluster:
         self._reaper.close()
 
     def _start(self, directory: Path) -> None:
-        addresses = free_addresses(self._nodes)
+        addresses = free_addresses(self._nodes) if self._port is None else one_address(self._port)
         self._running = tuple(
             Node(
                 address,

@@ -90,6 +90,11 @@ def node_properties(
     }
 
 
+def one_address(port: int) -> tuple[Address, ...]:
+    """Return the address of a single node on a port that was asked for."""
+    return (Address(1, port, free_port()),)
+
+
 def free_addresses(nodes: int) -> tuple[Address, ...]:
     """Return addresses for ``nodes`` nodes on ports that nobody listens on at this moment."""
     ports = [free_port() for _ in range(2 * nodes)]
@@ -102,12 +107,17 @@ def free_port() -> int:
     """Return a port that nobody listens on at this moment."""
     # SystemRandom: a test that seeds the module's generator must not make two runs choose the same ports.
     choose = random.SystemRandom().choice
-    while True:
-        port = choose(PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
+    while not is_free(port := choose(PORTS)):
+        pass
+    return port
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port at this moment."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True

@@ -9,7 +9,7 @@ from typing import Final
 import psutil
 from confluent_kafka import libversion
 
-from sidecar.local_kafka.maven import KAFKA_VERSION
+from sidecar.local_kafka.maven import kafka_version
 
 CORES: Final = 2
 """The figures of the design are for two cores with the broker on them."""
@@ -33,7 +33,7 @@ def describe(origin: str) -> dict[str, object]:
         "python": platform.python_version(),
         "librdkafka": libversion()[0],
         # A given cluster does not tell its version to this client.
-        "kafka": f"given ({origin})" if origin == "given" else KAFKA_VERSION,
+        "kafka": f"given ({origin})" if origin == "given" else kafka_version(),
         "system": platform.platform(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -15,7 +15,7 @@ _SILENT = Path(maven.__file__).with_name("log4j2.yaml")
 def class_path() -> str:
     """The class path of broker, clients and tools; KafkaUnavailable when it cannot be had."""
     libs = maven.jars(print)
-    tools = libs.with_name(f"kafka-tools-{maven.KAFKA_VERSION}")
+    tools = libs.with_name(f"kafka-tools-{maven.kafka_version()}")
     with maven.locked(maven.lock_file(tools)):
         if not any(tools.glob("*.jar")):
             _fetch(tools)
@@ -40,7 +40,7 @@ def _fetch(tools: Path) -> None:
     mvn = shutil.which("mvn")
     if mvn is None:
         raise KafkaUnavailable("Maven is missing")
-    artifact = f"-Dartifact=org.apache.kafka:kafka-tools:{maven.KAFKA_VERSION}"
+    artifact = f"-Dartifact=org.apache.kafka:kafka-tools:{maven.kafka_version()}"
     call = [mvn, "--batch-mode", "--quiet", _COPY, artifact, f"-DoutputDirectory={tools}"]
     done = subprocess.run(call, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:

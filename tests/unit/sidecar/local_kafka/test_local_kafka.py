@@ -32,6 +32,7 @@ def _present() -> None:
 @pytest.fixture(autouse=True)
 def no_given_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(local_kafka.SERVERS_VARIABLE, raising=False)
+    monkeypatch.delenv(maven.VERSION_VARIABLE, raising=False)
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_a_container_that_will_not_start_leads_to_the_jars(
     said: list[str] = []
     with local_kafka.cluster(say=said.append) as kafka:
         assert kafka.origin == "jars"
-    assert said == [f"the container {docker.IMAGE} did not start: cannot pull; trying the jars instead"]
+    assert said == [f"the container {docker.image()} did not start: cannot pull; trying the jars instead"]
 
 
 class _Executed(NamedTuple):
@@ -160,7 +161,7 @@ class _FakeContainer:
 def test_what_the_container_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testcontainers.core.container.DockerContainer", _FakeContainer)
     made: Any = docker.container_for(20_001, {"log.retention.check.interval.ms": "1000"})
-    assert made.image == f"apache/kafka:{maven.KAFKA_VERSION}"
+    assert made.image == f"apache/kafka:{maven.kafka_version()}"
     assert made.ports == {20_001: 20_001}
     assert made.env["KAFKA_LISTENERS"] == "PLAINTEXT://:20001,CONTROLLER://:29093"
     assert made.env["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
@@ -171,7 +172,7 @@ def test_what_the_container_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch) -> _FakeContainer:
     """The container that is started, in place of a real one, and brokers that answer."""
-    fake = _FakeContainer(docker.IMAGE)
+    fake = _FakeContainer(docker.image())
     monkeypatch.setattr("testcontainers.core.container.DockerContainer", lambda image: fake)
     monkeypatch.setattr(docker, "answers", lambda servers, timeout_s: frozenset({1}))
     return fake
@@ -263,14 +264,32 @@ echo called >> %s
 
 def test_jars_are_fetched_once(machine: Path) -> None:
     calls = machine / "calls"
-    _program(machine / "bin" / "mvn", _FAKE_MAVEN % (maven.KAFKA_VERSION, calls))
+    _program(machine / "bin" / "mvn", _FAKE_MAVEN % (maven.kafka_version(), calls))
     said: list[str] = []
     libs = maven.jars(said.append)
-    assert [path.name for path in libs.iterdir()] == [f"kafka_2.13-{maven.KAFKA_VERSION}.jar"]
+    assert [path.name for path in libs.iterdir()] == [f"kafka_2.13-{maven.kafka_version()}.jar"]
     assert libs.parent == machine / "cache" / "kafka-delay-router"
     assert maven.jars(said.append) == libs
     assert calls.read_text(encoding="utf-8") == "called\n"
     assert len(said) == 1
+
+
+def test_another_version_has_jars_of_its_own(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = maven.cache_dir()
+    monkeypatch.setenv(maven.VERSION_VARIABLE, "3.9.1")
+    _program(machine / "bin" / "mvn", f'echo "$@" >{machine}/asked\n' + _FAKE_MAVEN % ("3.9.1", machine / "calls"))
+    libs = maven.jars(lambda _: None)
+    assert libs != own
+    assert [path.name for path in libs.iterdir()] == ["kafka_2.13-3.9.1.jar"]
+    assert "-Dkafka.version=3.9.1 " in (machine / "asked").read_text(encoding="utf-8")
+    assert docker.image() == "apache/kafka:3.9.1"
+
+
+@pytest.mark.parametrize("named", ["4", "4.0", "newest", "4.0.0/.."])
+def test_what_is_no_version_is_refused(machine: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    monkeypatch.setenv(maven.VERSION_VARIABLE, named)
+    with pytest.raises(local_kafka.KafkaUnavailable, match=r"KAFKA_VERSION=.* is no version"):
+        maven.jars(lambda _: None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""The oldest Kafka that is supported, and one in between; the other tests run on the newest (``local_kafka/pom.xml``).
+
+On each: init, records of every kind sent, released and rejected, and a router killed with SIGKILL in the middle. That
+is the demo, whose closing line is counted from the topics by the auditor.
+"""
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import Final
+
+from sidecar import local_kafka
+from sidecar.local_kafka.maven import VERSION_VARIABLE
+from tests.support.paths import ROOT
+
+OLDER: Final = ("3.9.1", "4.0.0")
+CLOSING: Final = "sent 8, released once 6, rejected 2, duplicated 0, early 0, lost 0"
+TIMEOUT_S: Final = 300
+
+
+def demo(version: str) -> "subprocess.Popen[str]":
+    # An engine would be asked for images that nobody may have pulled.
+    own = {local_kafka.SERVERS_VARIABLE: "", "DOCKER_HOST": "unix:///nowhere", VERSION_VARIABLE: version}
+    return subprocess.Popen(
+        [sys.executable, "-m", "sidecar", "demo", "--orders", "6"],
+        env={**os.environ, **own},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_older_kafkas_deliver_exactly_once_over_a_crash(needs_own_nodes: None) -> None:
+    with ExitStack() as stack:
+        # At once: most of a demo is waiting for what is due.
+        demos = {version: stack.enter_context(demo(version)) for version in OLDER}
+        for running in demos.values():
+            stack.callback(running.kill)
+        said = {version: running.communicate(timeout=TIMEOUT_S)[0] for version, running in demos.items()}
+    closing = {version: (output.splitlines() or [""])[-1] for version, output in said.items()}
+    assert closing == dict.fromkeys(OLDER, CLOSING), said
+
+
+def test_readme_states_the_versions_that_are_tested() -> None:
+    newest = local_kafka.kafka_version()
+    stated = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Kafka {OLDER[0]} to {newest}" in stated
+    assert all(version in stated for version in OLDER)
+    assert f"VERSIONS ?= {' '.join(OLDER)}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
