@@ -120,6 +120,17 @@ def demo_command(options: tuple[str, ...]) -> None:
     sys.exit(demo.main(list(options)))
 
 
+@cli.command("dev")
+@click.option("--port", type=click.IntRange(1, 65_535), default=9092, show_default=True, help="Where Kafka answers.")
+def dev_command(port: int) -> None:
+    """Run a Kafka and a router of their own until Ctrl-C."""
+    from rich.console import Console  # noqa: PLC0415 - as long as it takes to load
+
+    from sidecar import demo  # noqa: PLC0415
+
+    sys.exit(demo.stay(port, Console()))
+
+
 @cli.command("config", short_help="Print the effective configuration, secrets masked.")
 @config_option
 @json_option

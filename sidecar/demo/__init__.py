@@ -1,8 +1,9 @@
-"""``delay-router demo``: a real Kafka, a real router, a few dozen orders, and a crash in the middle.
+"""``delay-router demo``: a real Kafka, a real router, a few dozen orders, and a crash in the middle; and ``dev``.
 
 ``run`` is the story; ``orders`` what is sent, ``board`` what is known of it, ``show`` how that is shown,
 ``kafka_side`` and ``router`` the two it deals with. The closing line comes from ``sidecar.audit``, which counts
-from the topics and shares no code with the router.
+from the topics and shares no code with the router. :mod:`sidecar.demo.dev` is ``delay-router dev``,
+the same two without a story.
 
 May import: ``audit``, ``local_kafka``. Begin with :mod:`sidecar.demo.run`.
 """
@@ -19,6 +20,7 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from sidecar import local_kafka
+from sidecar.demo import dev
 from sidecar.demo.run import Demo
 
 DEFAULT_ORDERS: Final = 30
@@ -46,6 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     return 1
+
+
+def stay(port: int, console: Console) -> int:
+    """Keep a Kafka and a router until Ctrl-C, which is their orderly end and gives 0; 1 when one cannot be had."""
+    with terminable():
+        return dev.main(port, console)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -1,6 +1,6 @@
 """The demo's dealings with Kafka: target topics, sending the orders, watching where they arrive, cleaning up."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, cast
 
@@ -14,7 +14,7 @@ from sidecar.demo.orders import Header, Order, Topics
 _TIMEOUT_S: Final = 30.0
 _PARTITIONS: Final = 3
 _BROKER_DEFAULT: Final = -1
-_POLL_RECORDS: Final = 100
+POLL_RECORDS: Final = 100
 _POLL_S: Final = 0.05
 
 
@@ -66,6 +66,13 @@ def send(bootstrap: str, topics: Topics, orders: list[Order], board: Board) -> N
 @contextmanager
 def watching(bootstrap: str, topics: Topics, board: Board) -> Iterator["Watch"]:
     """Watch the target and rejected topics for the length of the ``with`` block."""
+    with reading(bootstrap, topics[1:]) as consumer:
+        yield Watch(consumer, board)
+
+
+@contextmanager
+def reading(bootstrap: str, topics: Sequence[str]) -> Iterator[Consumer]:
+    """Read whole topics, what is committed, for the length of the ``with`` block."""
     consumer = Consumer(
         {
             **_client(bootstrap),
@@ -77,10 +84,10 @@ def watching(bootstrap: str, topics: Topics, board: Board) -> Iterator["Watch"]:
         }
     )
     try:
-        found = {name: consumer.list_topics(name, timeout=_TIMEOUT_S).topics[name] for name in topics[1:]}
+        found = {name: consumer.list_topics(name, timeout=_TIMEOUT_S).topics[name] for name in topics}
         places = [TopicPartition(name, number, 0) for name, topic in found.items() for number in topic.partitions]
         consumer.assign(places)
-        yield Watch(consumer, board)
+        yield consumer
     finally:
         consumer.close()
 
@@ -99,7 +106,7 @@ class Watch:
 
     def poll(self) -> Iterator[Row]:
         """Wait a moment, and yield the rows of orders that came to their end."""
-        for message in self._consumer.consume(_POLL_RECORDS, _POLL_S):
+        for message in self._consumer.consume(POLL_RECORDS, _POLL_S):
             topic = message.topic()
             if message.error() is not None or topic is None:
                 raise KafkaException(message.error())

@@ -20,6 +20,7 @@ READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 """The contract's limit between SIGTERM and the end."""
 
+_COMMAND_TIMEOUT_S: Final = 60.0
 _PROBE_TIMEOUT_S: Final = 2.0
 _POLL_S: Final = 0.05
 
@@ -55,6 +56,14 @@ def config_text(sections: Mapping[str, Mapping[str, Any] | Sequence[Mapping[str,
             lines += [f"{json.dumps(key)} = {toml(value)}" for key, value in table.items()]
             lines.append("")
     return "\n".join(lines)
+
+
+def init(config: Path) -> None:
+    """Create the delay topic and those beside it as a user would."""
+    command = [sys.executable, "-m", "sidecar", "init", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
+    if done.returncode:
+        raise RouterProcessError(f"init ended with exit code {done.returncode}:\n{done.stdout}{done.stderr}".rstrip())
 
 
 class RouterProcess:

@@ -1,7 +1,6 @@
 """The demo from its first topic to its closing line, against a Kafka that is there."""
 
 import secrets
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,7 +16,7 @@ from sidecar.audit import AuditError, AuditReport, audit
 from sidecar.demo.board import Board
 from sidecar.demo.kafka_side import Watch, create_targets, delete_topics, send, watching
 from sidecar.demo.orders import FAILING, LONGEST_DELAY_MS, MAX_DELAY, Topics, orders
-from sidecar.demo.router import RouterProcess, RouterProcessError, config_text, free_port
+from sidecar.demo.router import RouterProcess, RouterProcessError, config_text, free_port, init
 from sidecar.demo.show import Show, show
 from sidecar.local_kafka.reaper import Reaper
 
@@ -32,7 +31,6 @@ AFTERMATH_S: Final = 0.5
 
 _PROBE_S: Final = 0.2
 _LOG_LINES: Final = 20
-_COMMAND_TIMEOUT_S: Final = 60.0
 _GROUP: Final = "delay-router-demo"
 
 
@@ -69,7 +67,7 @@ class Demo:
     def _play(self, router: RouterProcess) -> int:
         self._console.print("creating the topics, starting the router ...")
         create_targets(self._bootstrap, self._topics)
-        _init(router.config)
+        init(router.config)
         router.start()
         router.wait_ready()
         with show(self._board, self._console) as shown, watching(self._bootstrap, self._topics, self._board) as watch:
@@ -182,11 +180,3 @@ class _Crash:
         self._router.kill()
         self._router.start()
         self._shown.say(f"router {pid} killed with SIGKILL, started again as {self._router.pid}")
-
-
-def _init(config: Path) -> None:
-    """Create the delay topic and those beside it as a user would."""
-    command = [sys.executable, "-m", "sidecar", "init", "--config", str(config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
-    if done.returncode:
-        raise RouterProcessError(f"init ended with exit code {done.returncode}:\n{done.stdout}{done.stderr}".rstrip())

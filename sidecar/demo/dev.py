@@ -1,0 +1,189 @@
+"""``delay-router dev``: a Kafka and a router that stay until Ctrl-C, to try one's own producers on.
+
+Both are thrown away at the end. The configuration is a file of a fixed place for each port, which is named in every
+command that is shown: pasted into another terminal they work as they are.
+"""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, cast
+
+from confluent_kafka import Consumer, KafkaException, Message
+from rich.console import Console
+from rich.markup import escape
+
+from index.errors import DelayRouterError
+from sidecar import local_kafka
+from sidecar.demo.kafka_side import POLL_RECORDS, create_targets, reading
+from sidecar.demo.orders import Header, Topics
+from sidecar.demo.router import RouterProcess, RouterProcessError, config_text, free_port, init
+from sidecar.local_kafka.reaper import Reaper
+
+HTTP_PORT: Final = 8080
+"""The router's own default; another one where somebody listens there."""
+
+MAX_DELAY: Final = "7d"
+SHOWN_CHARACTERS: Final = 60
+_POLL_S: Final = 0.2
+_LOG_LINES: Final = 20
+
+
+def main(port: int, console: Console) -> int:
+    """Stay until Ctrl-C, which is the orderly end and 0; 1 when something is missing or fails."""
+    if os.environ.get(local_kafka.SERVERS_VARIABLE, "").strip():
+        print(
+            f"dev starts a Kafka of its own, but {local_kafka.SERVERS_VARIABLE} names another one: unset it, or work "
+            "with that one by delay-router init --create-targets and delay-router run",
+            file=sys.stderr,
+        )
+        return 1
+    try:
+        console.print("starting Kafka ...")
+        with local_kafka.cluster(port=port) as kafka:
+            return _Dev(kafka.bootstrap, port, console).stay()
+    except local_kafka.KafkaUnavailable as error:
+        print(error, file=sys.stderr)
+    except KafkaException as error:
+        print(f"Kafka: {error.args[0].str()}", file=sys.stderr)
+    except KeyboardInterrupt:
+        console.print("stopped; nothing is left running")
+        return 0
+    return 1
+
+
+class _Dev:
+    """The router beside a Kafka that answers."""
+
+    def __init__(self, bootstrap: str, port: int, console: Console) -> None:
+        self._bootstrap = bootstrap
+        self._console = console
+        self._topics = Topics.of("")
+        self._directory = folder(port)
+
+    def stay(self) -> int:
+        """Run the router and show what arrives, until KeyboardInterrupt; 1 when the router ends by itself."""
+        with ExitStack() as stack:
+            reaper = Reaper()
+            stack.callback(reaper.close)
+            # A router that was killed with its file may have left it; whoever holds the port is the only one now.
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory.mkdir(parents=True)
+            stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
+            reaper.watch(self._directory)
+            router = stack.enter_context(self._router())
+            try:
+                self._serve(router)
+            except DelayRouterError as error:
+                print(error, *router.last_lines(_LOG_LINES), sep="\n", file=sys.stderr)
+            except KeyboardInterrupt:
+                self._console.print("stopping ...")
+                router.stop()
+                raise
+        return 1
+
+    def _router(self) -> RouterProcess:
+        """Return a router that is not started, with its configuration written."""
+        topics, port = self._topics, HTTP_PORT if local_kafka.is_free(HTTP_PORT) else free_port()
+        config = self._directory / "delay-router.toml"
+        sections: dict[str, Any] = {
+            "kafka": {"bootstrap.servers": self._bootstrap},
+            # Static membership: started again, it has its partitions back at once.
+            "router": {"instance_id": "dev-1"},
+            "http": {"listen": f"127.0.0.1:{port}"},
+            "delay_topics": [
+                {
+                    "name": topics.delay,
+                    "default_target": topics.orders,
+                    "allowed_targets": [topics.orders, topics.billing],
+                    "max_delay": MAX_DELAY,
+                }
+            ],
+        }
+        config.write_text(config_text(sections))
+        return RouterProcess(config, port, self._directory / "router.log")
+
+    def _serve(self, router: RouterProcess) -> None:
+        self._console.print("creating the topics, starting the router ...")
+        create_targets(self._bootstrap, self._topics)
+        init(router.config)
+        router.start()
+        router.wait_ready()
+        with reading(self._bootstrap, self._topics[1:]) as consumer:
+            for line in introduction(self._bootstrap, self._topics, router):
+                self._say(line)
+            while router.running:
+                self._show(consumer)
+        raise RouterProcessError(f"the router ended by itself with exit code {router.exit_code}")
+
+    def _show(self, consumer: Consumer) -> None:
+        for message in consumer.consume(POLL_RECORDS, _POLL_S):
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            self._say(arrival(message))
+
+    def _say(self, line: str) -> None:
+        # Not wrapped: commands are to be copied.
+        self._console.print(escape(line), soft_wrap=True, highlight=False)
+        self._console.file.flush()
+
+
+def folder(port: int) -> Path:
+    """Return where the configuration of the router beside the Kafka on this port lies."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return root / "kafka-delay-router" / f"dev-{port}"
+
+
+def introduction(bootstrap: str, topics: Topics, router: RouterProcess) -> Sequence[str]:
+    """Return what is there, and three commands that work as they are."""
+    program, given = _program(), f"--config {shlex.quote(str(router.config))}"
+    return (
+        "",
+        f"Kafka answers on {bootstrap}, the router is ready: http://127.0.0.1:{router.port}/metrics",
+        f"What is written to {topics.delay} comes out in {topics.orders}, or {topics.billing} by deliver-to.",
+        "",
+        "In another terminal:",
+        f"  {program} send {topics.delay} --key 42 --value hello --after 10s {given}",
+        f"  {program} lookup {topics.delay}/0/0 {given}",
+        f"  {program} status {given}",
+        "",
+        f"Ctrl-C ends both, and nothing is kept. What arrives in {', '.join(topics[1:])}:",
+    )
+
+
+def arrival(message: Message) -> str:
+    """Return a line about a record that was released or rejected."""
+    headers = dict(cast("list[Header]", message.headers() or []))
+    line = f"  {message.topic()}  key {_shown(message.key())}  value {_shown(message.value())}"
+    if code := headers.get("delay-error"):
+        return f"{line}  {_text(code)}: {_text(headers.get('delay-error-message') or b'')}"
+    late_ms = message.timestamp()[1] - int(headers.get("delay-due") or 0)
+    return f"{line}  {late_ms} ms after it was due"
+
+
+def _shown(raw: bytes | str | None) -> str:
+    """Return bytes as text that a terminal may be given, of a length that fits a line."""
+    if raw is None:
+        return "null"
+    text = _text(raw.encode() if isinstance(raw, str) else raw)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+
+
+def _text(raw: bytes) -> str:
+    return "".join(each if each.isprintable() else "�" for each in raw.decode(errors="replace"))
+
+
+def _program() -> str:
+    """Return how another terminal calls this program: by its name where every shell finds it, else by its place."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m sidecar"
+    found = shutil.which(called.name)
+    # What an activated environment has put on the PATH is not on that of the next terminal.
+    if found and "VIRTUAL_ENV" not in os.environ and Path(found).resolve() == called.resolve():
+        return called.name
+    return shlex.quote(str(called.absolute()))
