@@ -82,6 +82,11 @@ class PendingSet(Generic[P]):
         """Entries that are only in segments; counts the whole of a segment that is partly passed, or partly masked."""
         return sum(bucket.stored for bucket in self.buckets.values())
 
+    @property
+    def is_dropping(self) -> bool:
+        """Whether entries that a bucket holds now are still to be let go of."""
+        return bool(self._dropped)
+
     def in_memory_indexes(self) -> list[PendingIndex[P]]:
         """Where the entries in memory lie, those of the frozen and the mutable bucket last; to look at only."""
         return [*self.catching_up.indexes(), *self._indexes()]
@@ -182,12 +187,16 @@ class PendingSet(Generic[P]):
         self.buckets[manifest.bucket_id] = Bucket(manifest, max(kept_to, watermark))
 
     def install_merged(self, manifest: Manifest, sources: Sequence[int], watermark: Position) -> None:
-        """A merged bucket takes the place of its sources; what they have loaded stays in memory."""
-        loaded_to = max(watermark, manifest.last)
-        for source in sources:
-            bucket = self.buckets.pop(source)
-            if bucket.next_segment is not None:
-                loaded_to = min(loaded_to, bucket.loaded_to)
+        """A merged bucket takes the place of its sources; what they have loaded stays in memory.
+
+        It begins just before the first entry of any source that is not in memory. Where that source was last read does
+        not count: its next entry may be an hour away, and all that the others have in memory would be loaded again.
+        """
+        barriers = [at for source in sources if (at := self.buckets.pop(source).barrier) is not None]
+        loaded_to = manifest.last
+        if barriers:
+            due_ms, offset = min(barriers)
+            loaded_to = min(loaded_to, Position(due_ms, offset - 1))
         self.buckets[manifest.bucket_id] = Bucket(manifest, max(loaded_to, watermark))
 
     def install_adopted(self, manifest: Manifest, watermark: Position, behind: Position | None) -> None:

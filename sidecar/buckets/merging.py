@@ -27,8 +27,9 @@ ReadSegment = Callable[[Manifest, int], list[StoredEntry]]
 QUEUED_SEGMENTS = 4
 """Made and not taken yet."""
 
-SEGMENTS_AT_ONCE = 4
-"""Most segments in one transaction."""
+BYTES_AT_ONCE = 512 * 1_024
+"""Of segments in one transaction, but for the last of them: releasing waits for the brokers to take it, and nothing
+waits for a merge."""
 
 WAIT_S = 0.2
 RUN_ENTRIES = 1_000
@@ -74,7 +75,8 @@ class Merging:
         """
         if self._given:
             return self._pairs()
-        while not self._ended and len(self._given) < SEGMENTS_AT_ONCE:
+        size_bytes = 0
+        while not self._ended and size_bytes < BYTES_AT_ONCE:
             try:
                 encoded = self._ready.get_nowait()
             except queue.Empty:
@@ -83,6 +85,7 @@ class Merging:
                 self._ended = True
             else:
                 self._given.append(encoded)
+                size_bytes += len(encoded.value)
         if self._ended and not self._given:
             return None
         return self._pairs()

@@ -172,6 +172,7 @@ def test_what_a_bucket_holds_now_is_let_go_of_a_few_at_a_time() -> None:
     assert (parts.in_memory, parts.stored) == (0, 10)
     first = parts.drop_some(3)
     assert len(first) == 3
+    assert parts.is_dropping
     parts.mutable.add(entries((10, 3_000)))
     parts.freeze(3_001)
     parts.install_sealed(manifest(8, [(10, 3_000)]), BEFORE_ALL, BEFORE_ALL)
@@ -179,6 +180,7 @@ def test_what_a_bucket_holds_now_is_let_go_of_a_few_at_a_time() -> None:
     rest = parts.drop_some(100)
     assert sorted(offset for _, offset, _ in first + rest) == [*range(0, 3_000, 300), 3_000]
     assert parts.drop_some(1) == []
+    assert not parts.is_dropping
 
 
 def test_a_bucket_of_which_nothing_is_left_is_not_made() -> None:
@@ -210,11 +212,11 @@ def two_buckets(loaded: dict[int, int]) -> PendingSet[str]:
     ("loaded", "barrier"),
     [
         ({1: 0, 2: 0}, (10, 1)),
-        ({1: 1, 2: 0}, (10, 1)),
+        ({1: 1, 2: 0}, (30, 11)),
         ({1: 0, 2: 2}, (10, 1)),
-        ({1: 1, 2: 1}, (20, 3)),
-        ({1: 1, 2: 2}, (20, 3)),
-        ({1: 2, 2: 0}, (10, 1)),
+        ({1: 1, 2: 1}, (40, 12)),
+        ({1: 1, 2: 2}, (60, 3)),
+        ({1: 2, 2: 0}, (30, 11)),
         ({1: 2, 2: 1}, (40, 12)),
         ({1: 2, 2: 2}, None),
     ],
@@ -234,15 +236,30 @@ def test_a_merged_bucket_is_loaded_as_far_as_all_its_sources_were(
 
 
 def test_a_merge_that_raced_releases_brings_nothing_back() -> None:
-    parts = two_buckets({1: 1, 2: 1})
+    parts = two_buckets({1: 1, 2: 0})
     assert taken(parts, now_ms=20) == [(10, 1), (20, 2)]
     watermark = Position(20, 2)
     parts.install_merged(MERGED, [1, 2], watermark)
     parts.check()
-    assert parts.barrier() == (20, 3)
-    assert load(parts, 0, (10, 1), (20, 2), (30, 11), watermark=watermark) == [(10, 1), (20, 2), (30, 11)]
+    assert parts.barrier() == (30, 11)
+    assert load(parts, 0, (10, 1), (20, 2), (30, 11), watermark=watermark) == [(10, 1), (20, 2)]
     assert load(parts, 1, (40, 12), (60, 3), (70, 13), watermark=watermark) == []
     assert taken(parts) == [(30, 11), (40, 12), (60, 3), (70, 13)]
+
+
+def test_a_merge_holds_nothing_up_that_is_in_memory() -> None:
+    """One source has nothing to come for a long while, and so was never read."""
+    parts = indexed()
+    near = [[(10, 1), (20, 2)], [(30, 3)]]
+    parts.buckets[1] = bucket(1, *near)
+    for number, held in enumerate(near):
+        parts.load(1, number, entries(*held), BEFORE_ALL)
+    parts.buckets[2] = bucket(2, [(3_600_000, 11)])
+    merged = manifest(7, [(10, 1), (20, 2)], [(30, 3), (3_600_000, 11)])
+    parts.install_merged(merged, [1, 2], BEFORE_ALL)
+    parts.check()
+    assert parts.next_releasable_ms() == 10
+    assert taken(parts, now_ms=30) == [(10, 1), (20, 2), (30, 3)]
 
 
 @pytest.mark.parametrize("overlapping", [manifest(2, [(5, 2)]), manifest(2, [(5, 3)], offsets=(0, 9))])
