@@ -40,16 +40,25 @@ def json_option(command: Command) -> Command:
 
 
 def load(config_file: Path | None) -> "Config":
-    """The configuration; until a command says otherwise, only errors are logged, and those of Kafka clients are not.
+    """The configuration; only errors are logged, and those of Kafka clients with ``--verbose`` alone.
 
     A client tells of each attempt to connect; a command asks whether anybody answers and says why not, once.
     """
     from sidecar.config import model as configuration  # noqa: PLC0415 - see above
     from sidecar.logs import events  # noqa: PLC0415 - see above
 
-    events.configure("error")
-    events.librdkafka_logger().setLevel(logging.CRITICAL)
+    if is_verbose():
+        events.configure("debug")
+    else:
+        events.configure("error")
+        events.librdkafka_logger().setLevel(logging.CRITICAL)
     return configuration.load(config_file)
+
+
+def is_verbose() -> bool:
+    """Whether the command was called as ``delay-router --verbose COMMAND``."""
+    context = click.get_current_context(silent=True)
+    return bool(context and context.find_root().params.get("verbose"))
 
 
 def exit_code(findings: "Iterable[Finding]") -> int:

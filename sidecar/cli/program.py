@@ -90,7 +90,8 @@ LATER: Final = (
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM)
-def cli() -> None:
+@click.option("--verbose", "-v", is_flag=True, help="Show what Kafka clients log, too.")
+def cli(verbose: bool) -> None:
     """Deliver Kafka records later: never early, exactly once."""
 
 

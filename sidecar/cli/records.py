@@ -81,7 +81,11 @@ def send_command(
     if at and isinstance(verdict, Schedule) and send.is_past(due_ms):
         click.echo(f"warning: --at {at} is {shown_time(due_ms)}, which is past: it goes out at once", err=True)
     values = _values(value, value_file, lines=lines)
-    reach.connect(config)
+    client = reach.connect(config)
+    send.require_topic(config, client, topic)
+    if isinstance(verdict, Schedule) and config.delay_topic(topic):
+        for target in send.missing_targets(client, verdict.targets):
+            click.echo(f"warning: target topic {target} does not exist: create it before the record is due", err=True)
     sent = send.send(config, topic, values, None if key is None else key.encode(), record_headers, due_ms)
     if as_json:
         print_json([record.as_json() for record in sent])

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError, DelayRouterError
 from index.headers import Headers
 from index.rules import Rejection, Rules, Schedule
 from sidecar.config.model import Config
+from sidecar.config.problems import did_you_mean
 from sidecar.config.units import parse_duration_ms
+from sidecar.kafka import admin
 from sidecar.kafka.errors import error_of
 from sidecar.logs import events
 
@@ -82,6 +85,22 @@ def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
     else:
         rules = Rules(topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,))
     return rules.decide(headers, time.time_ns() // 1_000_000)
+
+
+def require_topic(config: Config, client: AdminClient, topic: str) -> None:
+    """DelayRouterError with the remedy when the cluster has no such topic."""
+    if admin.is_there(client, topic):
+        return
+    if config.delay_topic(topic):
+        raise DelayRouterError(f"{topic}: there is no such topic; create it: delay-router init")
+    there = client.list_topics(timeout=admin.REQUEST_TIMEOUT_S).topics
+    known = sorted({*there, *(each.name for each in config.delay_topics)})
+    raise DelayRouterError(f"{topic}: there is no such topic, and none is configured{did_you_mean(topic, known)}")
+
+
+def missing_targets(client: AdminClient, targets: Iterable[str]) -> list[str]:
+    """Those that are not there now."""
+    return [target for target in targets if not admin.is_there(client, target)]
 
 
 def is_past(due_ms: int) -> bool:

@@ -21,11 +21,14 @@ TOKEN_ENV: Final = "DELAY_ROUTER_TOKEN_FILE"  # noqa: S105 - the name of a varia
 class Chosen:
     """What the options say; a context of the side that is asked."""
 
-    def __init__(self, config_file: Path | None, api: str, token_file: Path | None, ca_file: Path | None) -> None:
+    def __init__(
+        self, config_file: Path | None, api: str, token_file: Path | None, ca_file: Path | None, topic: str
+    ) -> None:
         self._config_file = config_file
         self._api = api
         self._token_file = token_file
         self._ca_file = ca_file
+        self._topic = topic
         self._side: Side | None = None
 
     def __enter__(self) -> "Side":
@@ -42,7 +45,11 @@ class Chosen:
     def _straight(self) -> "Side":
         from sidecar.asking.kafka_side import KafkaSide  # noqa: PLC0415 - see above
 
-        return KafkaSide(load(self._config_file))
+        config = load(self._config_file)
+        if self._topic:
+            # Known without a broker.
+            config.require_delay_topic(self._topic)
+        return KafkaSide(config)
 
     def _by_api(self, token_file: Path) -> "Side":
         from sidecar.asking.api_client import ApiClient, read_token  # noqa: PLC0415 - see above
@@ -65,7 +72,8 @@ def side_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def joined(
         config_file: Path | None, api: str, token_file: Path | None, ca_file: Path | None, **others: Any
     ) -> object:
-        return command(chosen=Chosen(config_file, api, token_file, ca_file), **others)
+        topic = others.get("topic") or ""
+        return command(chosen=Chosen(config_file, api, token_file, ca_file, topic), **others)
 
     joined = click.option("--ca-file", type=path, help="With --api: certificates to trust.")(joined)
     joined = click.option("--token-file", type=path, envvar=TOKEN_ENV, help="With --api: a file with the token.")(

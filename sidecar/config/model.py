@@ -22,7 +22,7 @@ from index.targets import INTERNAL_PREFIX, of_scheme
 from sidecar.config import librdkafka_keys
 from sidecar.config.delay_topic import DelayTopicConfig, Section
 from sidecar.config.listeners import AdminConfig, Listener
-from sidecar.config.problems import Problems, describe, key_path
+from sidecar.config.problems import Problems, describe, did_you_mean, key_path
 from sidecar.config.sources import KeyPath, read
 from sidecar.config.units import Count, DurationMs, SizeBytes
 from sidecar.config.value_types import (
@@ -165,8 +165,9 @@ class Config(Section):
         """The same; ConfigError with all there are when there is none. ``asked_by`` begins its text."""
         topic = self.delay_topic(name)
         if topic is None:
-            known = ", ".join(each.name for each in self.delay_topics)
-            raise ConfigError(f"{asked_by}{name} is not a configured delay topic ({known})")
+            known = [each.name for each in self.delay_topics]
+            close = did_you_mean(name, known)
+            raise ConfigError(f"{asked_by}{name} is not a configured delay topic ({', '.join(known)}){close}")
         return topic
 
     def require_delay_topics(self) -> None:

@@ -2,7 +2,7 @@
 
 import difflib
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -58,7 +58,8 @@ def key_path(place: KeyPath) -> str:
 def _problem(details: ErrorDetails, place: KeyPath, model: type[BaseModel]) -> str:
     kind = details["type"]
     if kind == "extra_forbidden":
-        return f"unknown key{_did_you_mean(str(place[-1]), model_at(model, place[:-1]))}"
+        section = model_at(model, place[:-1])
+        return f"unknown key{did_you_mean(str(place[-1]), keys_of(section) if section else ())}"
     if kind == "missing":
         return "required"
     message = details["msg"].removeprefix("Value error, ")
@@ -88,8 +89,9 @@ def _place_of(details: ErrorDetails) -> KeyPath:
     )
 
 
-def _did_you_mean(key: str, model: type[BaseModel] | None) -> str:
-    close = difflib.get_close_matches(key, list(keys_of(model)) if model else [], n=1)
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that does not exist, where one that does is close to it."""
+    close = difflib.get_close_matches(given, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 

@@ -1,7 +1,9 @@
 """Whether any broker answers, asked before a command does its work: a request by itself only times out, and late."""
 
+import re
 import time
 from collections.abc import Iterable
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -13,8 +15,13 @@ from sidecar.kafka.errors import error_of
 from sidecar.topics import check
 from sidecar.topics.findings import Finding, error
 
-SURE_AFTER_S = 3.0
-"""Connections that have failed for so long will not come about; where none has failed yet, a broker is only slow."""
+SURE_AFTER_S: Final = 2.0
+"""Connections that have failed for so long will not come about; where none has failed yet, a broker is only slow. With
+the start of the command a person waits for 3 s."""
+
+# Which connection it was, how long it took and how often it happened: the same failure differs in these alone.
+_NOISE: Final = re.compile(r"^\S+: |\s*\(after \d+ms.*")
+_ALL_DOWN: Final = re.compile(r"\d+/\d+ brokers are down")
 
 POLL_S = 0.05
 
@@ -58,9 +65,12 @@ def connect(config: Config) -> AdminClient:
 
 
 def _unreachable(config: Config, why: Iterable[str]) -> Finding:
-    """`why` are errors of connections, repeated ones too."""
+    """`why` are errors of connections, repeated ones too: each reason is told once."""
+    reasons = dict.fromkeys(_NOISE.sub("", each) for each in why)
+    # It only counts the others, where there are any.
+    told = [each for each in reasons if not _ALL_DOWN.fullmatch(each)] or [*reasons]
     return error(
         "brokers",
-        f"{config.bootstrap} does not answer: {'; '.join(dict.fromkeys(why))}",
+        f"{config.bootstrap} does not answer: {'; '.join(told)}",
         'check that Kafka runs, and "bootstrap.servers" and the security keys under [kafka]',
     )

@@ -18,6 +18,7 @@ def command(kafka: Cluster, kafka_admin: AdminClient, unique_name: Callable[[str
     """Commands for a delay topic with one partition."""
     made = command_for(tmp_path, kafka.bootstrap, unique_name, extra='allowed_targets = ["other"]')
     create_topic(kafka_admin, made.topic)
+    create_topic(kafka_admin, f"{made.topic}-target")
     return made
 
 
@@ -110,9 +111,15 @@ def test_what_would_be_rejected_is_sent_only_by_force(command: Command, kafka: C
     assert [message.value() for message in read(kafka, command.topic, 1)] == [b"2"]
 
 
-def test_topic_that_does_not_exist_is_one_clear_line(command: Command, unique_name: Callable[[str], str]) -> None:
-    missing = unique_name("missing")
-    result = command("send", missing, "--value", "x")
+def test_topic_that_does_not_exist_is_one_clear_line(command: Command) -> None:
+    result = command("send", f"{command.topic}x", "--value", "x")
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"error: {missing}: ")
-    assert "(0 records were sent)" in result.stderr
+    assert result.stderr == (
+        f"error: {command.topic}x: there is no such topic, and none is configured; did you mean '{command.topic}'?\n"
+    )
+
+
+def test_target_that_does_not_exist_is_warned_of(command: Command) -> None:
+    result = command("send", command.topic, "--after", "1h", "--to", "other", "--value", "x")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "warning: target topic other does not exist: create it before the record is due\n"

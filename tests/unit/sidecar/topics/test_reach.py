@@ -29,6 +29,8 @@ COMMANDS = (
 
 CHECK = ("check", "--json")
 RUN = ("run",)
+VERBOSE = ("--verbose", "status")
+UNKNOWN = ("pending", "order.delay")
 
 Running = Mapping[tuple[str, ...], "subprocess.Popen[str]"]
 
@@ -38,7 +40,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """All of them at once, since each waits until it is sure."""
     file = tmp_path_factory.mktemp("unreachable") / "delay-router.toml"
     file.write_text(CONFIG)
-    started: Running = {command: _start(*command, "--config", str(file)) for command in (*COMMANDS, CHECK, RUN)}
+    started: Running = {
+        command: _start(*command, "--config", str(file)) for command in (*COMMANDS, CHECK, RUN, VERBOSE, UNKNOWN)
+    }
     yield started
     for process in started.values():
         process.kill()
@@ -56,9 +60,25 @@ def test_one_sentence_and_quiet(running: Running, command: tuple[str, ...]) -> N
     assert running[command].returncode == 1
     assert output == ""
     (sentence,) = errors.splitlines()
+    assert sentence == (
+        "error: 127.0.0.1:1 does not answer: Connect to ipv4#127.0.0.1:1 failed: Connection refused;"
+        ' check that Kafka runs, and "bootstrap.servers" and the security keys under [kafka]'
+    )
+
+
+def test_what_the_client_says_is_shown_when_asked_for(running: Running) -> None:
+    _, errors = running[VERBOSE].communicate(timeout=60)
+    *lines, sentence = errors.splitlines()
     assert sentence.startswith("error: 127.0.0.1:1 does not answer: ")
-    assert "Connection refused" in sentence
-    assert sentence.endswith('check that Kafka runs, and "bootstrap.servers" and the security keys under [kafka]')
+    assert any(json.loads(line)["library"] == "librdkafka" for line in lines)
+
+
+def test_a_topic_that_is_not_configured_is_known_without_a_broker(running: Running) -> None:
+    _, errors = running[UNKNOWN].communicate(timeout=60)
+    assert running[UNKNOWN].returncode == 2
+    assert errors == (
+        "error: order.delay is not a configured delay topic (orders.delay); did you mean 'orders.delay'?\n"
+    )
 
 
 def test_check_says_the_same_among_its_findings(running: Running) -> None:
