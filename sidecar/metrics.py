@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
 from confluent_kafka import libversion
-from prometheus_client import CollectorRegistry, Counter, Histogram, Info
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
+
+# When each series began is of no use here, and would be as many samples again as there are counters.
+disable_created_metrics()  # type: ignore[no-untyped-call] - the package is typed but for this
 
 PREFIX = "delay_router_"
 LATENESS_BOUNDS_MS = (1, 2, 3, 5, 8, 10, 20, 50, 100, 250, 500, 1_000, 5_000, 30_000, 300_000, 3_600_000)
@@ -70,6 +73,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.lateness = LatenessHistogram()
         self.registry.register(self.lateness)
+        ProcessCollector(registry=self.registry)
         counter, histogram = self._counter, self._histogram
         self.indexed = counter("records_indexed", "Records accepted and indexed", "topic")
         self.released = counter("records_released", "Records written to a target", "topic", "target")

@@ -152,7 +152,7 @@ def _topic(name: str, samples: list[Sample]) -> TopicStatus:
 def _by_due(samples: Iterable[Sample]) -> tuple[tuple[str, int], ...]:
     """Records in each range, from the cumulated gauge."""
     cumulated = sorted(
-        (float(sample.labels["le"]), sample.labels["le"], int(sample.value))
+        (float(sample.labels["within"]), sample.labels["within"], int(sample.value))
         for sample in samples
         if sample.name == f"{_PREFIX}pending_by_due"
     )

@@ -31,7 +31,7 @@ from sidecar.clock import Clock
 from sidecar.metrics import PREFIX
 
 BOUND_NAMES = (*(str(bound_ms // 1_000) for bound_ms in BOUNDS_MS), "+Inf")
-"""Values of the label ``le``, in seconds."""
+"""Values of the label ``within``, in seconds."""
 
 SILENT_AFTER_S = 5.0
 """An active worker reports several times a second, less often while it writes a large batch; a commit that the brokers
@@ -163,7 +163,7 @@ class PartitionCollector(Collector):
         buckets = _gauge("buckets", "Immutable buckets", "topic")
         held = _gauge("held_records", "Pending records beyond their due time that wait for their target", "topic")
         snapshot_bytes = _gauge("snapshot_bytes", "Bytes of segments not yet released", "topic")
-        by_due = _gauge("pending_by_due", "Pending records due within le seconds from now; 0: overdue", "topic", "le")
+        by_due = _gauge("pending_by_due", "Pending records due within so many seconds; 0: overdue", "topic", "within")
         retention = _gauge("delay_topic_retention_seconds", "How long the delay topic keeps a record", "topic")
         for topic, own in by_topic.items():
             pending.add_metric([topic], sum(status.pending for status in own))
@@ -173,8 +173,8 @@ class PartitionCollector(Collector):
             held.add_metric([topic], sum(status.held for status in own))
             snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
             _add_retention(retention, topic, (status.retention_ms for status in own))
-            for le, count in _cumulated(status.by_due for status in own):
-                by_due.add_metric([topic, le], count)
+            for within, count in _cumulated(status.by_due for status in own):
+                by_due.add_metric([topic, within], count)
 
         lag = _gauge("index_lag_records", "Offsets of the delay topic not yet indexed", "topic", "partition")
         state = _gauge("partition_state", "1 for the state that holds", "topic", "partition", "state")

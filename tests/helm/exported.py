@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry
 
 from sidecar.config.model import Config
 from sidecar.metrics import DroppedLines, Metrics
@@ -28,14 +29,8 @@ class Series(NamedTuple):
 
 def catalogue() -> dict[str, Series]:
     """Every series by the name under which it is queried."""
-    metrics = Metrics()
-    _fill(metrics)
-    metrics.registry.register(DroppedLines(lambda: 0))
-    metrics.registry.register(PartitionCollector(_statuses, lambda: 1))
-    # Never started, so it asks nobody.
-    PolicyWatch(_CONFIG, AdminClient({**_CONFIG.kafka}), metrics.registry)
     found: dict[str, Series] = {}
-    for family in metrics.registry.collect():
+    for family in registry().collect():
         for sample in family.samples:
             known = found.get(sample.name)
             labels = frozenset(sample.labels) | (known.labels if known else frozenset())
@@ -45,7 +40,18 @@ def catalogue() -> dict[str, Series]:
     found["delay_router_transactions_total"] = found["delay_router_transactions_total"]._replace(
         values={"outcome": OUTCOMES}
     )
-    return {name: each for name, each in found.items() if not name.endswith("_created")}
+    return found
+
+
+def registry() -> CollectorRegistry:
+    """What a scrape collects, with a sample of every metric at least."""
+    metrics = Metrics()
+    _fill(metrics)
+    metrics.registry.register(DroppedLines(lambda: 0))
+    metrics.registry.register(PartitionCollector(_statuses, lambda: 1))
+    # Never started, so it asks nobody.
+    PolicyWatch(_CONFIG, AdminClient({**_CONFIG.kafka}), metrics.registry)
+    return metrics.registry
 
 
 def _fill(metrics: Metrics) -> None:

@@ -10,7 +10,7 @@ _TOKEN: Final = re.compile(
 _MATCHER: Final = re.compile(rf"([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*({_STRING})")
 _GROUPING: Final = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 _SELECTOR: Final = re.compile(rf"([A-Za-z_:][A-Za-z0-9_:]*)\s*\{{((?:{_STRING}|[^}}\"])*)\}}")
-_PREFIX: Final = "delay_router_"
+_PREFIX: Final = ("delay_router_", "process_")
 _MADE: Final = re.compile(rf"label_replace\(.*?,\s*\"([A-Za-z_]+)\",\s*{_STRING}", re.DOTALL)
 
 
