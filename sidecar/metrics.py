@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from sidecar import __version__
 
 # When each series began is of no use here, and would be as many samples again as there are counters.
-disable_created_metrics()  # type: ignore[no-untyped-call] - the package is typed but for this
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 PREFIX = "delay_router_"
 LATENESS_BOUNDS_MS = (1, 2, 3, 5, 8, 10, 20, 50, 100, 250, 500, 1_000, 5_000, 30_000, 300_000, 3_600_000)

@@ -1,5 +1,6 @@
 """The commands about topics: ``init``, ``check`` and ``start-over``."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -103,7 +104,19 @@ def init_command(
             [(row.name, row.role, row.action, row.partitions, row.replication_factor) for row in report.rows],
         )
         print_findings([finding for finding in report.findings if finding.level is not Level.OK])
+        click.echo(_next(config_file, report))
     sys.exit(exit_code(report.findings))
+
+
+def _next(config_file: Path | None, report: initialisation.InitReport) -> str:
+    """What comes after ``init``, as commands that can be pasted."""
+    given = "" if config_file is None else f" --config {shlex.quote(str(config_file))}"
+    steps = [f"delay-router check{given}", f"delay-router run{given}"]
+    if exit_code(report.findings):
+        return f"next: mend what is marked error, then delay-router init{given}"
+    if report.targets_missing:
+        steps.insert(0, f"delay-router init --create-targets{given}")
+    return f"next: {', then '.join(steps)}"
 
 
 def _print_acls(config: Config, principal: str, jobs: tuple[str, ...], *, as_json: bool) -> None:

@@ -191,11 +191,7 @@ def _target(
 ) -> Iterator[Finding]:
     thing = f"target topic {name}"
     if answer is None:
-        remedy = f"kafka-topics.sh --bootstrap-server {config.bootstrap} --create --topic {name}"
-        if name == topic.default_target:
-            yield error(thing, f"does not exist; it is the default_target of {topic.name}", remedy)
-        else:
-            yield warn(thing, f"does not exist; records for it will be rejected by {topic.name}", remedy)
+        yield missing_target(config, topic, name)
     else:
         if isinstance(answer, Denied):
             problems = [_denied(config, thing, name, ("Write", "Read"))]
@@ -207,6 +203,15 @@ def _target(
             # Only records that name this target are rejected; the others have their way.
             problems = [replace(problem, level=Level.WARN) for problem in problems]
         yield from problems or [ok(thing, "exists and may be written to")]
+
+
+def missing_target(config: Config, topic: DelayTopicConfig, name: str) -> Finding:
+    """What there is to say of a target that does not exist."""
+    create = f"kafka-topics.sh --bootstrap-server {config.bootstrap} --create --topic {name}"
+    remedy = f"delay-router init --create-targets, or {create}"
+    if name == topic.default_target:
+        return error(f"target topic {name}", f"does not exist; it is the default_target of {topic.name}", remedy)
+    return warn(f"target topic {name}", f"does not exist; records for it will be rejected by {topic.name}", remedy)
 
 
 def _size_problem(config: Config, delay: TopicFacts, target: TopicFacts) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ that they lack. Then it is written where partitions begin that nobody has served
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -19,8 +19,8 @@ from sidecar.kafka.admin import Described, TopicFacts, add_partitions, create_to
 from sidecar.kafka.commands import describe_hint
 from sidecar.kafka.errors import error_of
 from sidecar.topics import first_start, topics
-from sidecar.topics.check import literal_targets, policies_findings, status_findings
-from sidecar.topics.findings import Finding, error
+from sidecar.topics.check import literal_targets, missing_target, policies_findings, status_findings
+from sidecar.topics.findings import Finding, Level, error
 from sidecar.topics.status_topic import wanted_status
 from sidecar.topics.topics import WantedTopic
 
@@ -67,10 +67,11 @@ class InitRow:
 
 @dataclass(frozen=True, slots=True)
 class InitReport:
-    """What became of every topic, and what is still wrong."""
+    """What became of every topic, and what is still wrong; targets that are missing are warned of."""
 
     rows: list[InitRow]
     findings: list[Finding]
+    targets_missing: bool = False
 
 
 def initialise(config: Config, admin: AdminClient, options: InitOptions) -> InitReport:
@@ -95,7 +96,16 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
                 found += topics.examine_beside(wanted, facts, config.bootstrap)
         found += _beginnings(config, admin, topic, made, options)
     found += [*policies_findings(config, made.facts), *status_findings(config, made.facts)]
-    return InitReport(made.rows, found)
+    missing = _missing_targets(config, admin)
+    return InitReport(made.rows, [*found, *missing], bool(missing))
+
+
+def _missing_targets(config: Config, admin: AdminClient) -> list[Finding]:
+    """Without its default target a router does not start; but who may create the others may not always create that."""
+    named = [(topic, name) for topic in config.delay_topics for name in literal_targets(topic)]
+    answers = topic_facts(admin, dict.fromkeys(name for _, name in named))
+    missing = [missing_target(config, topic, name) for topic, name in named if answers[name] is None]
+    return [replace(finding, level=Level.WARN) for finding in missing]
 
 
 def _beginnings(

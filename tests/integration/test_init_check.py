@@ -83,6 +83,8 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
 
     second = command("init", "--partitions", 3, "--create-targets")
     assert second.exit_code == 0, second.output
+    given = f"--config {command.file}"
+    assert second.output.splitlines()[-1] == f"next: delay-router check {given}, then delay-router run {given}"
     again = command.json("init")
     assert {row["action"] for row in again["topics"]} == {"exists"}
     assert command("check").exit_code == 0, command("check").output
@@ -90,8 +92,15 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
 
 
 def test_targets_are_created_only_when_asked_for(command: Command, kafka_admin: AdminClient) -> None:
-    assert command("init").exit_code == 0
+    first = command("init")
+    assert first.exit_code == 0
     target = f"{command.topic}-target"
+    *_, said, next_step = first.output.splitlines()
+    assert said.startswith("      mend: delay-router init --create-targets, or kafka-topics.sh ")
+    assert f"warn  target topic {target}: does not exist; it is the default_target of {command.topic}" in first.output
+    given = f"--config {command.file}"
+    steps = ", then ".join(f"delay-router {step} {given}" for step in ("init --create-targets", "check", "run"))
+    assert next_step == f"next: {steps}"
     assert topic_facts(kafka_admin, [target]) == {target: None}
     (missing,) = problems(command.json("check"), "error")
     assert missing["thing"] == f"target topic {target}"
@@ -127,6 +136,7 @@ def test_state_topic_with_too_many_partitions_cannot_shrink(command: Command, ka
     create_topic(kafka_admin, f"{command.topic}.delay-state", partitions=2, config={"cleanup.policy": "compact"})
     result = command("init", "--partitions", 1)
     assert result.exit_code == 1
+    assert result.output.splitlines()[-1].startswith("next: mend what is marked error")
     assert "2 partitions, but the delay topic has 1" in result.output
     assert "name another state topic" in result.output
 
