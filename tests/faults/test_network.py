@@ -87,8 +87,10 @@ def test_one_direction_is_dead_and_another_router_is_there(
 ) -> None:
     """Whoever is not heard writes on into the silence; whoever does not hear has committed what it takes for lost."""
     (proxy,) = one_node.proxies
-    other = Stage.router(lone, "other", instance_id="other", transaction_timeout="15s")
-    with _loaded(lone, rng) as router, other:
+    with (
+        _loaded(lone, rng) as router,
+        Stage.router(lone, "other", instance_id="other", transaction_timeout="15s") as other,
+    ):
         other.start_and_wait()
         time.sleep(3)
         proxy.fall_silent(way)
