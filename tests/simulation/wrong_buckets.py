@@ -155,6 +155,23 @@ class LoadsHeldEntries(Wrong):
     replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerLoadsHeld}
 
 
+class _MergedFromFurthest(PendingSet[Payload]):
+    def install_merged(self, manifest: Manifest, sources: Sequence[int], watermark: Position) -> None:
+        barriers = [at for source in sources if (at := self.buckets[source].barrier) is not None]
+        loaded_to = [Position(at.due_ms, at.offset - 1) for at in barriers]
+        super().install_merged(manifest, sources, max([watermark, *loaded_to]))
+
+
+class _LedgerMergedFromFurthest(_WithParts):
+    parts_type = _MergedFromFurthest
+
+
+class MergedBeginsTooFar(Wrong):
+    """Begins a merged bucket where the source that was read furthest goes on."""
+
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LedgerMergedFromFurthest}
+
+
 class _NoBarrier(PendingSet[Payload]):
     def barrier(self) -> Position | None:
         return None
@@ -209,6 +226,7 @@ ALL: tuple[type[Wrong], ...] = (
     SealedPastFrozen,
     LoadsDoneEntries,
     LoadsHeldEntries,
+    MergedBeginsTooFar,
     BarrierIgnored,
     BucketIdReused,
     FrozenDroppedEarly,

@@ -14,7 +14,7 @@ from index.batch import Batch, Installation, Installs
 from index.bucket import Manifest, Placement, SegmentRef
 from index.bucket_rules import SealRules, cut, to_merge
 from index.partition import PartitionIndex
-from index.pending import CHUNK_BITS, Entry
+from index.pending import CHUNK_BITS, NO_LIMIT, Entry
 from index.progress import Position, Progress
 from tests.support.partition_twin import PAYLOAD_BYTES, Row, Twin
 
@@ -213,10 +213,18 @@ class TwinWithBuckets(Twin):
         if self.rng.random() < 0.1:
             super().release()
         else:
-            self.confirm(self.plan())
-            self.index.confirm()
+            batch = self.plan()
+            self.confirm(batch)
+            self._index_confirms(batch)
             self.check()
         self.index.parts.drop_some(self.rng.choice([0, 1, 100]))
+
+    def _index_confirms(self, batch: Batch[Row, Row]) -> None:
+        before = self.index.parts.barrier() or NO_LIMIT
+        self.index.confirm()
+        after = self.index.parts.barrier() or NO_LIMIT
+        is_merge = isinstance(batch.installs, Installation) and bool(batch.installs.merged_from)
+        assert not is_merge or after >= before, "a merge holds back what is in memory"
 
     def play(self, operations: Mapping[Callable[[], None], float], reads: Sequence[int]) -> Counter[str]:
         """Do 250 of the operations, as often as their weights say, and check after each; what was done is counted."""
