@@ -94,6 +94,8 @@ class LookupAnswer(Answer):
     offset: int
     fate: Fate
     why: str = Field("", description="Why it was rejected, or why its fate is not known")
+    sent_ms: int | None = Field(None, description="Time of the record in the delay topic, where it is still there")
+    indexed: bool | None = Field(None, description="Whether its router has decided it; null where that is not known")
     due_ms: int | None = None
     targets: tuple[str, ...] = ()
     code: str = Field("", description="delay-error of a rejected record")

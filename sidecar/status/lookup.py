@@ -102,14 +102,15 @@ class _One:
             return self._unknown(f"state topic {self._topic.state} does not exist")
         held = next((each for each in state.held if each.offset == self._offset), None) if state else None
         if held is not None:
-            return self._judged(Fate.PENDING, held.schedule, held.record, "due, and waits for its target")
+            waits = self._judged(Fate.PENDING, held.schedule, held.record, "due, and waits for its target")
+            return _dated(waits, held.record, indexed=True)
         if record is None:
             return self._unknown(self._why_gone(log_start))
         if state is None:
-            return self._unjudged("no router has served the partition yet")
+            return _dated(self._unjudged("no router has served the partition yet"), record, indexed=False)
         if state.delay_topic_id != topic_id(self._admin, self._topic.name):
             return self._unknown("the delay topic was created again, and the state is about the old one")
-        return self._by_state(record, state)
+        return _dated(self._by_state(record, state), record, indexed=self._offset < state.progress.cursor)
 
     def _why_gone(self, log_start: int) -> str:
         if self._offset < log_start:
@@ -193,6 +194,12 @@ class _One:
             targets=targets,
             code=code,
         )
+
+
+def _dated(answer: LookupAnswer, record: Record, *, indexed: bool) -> LookupAnswer:
+    # A record of the oldest format has no time.
+    sent_ms = None if record.timestamp_ms < 0 else record.timestamp_ms
+    return answer.model_copy(update={"sent_ms": sent_ms, "indexed": indexed})
 
 
 def _bucket_of(state: StoredState, offset: int) -> Manifest | None:

@@ -107,6 +107,19 @@ def test_what_is_not_indexed_yet(world: World) -> None:
     assert (world(100).fate, world(100).why) == (Fate.PENDING, "no router has served the partition yet")
 
 
+def test_when_it_was_sent_and_whether_it_is_indexed(world: World) -> None:
+    sent_ms = RECORD.timestamp_ms
+    assert [(world(offset).sent_ms, world(offset).indexed) for offset in (50, 99, 100)] == [
+        (sent_ms, True),
+        (sent_ms, True),
+        (sent_ms, False),
+    ]
+    world.record = RECORD._replace(timestamp_ms=-1)
+    assert (world(50).sent_ms, world(50).indexed) == (None, True)
+    world.record = None
+    assert (world(50).sent_ms, world(50).indexed) == (None, None)
+
+
 def test_rejected_by_the_rules_that_held_at_its_offset(world: World) -> None:
     world.state = replace(STATE, history=STATE.history.with_epoch(60, STRICT))
     assert world(59).fate is Fate.PENDING
