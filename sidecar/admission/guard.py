@@ -1,12 +1,14 @@
 """What a request must pass before it reaches the code that answers it, and the audit log of all that came.
 
-In this order: size, Host, token, pace, role, body. Whatever fails inside ends here too, as a problem without detail.
+In this order: size, Host, token, pace, role, body; open files need neither token nor role. Whatever fails inside ends
+here too, as a problem without detail.
 """
 
 import asyncio
 import math
 import re
 import secrets
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from structlog.contextvars import bound_contextvars
 
 from sidecar.admission import problems
 from sidecar.admission.connection import ANSWERED_WITHIN_S, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_REQUEST_LINE_BYTES
+from sidecar.admission.open_files import NO_FILES, OpenFile
 from sidecar.admission.problems import Refusal
 from sidecar.admission.tokens import Caller, Role, TokenFile
 from sidecar.config.listeners import LOCALHOST, AdminConfig
@@ -23,6 +26,9 @@ from sidecar.process.pace import KNOWN, UNKNOWN, Pace
 
 READING: Final = frozenset({"GET", "HEAD"})
 _NOBODY: Final = "nobody"
+_BROWSER: Final = "browser"
+"""All who fetch open files share one pace."""
+
 _LOOPBACK: Final = frozenset({LOCALHOST, "127.0.0.1", "::1"})
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+))(?::[0-9]{1,5})?")
 
@@ -38,7 +44,8 @@ class _Request:
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.caller: Caller | None = None
         self.status = 0
-        self.is_flood = False
+        self.is_quiet = False
+        """Whether nobody needs to read of it: one of a flood, or of an open file."""
 
     def header(self, name: bytes) -> bytes | None:
         """The one header of that name; Refusal when there are several, of which each reader might take another."""
@@ -51,8 +58,16 @@ class _Request:
 class Guard:
     """An ASGI application around another one."""
 
-    def __init__(self, app: ASGIApp, admin: AdminConfig, tokens: TokenFile, pace: Pace) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        admin: AdminConfig,
+        tokens: TokenFile,
+        pace: Pace,
+        open_files: Mapping[str, OpenFile] = NO_FILES,
+    ) -> None:
         self._app = app
+        self._open_files = open_files
         self._hosts = _LOOPBACK | {admin.host.lower(), *admin.allowed_hosts}
         self._tokens = tokens
         self._pace = pace
@@ -67,11 +82,17 @@ class Guard:
         limit = asyncio.timeout(ANSWERED_WITHIN_S)
         try:
             async with limit:
-                self._admit(request, scope)
+                _refuse_large(request, scope)
+                self._refuse_other_hosts(request)
+                file = self._open_files.get(request.path) if request.method in READING else None
+                if file is not None:
+                    await self._hand_out(file, request, answer)
+                    return
+                caller = self._admitted(request)
                 body = await _body(request, receive)
                 # To the application HEAD is a GET, whose body is not sent.
                 inner = {**scope, "method": "GET" if request.method == "HEAD" else request.method}
-                inner["state"] = {**scope.get("state", {}), "request_id": request.id}
+                inner["state"] = {**scope.get("state", {}), "request_id": request.id, "caller": caller}
                 with bound_contextvars(request_id=request.id):
                     await self._app(inner, _once(body, receive), answer.send)
         except Refusal as refusal:
@@ -87,14 +108,19 @@ class Guard:
         finally:
             self._audit(request)
 
-    def _admit(self, request: _Request, scope: Scope) -> None:
-        _refuse_large(request, scope)
-        self._refuse_other_hosts(request)
+    async def _hand_out(self, file: OpenFile, request: _Request, answer: "_Answer") -> None:
+        request.is_quiet = True
+        if wait_s := self._pace.wait_s(_BROWSER, KNOWN):
+            raise _too_fast(wait_s)
+        await answer.whole(HTTPStatus.OK, file.body, file.headers)
+
+    def _admitted(self, request: _Request) -> Caller:
         caller = request.caller = self._authenticated(request)
         if wait_s := self._pace.wait_s(caller.name, KNOWN):
             raise _too_fast(wait_s)
         if request.method not in READING and not caller.may_change:
             raise Refusal(HTTPStatus.FORBIDDEN, f"this token may only read; it takes one of {Role.OPERATE.value}")
+        return caller
 
     def _refuse_other_hosts(self, request: _Request) -> None:
         match = _HOST.fullmatch((request.header(b"host") or b"").decode("latin-1"))
@@ -111,14 +137,14 @@ class Guard:
         if caller is not None and scheme.lower() == b"bearer":
             return caller
         if wait_s := self._pace.wait_s(_NOBODY, UNKNOWN):
-            request.is_flood = True
+            request.is_quiet = True
             raise _too_fast(wait_s)
         detail = "no token that is known; send it as Authorization: Bearer TOKEN"
         raise Refusal(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer", "connection": "close"})
 
     def _audit(self, request: _Request) -> None:
         caller = request.caller
-        is_quiet = request.is_flood or (caller is not None and request.method in READING)
+        is_quiet = request.is_quiet or (caller is not None and request.method in READING)
         (self._log.debug if is_quiet else self._log.info)(
             "admin_request",
             role=caller.role.value if caller else _NOBODY,
@@ -157,8 +183,12 @@ class _Answer:
             return
         body = problems.body_of(status, detail, self._request.id)
         head = {"content-type": problems.MEDIA_TYPE, "content-length": str(len(body)), **(headers or {})}
+        await self.whole(status, body, head)
+
+    async def whole(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
+        """Answer at once with all there is."""
         start: dict[str, Any] = {"type": "http.response.start", "status": status.value}
-        await self.send({**start, "headers": [(key.encode(), value.encode()) for key, value in head.items()]})
+        await self.send({**start, "headers": [(key.encode(), value.encode()) for key, value in headers.items()]})
         await self.send({"type": "http.response.body", "body": body})
 
 

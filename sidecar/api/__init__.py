@@ -7,9 +7,10 @@ resume and drain (:mod:`sidecar.api.switches`). Any instance answers for the who
 ``Inquiries``, which knows what all instances report, and changes through the policies topic, which all of them follow.
 So no request is ever forwarded from one router to another, and none needs credentials for the next.
 
-``GET /api/v1/openapi.json`` describes every path. There is no page with scripts that would show it.
+``GET /api/v1/openapi.json`` describes every path. There is no page with scripts that would show it. Beside the API, and
+only where ``admin.page`` is set, the listener has the files of the page for operators (:mod:`sidecar.page`).
 
-May import: ``admission``, ``status``, ``policies``, ``process``, ``kafka``, ``config``. Begin with
+May import: ``admission``, ``page``, ``status``, ``policies``, ``process``, ``kafka``, ``config``. Begin with
 :mod:`sidecar.api.application`, then one of the modules of paths; :mod:`sidecar.api.start` is what the process calls.
 
 Who
@@ -46,7 +47,7 @@ role, digest and status, and without token, query or body.
 Rejected
 --------
 * *Identity by client certificate alone*: names in certificates would need a mapping to roles, another file to rotate.
-* *A session or a cookie*: nothing here is for browsers, and without either there is nothing to forge a request with.
+* *A session or a cookie*: the page sends its token as everybody does, and there is nothing to forge a request with.
 * *Forwarding to the instance that owns a partition*: needs routes between pods, a second set of credentials and a
   timeout inside the timeout; and it fails just when an instance does.
 * *An idempotency key*: every change here states what shall be, so that doing it twice is doing it once.

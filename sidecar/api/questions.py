@@ -1,18 +1,24 @@
-"""Questions: status, pending records, look-ups."""
+"""Questions: status, pending records, look-ups, and who asks."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
-from sidecar.api.shapes import Offset, Partition, TopicName
+from sidecar.api.shapes import CallerAnswer, Offset, Partition, TopicName
 from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
 
 
 def routes(backend: Backend) -> APIRouter:
-    """Paths below ``/topics``."""
+    """Paths below ``/topics``, and ``/caller``."""
     router = APIRouter(tags=["questions"])
     inquiries = backend.inquiries
+
+    @router.get("/caller", response_model=CallerAnswer)
+    async def get_caller(request: Request) -> Response:
+        """What the token of this request may do."""
+        caller = request.state.caller
+        return bodies.whole(CallerAnswer(role=caller.role, token=caller.name))
 
     @router.get("/topics", response_model=StatusAnswer)
     async def list_topics() -> Response:

@@ -10,11 +10,13 @@ from starlette.types import ASGIApp
 
 from sidecar.admission import connection
 from sidecar.admission.guard import Guard
+from sidecar.admission.open_files import NO_FILES
 from sidecar.admission.tls import Certificates
 from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend, Operating
 from sidecar.config.model import Config
+from sidecar.page.files import page_files
 from sidecar.process.http_server import HttpServer
 from sidecar.process.listening import ACCEPTED_AT_ONCE, bind
 from sidecar.process.pace import Pace
@@ -46,10 +48,13 @@ def serve(config: Config, operations: Operating, inquiries: Inquiries) -> AdminS
     tokens = TokenFile(Path(admin.token_file))
     certificates = Certificates(admin) if admin.tls_cert_file else None
     backend = Backend(config, operations, inquiries)
-    app = Guard(application(backend), admin, tokens, Pace())
+    open_files = page_files() if admin.page else NO_FILES
+    app = Guard(application(backend), admin, tokens, Pace(), open_files)
     server = HttpServer(_uvicorn(app, certificates), bind(admin, "admin", connection.PLACES), "admin")
     server.start()
-    structlog.get_logger().info("admin_listening", listen=admin.listen, port=server.port, tls=certificates is not None)
+    structlog.get_logger().info(
+        "admin_listening", listen=admin.listen, port=server.port, tls=certificates is not None, page=admin.page
+    )
     return AdminServer(server, backend)
 
 

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from index.targets import illegal_topic
 from index.times import parse_number
 from sidecar.admission.problems import Refusal
+from sidecar.admission.tokens import Role
 from sidecar.api.bodies import JSON
 from sidecar.policies.policy import KEYS, Policy, Scope, ScopeKind, keys_in, target_scope, topic_scope
 from sidecar.status.answers import Answer
@@ -144,6 +145,13 @@ class SwitchAnswer(Answer):
     scope: str
     key: str
     value: bool
+
+
+class CallerAnswer(Answer):
+    """Who asks."""
+
+    role: Role
+    token: str = Field(description="First 8 hex digits of the token's SHA-256, as the log names it")
 
 
 class Nothing(Answer):

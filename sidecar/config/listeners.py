@@ -58,6 +58,12 @@ class AdminConfig(Listener):
         "`listen`; a browser led here by somebody else's name is turned away.",
     )
 
+    page: bool = Field(
+        False,
+        description="Also serve a page for browsers at `/`, which asks for a token and shows and does what its role "
+        "may; its own files need no token and hold nothing of the cluster.",
+    )
+
     @property
     def is_on(self) -> bool:
         """Whether there is an admin API."""
@@ -72,6 +78,8 @@ class AdminConfig(Listener):
             raise Problems([(("admin", missing), f"required with {given}")])
         if self.tls_client_ca_file and not self.tls_cert_file:
             raise Problems([(("admin", "tls_client_ca_file"), "has no effect without tls_cert_file and tls_key_file")])
+        if self.page and not self.is_on:
+            raise Problems([(("admin", "page"), "has no effect without token_file: the page is of the admin API")])
         if self.is_on and not self.tls_cert_file and not self.allow_plaintext and not is_loopback(self.host):
             remedy = (
                 "tokens would travel unencrypted: name tls_cert_file and tls_key_file, listen on 127.0.0.1,"

@@ -10,10 +10,12 @@ from starlette.types import ASGIApp
 
 from index.errors import ConfigError
 from sidecar.admission.guard import Guard
+from sidecar.admission.open_files import NO_FILES
 from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend
 from sidecar.config.model import Config
+from sidecar.page.files import page_files
 from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
 from sidecar.policies.switches import SwitchKey
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
@@ -151,7 +153,9 @@ class Api:
         self.now_s = 1_000.0
         self.backend = Backend(self.config, self.operations, self.inquiries, timeout_s=timeout_s)
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)
-        self.app: ASGIApp = Guard(application(self.backend), self.config.admin, self.tokens, Pace(lambda: self.now_s))
+        pace = Pace(lambda: self.now_s)
+        files = page_files() if self.config.admin.page else NO_FILES
+        self.app: ASGIApp = Guard(application(self.backend), self.config.admin, self.tokens, pace, files)
 
     def client(self, token: str = "") -> httpx.Client:
         headers = bearer(token) if token else {}

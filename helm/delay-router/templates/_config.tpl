@@ -52,6 +52,7 @@
 {{- $names := list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace) }}
 {{- $admin := dict "listen" (printf "0.0.0.0:%d" (.Values.admin.port | int)) "token_file" "/etc/delay-router/admin/tokens" }}
 {{- $_ := set $admin "allowed_hosts" (concat $names .Values.admin.allowedHosts) }}
+{{- $_ := set $admin "page" .Values.admin.page }}
 {{- if .Values.admin.tls.existingSecret }}
 {{- $_ := set $admin "tls_cert_file" "/etc/delay-router/admin-tls/tls.crt" }}
 {{- $_ := set $admin "tls_key_file" "/etc/delay-router/admin-tls/tls.key" }}

@@ -1,5 +1,6 @@
 """What each path of the admin API does, with doubles behind it."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,12 @@ def test_pending_and_records(api: Api) -> None:
     assert found == api.inquiries.lookup("d", 1, 9)
     furthest = get(api, f"/topics/d/partitions/0/records/{2**63 - 1}")
     assert furthest["offset"] == 2**63 - 1
+
+
+def test_who_asks(api: Api) -> None:
+    for token, role in ((READ, "read"), (OPERATE, "operate")):
+        name = hashlib.sha256(token.encode()).hexdigest()[:8]
+        assert api.client(token).get(f"{PREFIX}/caller").json() == {"role": role, "token": name}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ def test_off_by_default_and_on_loopback(tmp_path: Path) -> None:
     admin = loaded(tmp_path, MINIMAL).admin
     assert (admin.is_on, admin.listen, admin.host, admin.port) == (False, "127.0.0.1:8081", "127.0.0.1", 8081)
     assert loaded(tmp_path, with_admin(token_file="/etc/tokens")).admin.is_on
+    assert not loaded(tmp_path, with_admin(token_file="/etc/tokens")).admin.page
     assert loaded(tmp_path, MINIMAL, DELAY_ROUTER__ADMIN__TOKEN_FILE="/etc/tokens").admin.is_on
     by_environment = loaded(tmp_path, MINIMAL, DELAY_ROUTER__ADMIN__ALLOWED_HOSTS="Router.example, 192.0.2.1")
     assert by_environment.admin.allowed_hosts == ("router.example", "192.0.2.1")
@@ -45,6 +46,7 @@ def test_off_by_default_and_on_loopback(tmp_path: Path) -> None:
             "admin.allowed_hosts[0]: 'router:8081' is not the name",
         ),
         ({"allowed_hosts": ["*"]}, "is not the name or address of a host"),
+        ({"page": True}, "admin.page: has no effect without token_file"),
     ],
 )
 def test_refused(tmp_path: Path, keys: dict[str, Any], told: str) -> None:
@@ -65,6 +67,7 @@ def test_refused(tmp_path: Path, keys: dict[str, Any], told: str) -> None:
         {"listen": "0.0.0.0:1"},
         {"listen": "[::1]:1", "token_file": "t"},
         {"listen": "localhost:1", "token_file": "t"},
+        {"token_file": "t", "page": True},
         {"allowed_hosts": ["router.example", "fd00::1", "192.0.2.1"]},
     ],
 )

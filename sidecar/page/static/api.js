@@ -1,0 +1,47 @@
+// Asks the admin API, always with the token as a header: there is no cookie that another page could use.
+
+const KEY = "delay-router.token";
+
+/** A request that was not done; `status` is 0 when nothing answered. */
+export class ApiError extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+// By how much the router's clock is ahead of this one. Its Date header has whole seconds only, so less than two say nothing.
+let aheadMs = 0;
+
+/** Now, by the router's clock: due times are its business. */
+export const nowMs = () => Date.now() + aheadMs;
+
+export const token = () => sessionStorage.getItem(KEY);
+export const remember = (value) => sessionStorage.setItem(KEY, value);
+export const forget = () => sessionStorage.removeItem(KEY);
+
+/** The answer to a question, or to a change where there is a body. */
+export async function ask(path, body) {
+  const options = { headers: { authorization: `Bearer ${token()}` }, credentials: "omit", cache: "no-store" };
+  if (body !== undefined) {
+    options.method = "POST";
+    options.headers["content-type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let answer;
+  try {
+    answer = await fetch(`api/v1${path}`, options);
+  } catch {
+    throw new ApiError(0, "The router does not answer.");
+  }
+  readClock(answer);
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new ApiError(answer.status, told.detail || `The router answered ${answer.status}.`);
+  return told;
+}
+
+function readClock(answer) {
+  const theirs = Date.parse(answer.headers.get("date") ?? "");
+  const ahead = theirs - Date.now();
+  if (Number.isFinite(ahead)) aheadMs = Math.abs(ahead) < 2_000 ? 0 : ahead;
+}

@@ -1,0 +1,182 @@
+// Signs in, shows the view that the address names, and keeps it up to date while somebody looks.
+
+import { ApiError, ask, forget, remember, token } from "./api.js";
+import { element, morph } from "./dom.js";
+import { duration, tick } from "./format.js";
+import * as find from "./view-find.js";
+import * as policies from "./view-policies.js";
+import * as topic from "./view-topic.js";
+import * as topics from "./view-topics.js";
+
+const VIEWS = { topics, topic, find, policies };
+const MEANINGS = {
+  pause: {
+    topics: "Nothing is released from this delay topic until it is resumed. What comes in is still indexed.",
+    targets: "What is due for this target is held until it is resumed. Records for other targets go on.",
+  },
+  resume: {
+    topics: "What has become due meanwhile is released at once, in order.",
+    targets: "What is held for this target is released at once, in order.",
+  },
+};
+const UNAUTHORIZED = 401;
+// Beyond it numbers are called old.
+const OLD_MS = 10_000;
+
+const at = (id) => document.getElementById(id);
+let caller = null;
+let answeredMs = 0;
+// Each showing of a view; an answer to an earlier one is thrown away.
+let turn = 0;
+let timer = 0;
+
+function addressed() {
+  const [name, ...parts] = location.hash.slice(1).split("/");
+  const known = Object.hasOwn(VIEWS, name) ? name : "topics";
+  return { name: known, view: VIEWS[known], parts: parts.map(decoded) };
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** Show the view of the address now, and again when its time has come. */
+async function show() {
+  clearTimeout(timer);
+  const mine = ++turn;
+  if (!token()) return signedOut("");
+  const { name, view, parts } = addressed();
+  try {
+    caller ??= await ask("/caller");
+    const data = await view.load(parts);
+    if (mine !== turn) return;
+    answeredMs = Date.now();
+    tell("trouble", "");
+    signedIn(name, view);
+    put(view.render(data, { mayChange: caller.role === "operate" }));
+  } catch (error) {
+    if (mine !== turn) return;
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status === UNAUTHORIZED) return signedOut("The router does not know this token.");
+    tell("trouble", error.message);
+  } finally {
+    if (mine === turn) showAge();
+  }
+  if (mine === turn && view.everyMs && !document.hidden) timer = setTimeout(show, view.everyMs);
+}
+
+function put(fresh) {
+  const main = at("main");
+  const old = main.firstElementChild;
+  fresh.id = `view-${addressed().name}`;
+  if (old) morph(old, fresh);
+  else main.append(fresh);
+}
+
+function signedIn(name, view) {
+  at("sign-in").hidden = true;
+  at("nav").hidden = at("session").hidden = at("main").hidden = false;
+  at("role").textContent = caller.role;
+  document.title = `${view.title} · Delay router`;
+  for (const link of at("nav").children) {
+    const here = link.hash === `#${name}` || (link.hash === "#topics" && name === "topic");
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+function signedOut(why) {
+  forget();
+  caller = null;
+  answeredMs = 0;
+  turn += 1;
+  clearTimeout(timer);
+  at("main").replaceChildren();
+  at("nav").hidden = at("session").hidden = at("main").hidden = true;
+  tell("trouble", "");
+  tell("done", "");
+  at("refused").textContent = why;
+  at("sign-in").hidden = false;
+  at("token").focus();
+}
+
+function tell(id, text) {
+  at(id).textContent = text;
+  at(id).hidden = !text;
+}
+
+function showAge() {
+  const { view } = addressed();
+  const ageMs = Date.now() - answeredMs;
+  const isOld = ageMs > OLD_MS;
+  at("freshness").textContent = !answeredMs ? "" : isOld ? `${duration(ageMs)} old` : view.everyMs ? "live" : "";
+  at("freshness").classList.toggle("old", isOld && Boolean(view.everyMs));
+}
+
+async function change({ verb, scope, name }) {
+  const sure = at("sure");
+  const word = verb === "pause" ? "Pause" : "Resume";
+  at("sure-question").textContent = `${word} ${name}?`;
+  at("sure-meaning").textContent = MEANINGS[verb][scope];
+  at("sure-yes").textContent = word;
+  sure.returnValue = "no";
+  sure.showModal();
+  await new Promise((closed) => sure.addEventListener("close", closed, { once: true }));
+  if (sure.returnValue !== "yes") return;
+  try {
+    await ask(`/${scope}/${encodeURIComponent(name)}/${verb}`, {});
+    tell("done", `${verb === "pause" ? "Paused" : "Resumed"} ${name}. Routers follow within a second.`);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status === UNAUTHORIZED) return signedOut("The router does not know this token any more.");
+    tell("trouble", error.message);
+    return;
+  }
+  await show();
+}
+
+function onClick(event) {
+  const pressed = event.target.closest("[data-do]");
+  if (pressed?.dataset.do === "change") void change(pressed.dataset);
+  if (pressed?.dataset.do === "forget") signedOut("");
+  if (pressed?.dataset.do === "skip") {
+    event.preventDefault();
+    at("main").focus();
+  }
+}
+
+function onSubmit(event) {
+  if (event.target.id === "sign-in") {
+    event.preventDefault();
+    remember(at("token").value.trim());
+    at("token").value = "";
+    void show();
+  }
+  if (event.target.dataset.do === "find") {
+    event.preventDefault();
+    const address = find.addressOf(at("place").value);
+    if (!address) at("place-problem").textContent = "A place is written topic/partition/offset, as in orders.delay/3/4711.";
+    else if (address === location.hash) void show();
+    else location.hash = address;
+  }
+}
+
+document.addEventListener("click", onClick);
+document.addEventListener("submit", onSubmit);
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && addressed().view.everyMs) void show();
+});
+addEventListener("hashchange", () => {
+  tell("done", "");
+  at("main").replaceChildren(element("p", { class: "faint" }, "Asking the router…"));
+  void show();
+});
+setInterval(() => {
+  tick();
+  showAge();
+}, 500);
+void show();

@@ -1,0 +1,90 @@
+// What several views show in the same way.
+
+import { element, drawn } from "./dom.js";
+import { count } from "./format.js";
+
+const GOOD = new Set(["active"]);
+// What somebody has stopped, or nobody does.
+const STOPPED = new Set(["paused", "drained", "unserved", "refused", "stopped"]);
+
+export const stateTone = (state) => (GOOD.has(state) ? "good" : STOPPED.has(state) ? "bad" : "fair");
+
+/** A state as a word with a colour; the word alone is enough. */
+export const badge = (word, tone, why = "") => element("span", { class: `badge ${tone}`, title: why || null }, word);
+
+/** A headline number. */
+export const tile = (label, value, tone = "", note = null) =>
+  element(
+    "div",
+    { class: `tile ${tone}` },
+    element("dt", {}, label),
+    element("dd", {}, value, note === null ? null : element("small", {}, note)),
+  );
+
+/**
+ * A table that becomes a list of cards where there is little room.
+ *
+ * `columns` are `[heading, class, cell of a row]`; `rows` anything those take.
+ */
+export function table(caption, columns, rows, emptyText) {
+  if (!rows.length) return element("p", { class: "faint" }, emptyText);
+  const headings = columns.map(([heading, kind]) => element("th", { scope: "col", class: kind }, heading));
+  const lines = rows.map((row) =>
+    element(
+      "tr",
+      {},
+      columns.map(([heading, kind, cell]) => element("td", { class: kind, "data-label": heading }, element("div", {}, cell(row)))),
+    ),
+  );
+  return element(
+    "div",
+    { class: "scroll" },
+    element(
+      "table",
+      {},
+      element("caption", {}, caption),
+      element("thead", {}, element("tr", {}, headings)),
+      element("tbody", {}, lines),
+    ),
+  );
+}
+
+/**
+ * Horizontal bars, one a line: `[label, records, what stands behind it]`. Square roots, so that ten beside a million
+ * can still be seen; the number beside each bar is what counts.
+ */
+export function bars(label, lines) {
+  const most = Math.max(1, ...lines.map(([, records]) => records));
+  return element(
+    "ul",
+    { class: "bars", "aria-label": label },
+    lines.map(([name, records, beside = null, tone = ""]) =>
+      element(
+        "li",
+        {},
+        element("span", { class: "name", title: name }, name),
+        bar(Math.sqrt(records / most), tone),
+        element("span", { class: "number" }, count(records)),
+        beside,
+      ),
+    ),
+  );
+}
+
+const bar = (part, tone) =>
+  drawn(
+    "svg",
+    { class: `bar-drawn ${tone}`, viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+    drawn("rect", { class: "trough", width: 100, height: 10 }),
+    drawn("rect", { class: "filled", width: part ? Math.max(1, 100 * part) : 0, height: 10 }),
+  );
+
+/** A button that asks before it changes something; nothing for who may not. */
+export function changeButton(may, verb, scope, name, tone = "") {
+  if (!may) return null;
+  return element(
+    "button",
+    { type: "button", class: tone, "data-do": "change", "data-verb": verb, "data-scope": scope, "data-name": name, "aria-label": `${verb} ${name}` },
+    verb === "pause" ? "Pause" : "Resume",
+  );
+}

@@ -1,0 +1,123 @@
+// One delay topic: what is pending by due time and target, its partitions, and what holds for it.
+
+import { ask } from "./api.js";
+import { element } from "./dom.js";
+import { count, countdown, duration } from "./format.js";
+import { badge, bars, changeButton, stateTone, table, tile } from "./parts.js";
+import { firstDue, stateOf, sum } from "./view-topics.js";
+
+export const title = "Topic";
+export const everyMs = 2_000;
+
+export async function load([name]) {
+  const path = `/topics/${encodeURIComponent(name)}`;
+  const [topic, pending, holds, policies] = await Promise.all([
+    ask(path),
+    ask(`${path}/pending`),
+    ask(`${path}/policy`),
+    ask("/policies"),
+  ]);
+  return { topic, pending, values: holds.values, policies: policies.policies };
+}
+
+export function render({ topic, pending, values, policies }, { mayChange }) {
+  const held = sum(topic.partitions, "held");
+  const { paused, drained } = topic;
+  return element(
+    "div",
+    {},
+    element(
+      "div",
+      { class: "heading" },
+      element("h1", {}, topic.topic),
+      badge(...stateOf(topic)),
+      changeButton(mayChange, paused ? "resume" : "pause", "topics", topic.topic, paused ? "" : "quiet"),
+    ),
+    stopped(paused, drained, values),
+    element(
+      "dl",
+      { class: "tiles" },
+      tile("Pending", count(topic.pending)),
+      tile("Next due", countdown(firstDue(topic.partitions))),
+      tile("Held", count(held), held ? "fair" : ""),
+      tile("Not indexed", count(sum(topic.partitions, "lag"))),
+    ),
+    element(
+      "div",
+      { class: "columns" },
+      element("section", { class: "panel" }, element("h2", {}, "Pending by due time"), dueBars(pending)),
+      element("section", { class: "panel" }, element("h2", {}, "Pending by target"), targetBars(pending, policies, mayChange)),
+    ),
+    element("section", {}, element("h2", {}, "Partitions"), partitionTable(topic)),
+    element("section", {}, element("h2", {}, "What holds"), holdsTable(values)),
+  );
+}
+
+function stopped(paused, drained, values) {
+  if (!paused && !drained) return null;
+  const [word, key] = drained ? ["Drained", "drained"] : ["Paused", "paused"];
+  const meaning = drained ? "no partition is served" : "nothing is released; what comes in is still indexed";
+  return element("p", { class: "banner trouble" }, `${word} by policy ${values[key].origin}: ${meaning}.`);
+}
+
+function dueBars({ by_due: ranges, unserved }) {
+  let from = 0;
+  const lines = ranges.map(({ within_s: within, records }) => {
+    const name = rangeName(from, within);
+    from = within;
+    return [name, records, null, within === 0 ? "bad" : ""];
+  });
+  const missing = unserved.length ? element("p", { class: "small" }, `Not counted, because no router reports it: partition ${unserved.join(", ")}.`) : null;
+  return [bars("Pending by due time", lines), missing];
+}
+
+function rangeName(from, within) {
+  if (within === 0) return "overdue";
+  if (within === null) return `beyond ${duration(from * 1_000)}`;
+  return `within ${duration(within * 1_000)}`;
+}
+
+function targetBars({ by_target: targets, other_targets: others }, policies, mayChange) {
+  const lines = Object.entries(targets).map(([name, records]) => {
+    const paused = Boolean(policies[`target/${name}`]?.paused);
+    const button = changeButton(mayChange, paused ? "resume" : "pause", "targets", name, paused ? "" : "quiet");
+    return [name, records, element("span", { class: "beside" }, paused ? badge("paused", "bad") : null, button)];
+  });
+  if (others) lines.push(["other targets", others]);
+  return lines.length ? bars("Pending by target", lines) : element("p", { class: "faint" }, "Nothing is pending.");
+}
+
+const partitionTable = (topic) =>
+  table(
+    `Partitions of ${topic.topic}`,
+    [
+      ["Partition", "number", (each) => each.partition],
+      ["State", "", (each) => badge(each.state, stateTone(each.state), each.why)],
+      ["Pending", "number", (each) => (each.state === "unserved" ? "?" : count(each.pending))],
+      ["Next due", "", (each) => countdown(each.next_due_ms)],
+      ["Held", "number", (each) => count(each.held)],
+      ["Not indexed", "number", (each) => count(each.lag)],
+      ["Served by", "wide", (each) => each.instance || element("span", { class: "faint" }, "nobody")],
+      ["Why", "wide", (each) => each.why || element("span", { class: "faint" }, "–")],
+    ],
+    topic.partitions,
+    "It has no partitions.",
+  );
+
+const holdsTable = (values) =>
+  table(
+    "Effective settings",
+    [
+      ["Key", "", ([key]) => element("code", {}, key)],
+      ["Value", "wide", ([, { value }]) => shown(value)],
+      ["Set by", "", ([, { origin }]) => (origin === "configuration" ? element("span", { class: "faint" }, origin) : badge(origin, "fair"))],
+    ],
+    Object.entries(values),
+    "Nothing is set.",
+  );
+
+/** A value of a policy as people write it. */
+export function shown(value) {
+  if (Array.isArray(value)) return value.length ? value.join(", ") : "none";
+  return value === "" ? "none" : String(value);
+}

@@ -1,0 +1,85 @@
+// All delay topics: what waits, what is due next, who serves what, and what nobody serves.
+
+import { ask } from "./api.js";
+import { element } from "./dom.js";
+import { count, countdown } from "./format.js";
+import { badge, changeButton, stateTone, table, tile } from "./parts.js";
+
+export const title = "Topics";
+export const everyMs = 2_000;
+
+export const load = () => ask("/topics");
+
+export function render({ topics, instances }, { mayChange }) {
+  const all = topics.flatMap((topic) => topic.partitions);
+  const unserved = all.filter((each) => each.state === "unserved").length;
+  const held = sum(all, "held");
+  return element(
+    "div",
+    {},
+    element("h1", { class: "unseen" }, "Topics"),
+    element(
+      "dl",
+      { class: "tiles" },
+      tile("Pending", count(sum(all, "pending")), "", unserved ? "without unserved partitions" : null),
+      tile("Next due", countdown(firstDue(all))),
+      tile("Held", count(held), held ? "fair" : "", held ? "due, and waiting for their target" : null),
+      tile("Unserved", count(unserved), unserved ? "bad" : "", `of ${count(all.length)} partitions`),
+      tile("Routers", count(instances.length), instances.length ? "" : "bad"),
+    ),
+    table(
+      "Delay topics",
+      [
+        ["Delay topic", "wide", nameCell],
+        ["State", "", stateCell],
+        ["Pending", "number", (topic) => pendingCell(topic)],
+        ["Next due", "", (topic) => countdown(firstDue(topic.partitions))],
+        ["Held", "number", (topic) => count(sum(topic.partitions, "held"))],
+        ["Not indexed", "number", (topic) => count(sum(topic.partitions, "lag"))],
+        ["Served by", "wide", servedCell],
+        ...(mayChange ? [["Change", "action", changeCell]] : []),
+      ],
+      topics,
+      "No delay topic is configured.",
+    ),
+  );
+}
+
+export const sum = (partitions, key) => partitions.reduce((total, each) => total + each[key], 0);
+
+export function firstDue(partitions) {
+  const known = partitions.map((each) => each.next_due_ms).filter((due) => due !== null);
+  return known.length ? known.reduce((first, due) => Math.min(first, due)) : null;
+}
+
+/** The state of a whole topic: what a policy says, else the worst of its partitions. */
+export function stateOf(topic) {
+  if (topic.drained) return ["drained", "bad"];
+  if (topic.paused) return ["paused", "bad"];
+  const counts = new Map();
+  for (const { state } of topic.partitions) counts.set(state, (counts.get(state) ?? 0) + 1);
+  const others = [...counts].filter(([state]) => state !== "active");
+  if (!others.length) return topic.partitions.length ? ["active", "good"] : ["no partitions", "bad"];
+  const tone = others.some(([state]) => stateTone(state) === "bad") ? "bad" : "fair";
+  return [others.map(([state, number]) => (counts.size === 1 ? state : `${number} ${state}`)).join(", "), tone];
+}
+
+const nameCell = ({ topic }) => element("a", { href: `#topic/${encodeURIComponent(topic)}` }, topic);
+const stateCell = (topic) => badge(...stateOf(topic), whyOf(topic));
+const changeCell = ({ topic, paused }) =>
+  changeButton(true, paused ? "resume" : "pause", "topics", topic, paused ? "" : "quiet");
+
+// A sum that leaves partitions out says so.
+function pendingCell(topic) {
+  const unserved = topic.partitions.some((each) => each.state === "unserved");
+  return unserved ? [count(topic.pending), element("span", { title: "without unserved partitions" }, " + ?")] : count(topic.pending);
+}
+
+const whyOf = (topic) => [...new Set(topic.partitions.map((each) => each.why).filter(Boolean))].join("\n");
+
+function servedCell({ partitions }) {
+  const counts = new Map();
+  for (const { instance } of partitions) if (instance) counts.set(instance, (counts.get(instance) ?? 0) + 1);
+  if (!counts.size) return element("span", { class: "faint" }, "nobody");
+  return element("span", {}, [...counts].map(([name, number]) => `${name} (${number})`).join(", "));
+}
