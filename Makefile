@@ -11,7 +11,7 @@ PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel wheel coverage simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
-        chart-tools chart-schema test-helm test-monitoring image release-image image-sbom test-image test-spark spark-zip
+        chart-tools chart-schema test-helm test-monitoring test-page image release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ PYTEST = $(BIN)/python -m pytest --quiet --durations=10 --durations-min=5
 test: venv ## The core, the simulation and each promise on a real broker (8 minutes)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
-test-rest: test-wheel test-broker test-helm test-monitoring test-image test-spark ## All other tests (three quarters of an hour)
+test-rest: test-wheel test-broker test-page test-helm test-monitoring test-image test-spark ## All other tests (three quarters of an hour)
 
 test-all: test test-rest ## All tests
 
@@ -83,6 +83,9 @@ test-helm: venv ## Run only the tests of the chart, its alerts and its dashboard
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 test-monitoring: venv ## A real Prometheus scrapes a real router and answers every query of the dashboard
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
+
+test-page: venv ## The page of a real router in a headless Chromium (a minute)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 # BASE: another base image. BUILD_OPTIONS: what else `docker build` is to get.

@@ -31,6 +31,7 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/integration/test_send.py",
     ),
     "test-broker": ("tests/integration", "tests/faults", "tests/examples"),
+    "test-page": ("tests/page",),
     "test-wheel": ("tests/wheel",),
     "test-spark": ("tests/spark",),
     "test-helm": ("tests/helm",),

@@ -1,0 +1,118 @@
+"""Pictures of the page for README, with doubles behind it: ``python -m tests.page.pictures`` writes them anew."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from index.survey import BOUNDS_MS
+from sidecar.api import server
+from sidecar.config.model import Config
+from sidecar.policies.policy import target_scope, topic_scope
+from sidecar.status.answers import (
+    DueRange,
+    Fate,
+    LookupAnswer,
+    PartitionAnswer,
+    PendingAnswer,
+    StatusAnswer,
+    TopicAnswer,
+)
+from tests.page.browser import browser
+from tests.support.admin_api import OPERATE, FakeInquiries, FakeOperations
+
+FOLDER: Final = Path(__file__).with_name("pictures")
+SIZE: Final = (1080, 600)
+
+ORDERS: Final = "orders.delay"
+REMINDERS: Final = "billing.reminders.delay"
+RETRIES: Final = "payments.retry"
+COUNTS: Final = (0, 3, 42, 310, 2_900, 18_000, 90_000, 411_000, 200_000, 145)
+
+
+class Inquiries(FakeInquiries):
+    """A group of two routers with something to look at: one topic is paused, one partition nobody serves."""
+
+    def status(self, topic: str = "") -> StatusAnswer:
+        unserved = PartitionAnswer(partition=1, state="unserved", why="no router has reported it for 30 s")
+        topics = (
+            _topic(ORDERS, [_partition(n, 120_400 * (n + 1), 73_000 * (n + 1)) for n in range(3)]),
+            _topic(REMINDERS, [_partition(0, 412, -95_000, state="paused", held=12)], paused=True),
+            _topic(RETRIES, [_partition(0, 7, 4_000), unserved]),
+        )
+        shown = tuple(each for each in topics if topic in ("", each.topic))
+        return StatusAnswer(topics=shown, instances=("router-0", "router-1"))
+
+    def pending(self, topic: str) -> PendingAnswer:
+        bounds_s = [*(bound_ms / 1_000 for bound_ms in BOUNDS_MS), None]
+        ranges = tuple(DueRange(within_s=bound, records=n) for bound, n in zip(bounds_s, COUNTS, strict=True))
+        targets = {"orders": 700_000, "billing.eu.invoices": 22_000, "audit": 400}
+        return PendingAnswer(topic=topic, records=sum(COUNTS), by_due=ranges, by_target=targets)
+
+    def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
+        return LookupAnswer(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            fate=Fate.PENDING,
+            sent_ms=_now_ms() - 84_000_000,
+            indexed=True,
+            due_ms=_now_ms() + 3_723_000,
+            targets=("orders", "audit"),
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _partition(number: int, pending: int, due_in_ms: int, *, state: str = "active", held: int = 0) -> PartitionAnswer:
+    return PartitionAnswer(
+        partition=number,
+        state=state,
+        instance=f"router-{number % 2}",
+        pending=pending,
+        next_due_ms=_now_ms() + due_in_ms,
+        held=held,
+    )
+
+
+def _topic(name: str, partitions: list[PartitionAnswer], *, paused: bool = False) -> TopicAnswer:
+    pending = sum(each.pending for each in partitions)
+    return TopicAnswer(topic=name, pending=pending, paused=paused, drained=False, partitions=tuple(partitions))
+
+
+def _config(tokens: Path) -> Config:
+    topics: list[dict[str, Any]] = [{"name": name, "default_target": "orders"} for name in (ORDERS, REMINDERS, RETRIES)]
+    admin = {"listen": "127.0.0.1:0", "token_file": str(tokens), "page": True}
+    return Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "admin": admin, "delay_topics": topics})
+
+
+def main() -> None:
+    """Write every picture."""
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        tokens = Path(directory) / "tokens"
+        tokens.write_text(f"operate {OPERATE}\n")
+        config = _config(tokens)
+        operations = FakeOperations(config)
+        operations.replace(topic_scope(REMINDERS), {"paused": True, "max_delay": "7d"})
+        operations.replace(target_scope("audit"), {"paused": True, "records_per_second": 500})
+        serving = server.serve(config, operations, Inquiries(config))
+        with browser(Path(directory) / "profile") as window:
+            window.open(f"http://localhost:{serving.port}")
+            window.sign_in(OPERATE)
+            for name, address, shown, dark in (
+                ("topics", "#topics", "tbody", False),
+                ("topic", f"#topic/{ORDERS}", ".bars", True),
+                ("find", f"#find/{ORDERS}/0/8", ".timeline", False),
+            ):
+                window.look(*SIZE, dark=dark)
+                window.go(address)
+                window.wait(f"main {shown}")
+                window.driver.save_screenshot(str(FOLDER / f"{name}.png"))
+        serving.stop()
+
+
+if __name__ == "__main__":
+    main()

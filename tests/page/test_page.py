@@ -1,0 +1,257 @@
+"""The page of a running router, as somebody sees and uses it in a browser; one broker, one router, one browser."""
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import httpx
+import pytest
+from confluent_kafka.admin import NewTopic
+from selenium.webdriver.common.keys import Keys
+
+from sidecar import local_kafka
+from sidecar.demo.router import free_port
+from tests.integration.scenario import Stage
+from tests.page.browser import ELSEWHERE, Browser, browser
+
+READ: Final = "reads-only-0123456789abcdef0123456789"
+OPERATE: Final = "operates-0123456789abcdef0123456789ab"
+EXPECTED: Final = "Failed to load resource: the server responded with a status of"
+"""The console says of each answer above 400 that it came; what the page makes of it is tested where it is asked for."""
+
+
+class World(NamedTuple):
+    """A router with a page, and what was sent through it."""
+
+    url: str
+    stage: Stage
+    delay: str
+    out: str
+    pending: str
+    released: str
+    rejected: str
+
+    def is_paused(self) -> bool:
+        """What the API says of the delay topic."""
+        answer = httpx.get(
+            f"{self.url}/api/v1/topics/{self.delay}", headers={"authorization": f"Bearer {READ}"}, trust_env=False
+        )
+        return bool(answer.json()["paused"])
+
+
+@pytest.fixture(scope="module")
+def world(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("page")
+    stage = Stage(kafka.bootstrap, directory)
+    policies, status = f"__{stage.word}.policies", f"__{stage.word}.status"
+    stage.create([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"}) for name in (policies, status)])
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out, max_delay="1h")
+    tokens = directory / "tokens"
+    tokens.write_text(f"read {READ}\noperate {OPERATE}\n")
+    router = stage.router(policies_topic=policies, status_topic=status)
+    port = free_port()
+    with router.config.open("a") as file:
+        file.write(f'\n[admin]\nlisten = "127.0.0.1:{port}"\ntoken_file = "{tokens}"\npage = true\n')
+    with router:
+        router.start_and_wait()
+        released = stage.send(delay, ("deliver-after", b"1"))
+        pending = stage.send(delay, ("deliver-after", b"PT30M"), partition=1)
+        rejected = stage.send(delay, ("deliver-after", b"PT2H"))
+        stage.wait_records(out, 1)
+        stage.wait_records(f"{delay}.rejected", 1)
+        yield World(f"http://localhost:{port}", stage, delay, out, pending, released, rejected)
+    stage.print_logs()
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as made:
+        yield made
+
+
+@pytest.fixture
+def window(chromium: Browser, world: World) -> Iterator[Browser]:
+    """The page, not signed in; afterwards the console must have nothing to complain of."""
+    chromium.look(1200, 900)
+    chromium.open(world.url)
+    chromium.complaints()
+    yield chromium
+    assert [each for each in chromium.complaints() if EXPECTED not in each] == []
+
+
+def test_a_token_that_is_not_known_shows_nothing(window: Browser) -> None:
+    window.sign_in("x" * 40)
+    window.wait("#refused", "does not know this token")
+    assert window.all("main, nav, #session") == []
+    window.sign_in(READ)
+    window.wait("#role", "read")
+    assert window.driver.execute_script("return sessionStorage.length") == 1
+    window.wait("#session button", "Sign out").click()
+    window.wait("#token")
+    assert window.all("main, nav, #session") == []
+    assert window.driver.execute_script("return sessionStorage.length") == 0
+
+
+def test_topics_and_one_of_them(window: Browser, world: World) -> None:
+    window.sign_in(OPERATE)
+    row = window.wait("tbody tr", world.delay)
+    window.wait("tbody tr", "active")
+    window.wait("tbody tr time", "in 2")
+    assert "one (2)" in row.text
+    before = window.text("tbody tr time")
+    window.gone(".freshness.old")
+    window.wait(".freshness", "live")
+    window.wait("tbody a", world.delay).click()
+    window.wait("h1", world.delay)
+    # Counted every few seconds only.
+    window.wait(".bars li", f"{world.out}\n1")
+    window.wait(".bars li", "within 1 h\n1")
+    window.wait("td", "max_delay")
+    assert before != window.text(".tiles time"), "the countdown stands still"
+
+
+def test_where_is_my_record(window: Browser, world: World) -> None:
+    window.sign_in(READ)
+    window.wait("nav a", "Find a record").click()
+    place = window.wait("#place")
+    place.send_keys("no place\n")
+    window.wait("#place-problem", "topic/partition/offset")
+    for where, steps in (
+        (world.pending, ["Sent", "Indexed", "Due", "To be released"]),
+        (world.released, ["Sent", "Indexed", "Due", "Released"]),
+        (world.rejected, ["Sent", "Indexed", "Rejected"]),
+    ):
+        place = window.wait("#place")
+        place.clear()
+        place.send_keys(f"{where}\n")
+        window.wait("h2", where)
+        assert [each.text for each in window.all(".timeline b")] == steps
+    window.wait(".timeline li", "MAX_DELAY_EXCEEDED")
+    window.go(f"#find/{world.delay}/7/0")
+    window.wait("#place-problem", "2 partitions")
+    window.go("#find/nothing/0/0")
+    window.wait("#place-problem", "is not a delay topic")
+
+
+def test_what_somebody_else_wrote_is_text(window: Browser, world: World) -> None:
+    window.sign_in(READ)
+    markup = "<img src=x onerror=alert(1)>"
+    window.go(f"#find/{quote(markup)}/0/0")
+    window.wait("#place-problem")
+    assert window.wait("#place").get_attribute("value") == f"{markup}/0/0"
+    assert window.all("main img") == []
+    refused = window.script(
+        "try { document.querySelector('main').innerHTML = '<b>x</b>'; return 'taken'; } catch (e) { return e.name; }"
+    )
+    assert refused == "TypeError"
+    (told,) = [each for each in window.complaints() if EXPECTED not in each]
+    assert "TrustedHTML" in told
+
+
+def test_who_may_only_read_is_offered_no_change_and_is_refused_one(window: Browser, world: World) -> None:
+    window.sign_in(READ)
+    window.wait("tbody tr", world.delay)
+    assert window.all("main button") == []
+    window.go(f"#topic/{world.delay}")
+    window.wait(".bars li", world.out)
+    assert window.all("main button") == []
+    # As if the page had offered it.
+    window.driver.execute_script(
+        "const b = document.createElement('button'); b.textContent = 'x'; Object.assign(b.dataset, arguments[0]);"
+        "document.querySelector('header').append(b); b.click()",
+        {"do": "change", "verb": "pause", "scope": "topics", "name": world.delay},
+    )
+    window.wait("#sure-yes").click()
+    window.wait("#trouble", "this token may only read")
+    assert not world.is_paused()
+
+
+def test_a_pause_with_the_keyboard_alone(window: Browser, world: World) -> None:
+    window.press(OPERATE, Keys.ENTER)
+    window.wait("tbody button", "Pause")
+    for _ in range(20):
+        window.press(Keys.TAB)
+        if window.driver.switch_to.active_element.text == "Pause":
+            break
+    # Numbers change under it, and it keeps the focus.
+    window.script("await new Promise((later) => setTimeout(later, 2500))")
+    assert window.driver.switch_to.active_element.text == "Pause"
+    window.press(Keys.ENTER)
+    window.wait("#sure-question", world.delay)
+    window.press(Keys.ESCAPE)
+    window.gone("#sure")
+    assert not world.is_paused()
+    window.press(Keys.ENTER)
+    # Cancel has the focus; what changes something comes after it.
+    window.wait("#sure-yes")
+    window.press(Keys.TAB)
+    window.press(Keys.ENTER)
+    window.wait("#done", f"Paused {world.delay}")
+    window.wait("tbody .badge.bad", "paused")
+    assert world.is_paused()
+    window.go("#policies")
+    window.wait("tbody tr", f"topic/{world.delay}")
+    window.wait("tbody .badge.bad", "paused")
+    window.wait("tbody button", "Resume").click()
+    window.wait("#sure-yes", "Resume").click()
+    window.wait("main p", "No policy is set")
+    assert not world.is_paused()
+
+
+def test_a_narrow_window_has_room_for_all_of_it(window: Browser, world: World) -> None:
+    window.look(400, 800)
+    widths = {"sign-in": window.script("return document.documentElement.scrollWidth")}
+    window.sign_in(OPERATE)
+    for address, shown in (
+        ("#topics", "tbody tr"),
+        (f"#topic/{world.delay}", ".bars"),
+        (f"#find/{world.pending}", ".timeline"),
+        ("#policies", "h1"),
+    ):
+        window.go(address)
+        window.wait(f"main {shown}")
+        widths[address] = window.script("return document.documentElement.scrollWidth")
+    assert set(widths.values()) == {400}, widths
+
+
+def test_a_router_that_does_not_answer_is_told_and_its_last_answer_kept(window: Browser, world: World) -> None:
+    window.sign_in(READ)
+    window.wait("tbody tr", world.delay)
+    window.driver.execute_cdp_cmd("Network.enable", {})
+    window.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*/api/*"]})
+    try:
+        window.wait("#trouble", "does not answer")
+        assert world.delay in window.text("tbody")
+    finally:
+        window.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+    window.gone("#trouble")
+    assert all("net::ERR_BLOCKED" in each for each in window.complaints())
+
+
+def test_no_other_site_can_show_or_use_it(chromium: Browser, world: World, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text(f"<!doctype html><iframe src='{world.url}/'></iframe>")
+    serve = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        try:
+            chromium.driver.get(f"http://{ELSEWHERE}:{site.server_port}/")
+            told = chromium.complaints()
+            assert any("frame-ancestors" in each for each in told), told
+            path = f"{world.url}/api/v1/topics/{world.delay}/pause"
+            for headers in ("{}", f"{{ authorization: 'Bearer {OPERATE}', 'content-type': 'application/json' }}"):
+                options = f"{{ method: 'POST', body: '{{}}', headers: {headers} }}"
+                asked = f"return (await fetch('{path}', {options})).status"
+                assert chromium.script(asked) == "TypeError: Failed to fetch"
+        finally:
+            site.shutdown()
+    assert not world.is_paused()
+    # A name of somebody else's that leads here (DNS rebinding).
+    chromium.driver.get(world.url.replace("localhost", ELSEWHERE))
+    assert "Host is not one of this API" in chromium.text("body")
+    assert chromium.all("#sign-in") == []
+    chromium.complaints()
