@@ -19,6 +19,8 @@ HEALTHY: Final[dict[str, str]] = {
     'delay_router_delay_topic_retention_seconds{instance="a",topic="t"}': "604800+0x240",
     'delay_router_delay_topic_retention_seconds{instance="a",topic="for-ever"}': "Inf+0x240",
     'delay_router_needed_from_timestamp_seconds{instance="a",topic="for-ever",partition="0"}': "-9e8+60x240",
+    # A burst beyond what a target may be given, which is gone after half an hour, and comes again.
+    'delay_router_held_records{instance="a",topic="t"}': "0+0x30 3000-100x30 0+0x30 3000-100x30 0+0x116",
     # Half a minute, which ends by itself.
     'delay_router_hidden_by_open_transaction_seconds{instance="a",topic="t",partition="0"}': "0+0x60 30 0+0x178",
     # A large lag that shrinks, and a small one that grows.
@@ -92,6 +94,31 @@ FAULTS: Final = (
         },
         fires_at=63,
         silent_at=60,
+    ),
+    Fault(
+        "DelayRouterPausedForHours",
+        {
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x10 0+0x230",
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="paused"}': "0+0x10 1+0x230",
+            'delay_router_next_due_timestamp_seconds{instance="a",topic="t"}': "3600+0x240",
+        },
+        fires_at=195,
+        silent_at=188,
+    ),
+    Fault(
+        "DelayRouterPausedForHours",
+        {
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x10 0+0x230",
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="drained"}': "0+0x10 1+0x230",
+        },
+        fires_at=195,
+        silent_at=188,
+    ),
+    Fault(
+        "DelayRouterHeldForHours",
+        {'delay_router_held_records{instance="a",topic="t"}': "0+0x10 1+1x230"},
+        fires_at=135,
+        silent_at=125,
     ),
     Fault(
         "DelayRouterPartitionNotActive",
