@@ -71,6 +71,7 @@ def deliver(
     key: bytes | str | KeepKey | None = KEEP_KEY,
     partition: int | None = None,
     deliver_id: bytes | str | None = None,
+    expire_after: timedelta | int | None = None,
     max_delay: timedelta | int | None = None,
     now_ms: int | None = None,
 ) -> Headers:
@@ -81,6 +82,8 @@ def deliver(
     * ``to``: one target topic or several (all of them, in one transaction); none: the delay topic's default target.
     * ``key``, ``partition``: of the released record; by default the record's own key, and the partition by key.
     * ``deliver_id``: your name for this schedule, up to 256 bytes; comes out as ``delay-id``.
+    * ``expire_after``: later than this after its due time the record is of no use and rejected, a timedelta or ms; 0:
+      of use for ever; None: as the delay topic has it.
     * ``max_delay``: that of the delay topic, a timedelta or ms; 0 or None is not checked.
     * ``now_ms``: the record's timestamp, where you set one; default: the clock, as clients and brokers do.
 
@@ -111,6 +114,8 @@ def deliver(
         headers.append(("deliver-partition", b"%d" % _whole("partition", partition, _MAX_PARTITION)))
     if deliver_id is not None:
         headers.append(("deliver-id", _id(deliver_id)))
+    if expire_after is not None:
+        headers.append(("deliver-expire-after", b"%d" % _duration_ms("expire_after", expire_after)))
     return headers
 
 

@@ -33,6 +33,7 @@ def _header(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tu
 @click.option("--deliver-key", help="Key of the released record, when it is another one.")
 @click.option("--partition", type=click.IntRange(min=0), help="Partition of the target.")
 @click.option("--id", "deliver_id", default="", help="Your name for this schedule.")
+@click.option("--expire-after", default="", metavar="DURATION", help="Of no use so long after its due time: reject it.")
 @click.option("--header", "headers", multiple=True, callback=_header, metavar="NAME=VALUE", help="A header.")
 @click.option("--value", help="Value of the record.")
 @click.option("--value-file", type=click.File("rb"), help="Read the value from a file; - is stdin.")
@@ -51,6 +52,7 @@ def send_command(
     deliver_key: str | None,
     partition: int | None,
     deliver_id: str,
+    expire_after: str,
     headers: tuple[tuple[str, bytes], ...],
     value: str | None,
     value_file: IO[bytes] | None,
@@ -66,9 +68,8 @@ def send_command(
     if [value is not None, value_file is not None, null, lines].count(True) != 1:
         raise click.UsageError("give one of --value, --value-file, --null and --lines")
     config = load(config_file)
-    request = send.Request(
-        at, after, to, None if deliver_key is None else deliver_key.encode(), partition, deliver_id, headers
-    )
+    released_key = None if deliver_key is None else deliver_key.encode()
+    request = send.Request(at, after, to, released_key, partition, deliver_id, expire_after, headers)
     record_headers = request.as_headers()
     verdict = send.judge(config, topic, record_headers)
     if isinstance(verdict, Rejection):

@@ -55,6 +55,7 @@ class Request:
     key: bytes | None = None
     partition: int | None = None
     deliver_id: str = ""
+    expire_after: str = ""
     headers: tuple[tuple[str, bytes], ...] = field(default=())
 
     def as_headers(self) -> list[tuple[str, bytes | None]]:
@@ -63,7 +64,7 @@ class Request:
         if self.at:
             control.append(("deliver-at", self.at.encode()))
         if self.after:
-            control.append(("deliver-after", _after(self.after)))
+            control.append(("deliver-after", _length("--after", self.after)))
         control += [("deliver-to", target.encode()) for target in self.to]
         if self.key is not None:
             control.append(("deliver-key", self.key))
@@ -71,6 +72,8 @@ class Request:
             control.append(("deliver-partition", str(self.partition).encode()))
         if self.deliver_id:
             control.append(("deliver-id", self.deliver_id.encode()))
+        if self.expire_after:
+            control.append(("deliver-expire-after", _length("--expire-after", self.expire_after)))
         return [*control, *self.headers]
 
 
@@ -178,11 +181,11 @@ def _producer(config: Config) -> Producer:
         raise ConfigError(f"kafka: {error_of(exception).str()}") from None
 
 
-def _after(text: str) -> bytes:
+def _length(option: str, text: str) -> bytes:
     """Milliseconds or ISO 8601 as they are, ``10s`` and the like as milliseconds."""
     if text.isdecimal() or text.startswith("P"):
         return text.encode()
     try:
         return str(parse_duration_ms(text)).encode()
     except ValueError as error:
-        raise ConfigError(f"--after: {error}; or milliseconds, or an ISO 8601 duration such as PT15M") from None
+        raise ConfigError(f"{option}: {error}; or milliseconds, or an ISO 8601 duration such as PT15M") from None

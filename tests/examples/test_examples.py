@@ -1,6 +1,7 @@
 """Every example of PRODUCERS.md, run as it is printed: a running router releases its record on time."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,17 @@ def python(_: Path) -> Example:
     return Example([sys.executable, str(HERE / "delayed.py")], {"PYTHONPATH": str(HERE.parents[1])})
 
 
+def copied(folder: Path) -> Example:
+    """The helper copied beside the program, which imports it by the line that the document shows for that."""
+    line = "from producing import deliver"
+    assert f"```python\n{line}\n```" in DOCUMENT.read_text(encoding="utf-8")
+    shutil.copy(HERE.parents[1] / "sidecar" / "producing.py", folder)
+    program = (HERE / "delayed.py").read_text(encoding="utf-8")
+    assert "from sidecar.producing import deliver" in program
+    (folder / "delayed.py").write_text(program.replace("from sidecar.producing import deliver", line), encoding="utf-8")
+    return Example([sys.executable, str(folder / "delayed.py")], {"PYTHONPATH": ""})
+
+
 def java(_: Path) -> Example:
     found = maven.java().path
     modules = subprocess.run([found, "--list-modules"], capture_output=True, text=True, check=True).stdout
@@ -66,11 +78,16 @@ def golang(folder: Path) -> Example:
     fetched = subprocess.run([go, "mod", "download"], cwd=HERE, capture_output=True, text=True, check=False)
     if fetched.returncode != 0:
         raise ClientMissing(f"the modules cannot be fetched: {fetched.stderr.strip()}")
-    program = folder / "delayed"
-    call = [go, "build", "-o", str(program), "."]
-    built = subprocess.run(call, cwd=HERE, capture_output=True, text=True, check=False)
+    # As the document says, in a folder with nothing else in it.
+    ((client, version),) = re.findall(r"require (\S+) (\S+)\n", (HERE / "go.mod").read_text(encoding="utf-8"))
+    steps = f"go mod init delayed && go get {client}/pkg/kgo@{version}"
+    assert f"\n{steps}\ngo run . " in DOCUMENT.read_text(encoding="utf-8")
+    shutil.copy(HERE / "delayed.go", folder)
+    built = subprocess.run(
+        ["sh", "-c", f"{steps} && go build -o program ."], cwd=folder, capture_output=True, text=True, check=False
+    )
     assert built.returncode == 0, built.stderr
-    return Example([str(program)])
+    return Example([str(folder / "program")])
 
 
 def kcat(_: Path) -> Example:
@@ -102,7 +119,7 @@ def delivery(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactor
     stage.print_logs()
 
 
-@pytest.mark.parametrize("client", [python, java, golang, kcat, console], ids=lambda client: client.__name__)
+@pytest.mark.parametrize("client", [python, copied, java, golang, kcat, console], ids=lambda client: client.__name__)
 def test_an_example_is_released_on_time(
     client: Callable[[Path], Example], delivery: tuple[Stage, str, str], tmp_path: Path
 ) -> None:

@@ -38,7 +38,8 @@ def read(kafka: Cluster, topic: str, count: int) -> list[Message]:
 def test_record_carries_what_was_asked_for(command: Command, kafka: Cluster) -> None:
     result = command(
         "send", command.topic, "--at", "2030-01-01T00:00:00Z", "--to", "other", "--key", "k", "--deliver-key", "dk",
-        "--partition", "3", "--id", "job-1", "--header", "a=1", "--header", "a=2=3", "--value", "hé", "--force",
+        "--partition", "3", "--id", "job-1", "--expire-after", "1h", "--header", "a=1",
+        "--header", "a=2=3", "--value", "hé", "--force",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     (message,) = read(kafka, command.topic, 1)
@@ -49,6 +50,7 @@ def test_record_carries_what_was_asked_for(command: Command, kafka: Cluster) -> 
         ("deliver-key", b"dk"),
         ("deliver-partition", b"3"),
         ("deliver-id", b"job-1"),
+        ("deliver-expire-after", b"3600000"),
         ("a", b"1"),
         ("a", b"2=3"),
     ]

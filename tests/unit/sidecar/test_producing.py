@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from index.readers import MAX_ID_BYTES, MAX_PARTITION
 from index.rules import AT_ONCE, BY_KEY, Reason, Rejection, Rules, Schedule
 from index.rules import KEEP_KEY as RULES_KEEP_KEY
+from index.schedule import NO_EXPIRY
 from index.times import INT64_MAX
 from sidecar import producing
 from sidecar.producing import KEEP_KEY, MaxDelayExceeded, deliver
@@ -50,9 +51,14 @@ options: Any = st.fixed_dictionaries(
         "to": topics | st.lists(topics, unique=True, max_size=4),
         "key": st.none() | st.binary(max_size=9) | st.text(max_size=9),
         "partition": st.integers(0, MAX_PARTITION),
+        "expire_after": st.integers(0, INT64_MAX) | lengths,
         "deliver_id": st.binary(max_size=MAX_ID_BYTES) | st.text(max_size=MAX_ID_BYTES // 4),
     },
 )
+
+
+def _length_ms(length: timedelta | int) -> int:
+    return length if isinstance(length, int) else -(-length // timedelta(milliseconds=1))
 
 
 def raw(value: str | bytes | None) -> bytes | None:
@@ -70,6 +76,7 @@ def test_everything_but_the_time_is_decided_as_asked_for(asked: dict[str, Any]) 
         key=raw(asked["key"]) if "key" in asked else RULES_KEEP_KEY,
         deliver_id=raw(asked.get("deliver_id")),
         both_times=False,
+        expire_after_ms=_length_ms(asked["expire_after"]) if "expire_after" in asked else NO_EXPIRY,
     )
 
 
@@ -168,6 +175,8 @@ def test_a_delay_over_the_maximum_says_what_the_router_says() -> None:
         ({"key": 42}, "expected bytes or text, not int"),
         ({"partition": 2**31}, "is not within 0"),
         ({"deliver_id": "é" * 129}, "258 bytes; an id has up to 256"),
+        ({"expire_after": 1.5}, "expire_after: expected"),
+        ({"expire_after": timedelta(microseconds=-1)}, "expire_after: .* is negative"),
         ({"max_delay": -1}, "max_delay: -1"),
         ({"now_ms": 1.0}, "now_ms: expected"),
     ],
