@@ -52,7 +52,8 @@ def test_a_foreign_transaction_hangs_on_the_target_and_on_the_state(lone: FaultS
         wait_until(lambda: router.metric(released) > before, "releases behind the foreign transaction")
         router.kill()
         router.start()
-        wait_until(lambda: "an open transaction hides" in router.http("/readyz")[1], "a take-over that waits")
+        state = f"{delay}.delay-state"
+        wait_until(lambda: f"a transaction on {state}/0 is open" in router.http("/readyz")[1], "a take-over that waits")
         foreign.abort_transaction(20)
         router.wait_ready()
         load.finish()
