@@ -20,7 +20,7 @@ from index.errors import DelayRouterError
 from sidecar.local_kafka import BENCH_JVM, KafkaUnavailable, cluster
 from tests.bench import machine, table
 from tests.bench.burst import burst
-from tests.bench.ceiling import ceiling, raw_consume
+from tests.bench.ceiling import ceiling, raw_consume, warm_up
 from tests.bench.context import FULL, QUICK, Context
 from tests.bench.idle import idle
 from tests.bench.large import large
@@ -28,7 +28,7 @@ from tests.bench.operations import OPERATIONS
 from tests.bench.overdue import catch_up, never_seen
 from tests.bench.partitions import partitions
 from tests.bench.placement import placement
-from tests.bench.results import FAILED, BenchmarkFailed, Row, failed
+from tests.bench.results import FAILED, BenchmarkFailed, Row, failed, middle
 from tests.bench.scattered import dense, sparse, sustained
 from tests.bench.sealed import index_and_seal, snapshot_bytes
 from tests.bench.stall import stall
@@ -61,7 +61,10 @@ NEEDS: Final = {
 """Which benchmarks say nothing without another one's figure of the same run."""
 
 ONLY_BY_NAME: Final = frozenset({"large", *OPERATIONS})
-"""Too long to be part of all of them, or with a target of make of their own."""
+"""Too long to be part of all of them, or with a target of make of their own; measured once."""
+
+ROUNDS: Final = 3
+"""Of everything, one after the other, so that a disturbance of minutes is not all that one of them sees."""
 
 EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSError, psutil.Error)
 """What may go wrong with a router or a broker; anything else is a defect of the benchmark itself, and ends it."""
@@ -71,12 +74,21 @@ EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSE
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
 @click.option("--quick", is_flag=True, help="Small sizes, to see that everything runs; the figures mean little.")
 @click.option("--records", type=click.IntRange(min=100_000), help="How many are pending in 'large', 10 M by default.")
+@click.option("--rounds", type=click.IntRange(min=1), help="How often all is measured: 3 times, and once with --quick.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the JSON goes.")
 @click.option("--seed", type=int, default=None, help="Seed of the random delays; a new one by default.")
-def main(names: tuple[str, ...], quick: bool, records: int | None, json_file: Path | None, seed: int | None) -> None:
+def main(
+    names: tuple[str, ...],
+    quick: bool,
+    records: int | None,
+    rounds: int | None,
+    json_file: Path | None,
+    seed: int | None,
+) -> None:
     """Measure all benchmarks, or those NAMED, and say which goals of the design were reached.
 
-    Only by name: large, policy, admin, limited, rolling.
+    All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread. Only by
+    name, and once: large, policy, admin, limited, rolling.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """
@@ -94,12 +106,15 @@ def main(names: tuple[str, ...], quick: bool, records: int | None, json_file: Pa
         with cluster(jvm=BENCH_JVM) as kafka:
             facts = machine.describe(kafka.origin)
             context = Context(kafka.bootstrap, sizes, random.Random(seed), partial(_say, console))
-            rows = [row for name in chosen for row in _measured(console, name, context)]
+            _say(console, "warming the broker up ...")
+            warm_up(context)
+            rows = middle([_round(console, chosen, context, number) for number in range(rounds or _usual(quick))])
     except KafkaUnavailable as error:
         raise click.ClickException(str(error)) from error
     table.show(console, facts, rows)
     path = json_file or _default_path()
-    table.write_json(path, facts, {"quick": quick, "seed": seed, "benchmarks": chosen, "records": records}, rows)
+    run = {"quick": quick, "seed": seed, "benchmarks": chosen, "records": records, "rounds": rounds or _usual(quick)}
+    table.write_json(path, facts, run, rows)
     console.print(f"seed {seed}; JSON in {path}", soft_wrap=True, highlight=False)
     sys.exit(any(row.verdict == FAILED for row in rows))
 
@@ -111,6 +126,16 @@ def _with_needed(names: tuple[str, ...]) -> list[str]:
         if NEEDS[name].intersection(needed):
             needed.add(name)
     return [name for name in BENCHMARKS if name in needed]
+
+
+def _usual(quick: bool) -> int:
+    return 1 if quick else ROUNDS
+
+
+def _round(console: Console, chosen: list[str], context: Context, number: int) -> list[Row]:
+    """Measure all of them once, in the first round also those that are measured only once."""
+    names = [name for name in chosen if number == 0 or name not in ONLY_BY_NAME]
+    return [row for name in names for row in _measured(console, name, context)]
 
 
 def _say(console: Console, line: str) -> None:

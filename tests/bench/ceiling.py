@@ -25,8 +25,15 @@ class Settings(NamedTuple):
 CANDIDATES: Final = (Settings(5, 1_000), Settings(20, 1_000), Settings(5, 5_000), Settings(0, 1_000))
 
 
+def warm_up(context: Context) -> None:
+    """Copy some records and forget how long it took: a broker that has just been started is far slower at first."""
+    with _source(context, count := context.sizes.loop_records // 2) as source:
+        for settings in CANDIDATES:
+            _copy(context, source, count, settings)
+
+
 def ceiling(context: Context) -> Iterator[Row]:
-    """Measure the transactional copy: the best run of the settings with the best median."""
+    """Measure the transactional copy: the median of the settings that have the best one, bare and with our headers."""
     count = context.sizes.loop_records
     with _source(context, count) as source:
         rates: dict[Settings, list[float]] = {settings: [] for settings in CANDIDATES}
@@ -34,8 +41,9 @@ def ceiling(context: Context) -> Iterator[Row]:
         for _ in range(RUNS):
             for settings in CANDIDATES:
                 rates[settings].append(_copy(context, source, count, settings))
-    best = max(rates, key=lambda settings: median(rates[settings]))
-    context.ceiling_per_s = max(rates[best])
+        best = max(rates, key=lambda settings: median(rates[settings]))
+        as_released = [_copy(context, source, count, best, as_released=True) for _ in range(RUNS)]
+    context.ceiling_per_s = median(rates[best])
     tried = ", ".join(f"linger {s.linger_ms} chunk {s.chunk}: {median(r) / 1000:.0f}" for s, r in rates.items())
     yield Row(
         "ceiling",
@@ -44,28 +52,36 @@ def ceiling(context: Context) -> Iterator[Row]:
         "records/s",
         1.0,
         "ceiling",
-        detail=f"linger.ms {best.linger_ms}, consume({best.chunk}); median {median(rates[best]) / 1000:.0f} k/s; "
+        detail=f"linger.ms {best.linger_ms}, consume({best.chunk}); best {max(rates[best]) / 1000:.0f} k/s; "
         f"medians of all in k/s: {tried}",
+    )
+    yield Row(
+        "ceiling",
+        "the same, with the three headers of a released record",
+        median(as_released),
+        "records/s",
+        context.of_ceiling(median(as_released)),
+        "ceiling",
     )
 
 
 def raw_consume(context: Context) -> Iterator[Row]:
-    """Measure consume + headers(): the best of three runs."""
+    """Measure consume + headers(): the median of three runs."""
     count = context.sizes.loop_records
     arguments = {"bootstrap": context.bootstrap, "count": count, "loop": "consume"}
     with _source(context, count) as source:
         rates = [
             float(child.run("tests.bench.loops", TIMEOUT_S, source=source, **arguments)["rate"]) for _ in range(RUNS)
         ]
-    context.consume_per_s = max(rates)
+    context.consume_per_s = median(rates)
     yield Row(
         "consume",
         "raw consume + headers()",
-        max(rates),
+        context.consume_per_s,
         "records/s",
-        max(rates) / context.ceiling_per_s if context.ceiling_per_s else None,
+        context.consume_per_s / context.ceiling_per_s if context.ceiling_per_s else None,
         "ceiling" if context.ceiling_per_s else "",
-        detail=f"median {median(rates) / 1000:.0f} k/s",
+        detail=f"best {max(rates) / 1000:.0f} k/s",
     )
 
 
@@ -79,7 +95,7 @@ def _source(context: Context, count: int) -> Iterator[str]:
     workload.delete(context.bootstrap, [topic])
 
 
-def _copy(context: Context, source: str, count: int, settings: Settings) -> float:
+def _copy(context: Context, source: str, count: int, settings: Settings, *, as_released: bool = False) -> float:
     target = workload.name("copy")
     # As the router's target: the broker stamps the time of appending.
     workload.create(context.bootstrap, target, workload.APPEND_TIME)
@@ -94,6 +110,7 @@ def _copy(context: Context, source: str, count: int, settings: Settings) -> floa
         transaction_records=TRANSACTION_RECORDS,
         linger_ms=settings.linger_ms,
         chunk=settings.chunk,
+        as_released=as_released,
     )
     workload.delete(context.bootstrap, [target])
     return float(result["rate"])

@@ -17,7 +17,7 @@ AFTER_RESTART_MS: Final = 10_000
 
 MEMORY_BYTES: Final = 10
 RESTART_MS: Final = 3_000
-LATE_MS: Final = 100
+LATE_MS: Final = 15
 MIB: Final = 1 << 20
 
 

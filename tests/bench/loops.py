@@ -14,8 +14,10 @@ Without an effect beyond the noise: ``batch.size``, Nagle, ``retry.backoff.ms``,
 """
 
 import time
+from collections.abc import Callable
+from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.bench import child, workload
 
@@ -55,9 +57,20 @@ def consume(bootstrap: str, source: str, count: int) -> float:
 
 
 def copy(
-    bootstrap: str, source: str, target: str, count: int, transaction_records: int, linger_ms: int, chunk: int
+    bootstrap: str,
+    source: str,
+    target: str,
+    count: int,
+    transaction_records: int,
+    linger_ms: int,
+    chunk: int,
+    as_released: bool,
 ) -> float:
-    """Read ``count`` records and write them on; records per second after the first transaction."""
+    """Read ``count`` records and write them on; records per second after the first transaction.
+
+    With the headers they have, or ``as_released``: with those that the router gives a record that has none of its own.
+    """
+    headers_of: Callable[[Message], Any] = _released_headers if as_released else Message.headers
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})
     producer = Producer(
         workload.QUIET
@@ -79,7 +92,7 @@ def copy(
         while done < end:
             messages = consumer.consume(min(chunk, end - done), CONSUME_TIMEOUT_S)
             for message in messages:
-                produce(target, message.value(), message.key(), 0, headers=message.headers())
+                produce(target, message.value(), message.key(), 0, headers=headers_of(message))
             producer.poll(0)
             done += len(messages)
         producer.commit_transaction()
@@ -88,6 +101,14 @@ def copy(
     rate = (done - timed_from) / (time.perf_counter() - started_s)
     consumer.close()
     return rate
+
+
+def _released_headers(message: Message) -> list[tuple[str, bytes]]:
+    return [
+        ("delay-due", b"%d" % message.timestamp()[1]),
+        ("delay-source", b"bench-source/0/%d" % (message.offset() or 0)),
+        ("delay-source-timestamp", b"%d" % message.timestamp()[1]),
+    ]
 
 
 if __name__ == "__main__":

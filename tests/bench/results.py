@@ -1,6 +1,7 @@
 """What a benchmark says: rows with a value, a ratio, a goal, and whether the goal was reached."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -38,6 +39,7 @@ class Row:
     """One measured figure.
 
     ``ratio`` is ``value`` divided by the figure that ``ratio_of`` names. ``detail`` holds what else is worth knowing.
+    ``spread`` is the lowest and the highest value, where it was measured several times and this is the middle one.
     """
 
     benchmark: str
@@ -49,6 +51,7 @@ class Row:
     goal: Goal | None = None
     detail: str = ""
     failure: str = ""
+    spread: tuple[float, float] | None = None
 
     @property
     def verdict(self) -> str:
@@ -63,6 +66,7 @@ class Row:
             "benchmark": self.benchmark,
             "name": self.name,
             "value": None if self.failure else self.value,
+            "spread": self.spread,
             "unit": self.unit,
             "ratio": self.ratio,
             "ratio_of": self.ratio_of,
@@ -77,6 +81,11 @@ def at_least(limit: float) -> Goal:
     return Goal(limit, at_least=True, on_ratio=True)
 
 
+def no_more_than(limit: float) -> Goal:
+    """Return a goal on the ratio, from above."""
+    return Goal(limit, at_least=False, on_ratio=True)
+
+
 def at_most(limit: float) -> Goal:
     """Return a goal on the value itself."""
     return Goal(limit, at_least=False)
@@ -85,6 +94,29 @@ def at_most(limit: float) -> Goal:
 def never_below(limit: float) -> Goal:
     """Return a goal on the value itself, from below."""
     return Goal(limit, at_least=True)
+
+
+def middle(rounds: Sequence[Sequence[Row]]) -> list[Row]:
+    """The median of each row over several rounds, by what its goal is on; a row that failed once has failed.
+
+    A round that failed has other rows than the rest; those that a round lacks are those of the others.
+    """
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in (row for rows in rounds for row in rows):
+        found.setdefault((row.benchmark, row.name), []).append(row)
+    return [_middle(rows) for rows in found.values()]
+
+
+def _middle(rows: list[Row]) -> Row:
+    failures = [row for row in rows if row.failure]
+    if failures:
+        return failures[0]
+    if len(rows) == 1:
+        return rows[0]
+    by_ratio = all(row.ratio is not None for row in rows)
+    rows = sorted(rows, key=lambda row: (row.ratio or 0.0) if by_ratio else row.value)
+    values = [row.value for row in rows]
+    return replace(rows[len(rows) // 2], spread=(min(values), max(values)))
 
 
 def failed(benchmark: str, why: BaseException) -> Row:

@@ -39,8 +39,8 @@ def dense(context: Context) -> Iterator[Row]:
     count = rate_per_s * seconds
     lateness = _all(context, count, seconds * 1_000)
     what = f"{count // 1000} k pending, {rate_per_s // 1000} k/s due"
-    yield Row("dense", f"{what}: p50", lateness.percentile(50), "ms", goal=at_most(20), detail=lateness.text())
-    yield Row("dense", f"{what}: p99", lateness.percentile(99), "ms", goal=at_most(150))
+    yield Row("dense", f"{what}: p50", lateness.percentile(50), "ms", goal=at_most(10), detail=lateness.text())
+    yield Row("dense", f"{what}: p99", lateness.percentile(99), "ms", goal=at_most(25))
 
 
 def sustained(context: Context) -> Iterator[Row]:
@@ -60,8 +60,8 @@ def sparse(context: Context) -> Iterator[Row]:
         lateness = stopped_after(context, running, due_times_ms, until_ms)
     what = f"{count // 1000} k pending, {rate_per_s / 1000:g} k/s due"
     detail = f"{lateness.text()}; S at {sealed_to:,} when the first was due"
-    yield Row("sparse", f"{what}: p50", lateness.percentile(50), "ms", goal=at_most(10), detail=detail)
-    yield Row("sparse", f"{what}: p99", lateness.percentile(99), "ms", goal=at_most(50))
+    yield Row("sparse", f"{what}: p50", lateness.percentile(50), "ms", goal=at_most(5), detail=detail)
+    yield Row("sparse", f"{what}: p99", lateness.percentile(99), "ms", goal=at_most(15))
 
 
 def stopped_after(context: Context, running: router.Router, due_times_ms: Sequence[int], until_ms: int) -> Lateness:

@@ -47,7 +47,7 @@ def index_and_seal(context: Context) -> Iterator[Row]:
         "records/s",
         context.of_consume(rate_per_s),
         "raw consume",
-        at_least(0.5),
+        at_least(0.3),
         f"{standing.sealed_to:,} sealed in {elapsed_ms} ms; all indexed after {indexed_ms - began_ms} ms; "
         f"{seals:.0f} seals, {sealing_s:.1f} s in all",
     )

@@ -19,7 +19,7 @@ def show(console: Console, facts: dict[str, object], rows: Sequence[Row]) -> Non
     """Print the machine, the table, and below it what else was seen."""
     console.print(machine.line(facts), soft_wrap=True)
     table = Table("benchmark", "what")
-    for heading in ("value", "ratio", "goal"):
+    for heading in ("value", "spread", "ratio", "goal"):
         table.add_column(heading, justify="right")
     table.add_column("")
     for row in rows:
@@ -27,6 +27,9 @@ def show(console: Console, facts: dict[str, object], rows: Sequence[Row]) -> Non
             row.benchmark,
             row.name,
             "" if row.failure else _value(row),
+            ""
+            if row.failure or row.spread is None
+            else f"{_number(row, row.spread[0])} to {_number(row, row.spread[1])}",
             f"{row.ratio:.2f} x {row.ratio_of}" if row.ratio is not None else "",
             row.goal.text(row.unit) if row.goal else "",
             row.verdict,
@@ -45,5 +48,9 @@ def write_json(path: Path, facts: dict[str, object], run: dict[str, object], row
 
 
 def _value(row: Row) -> str:
+    return f"{_number(row, row.value)} {row.unit}".rstrip()
+
+
+def _number(row: Row, value: float) -> str:
     digits = 0 if row.value >= THOUSANDS_FROM or row.unit == "ms" else 2
-    return f"{row.value:,.{digits}f} {row.unit}".rstrip()
+    return f"{value:,.{digits}f}"

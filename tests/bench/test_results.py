@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bench.released import Lateness
-from tests.bench.results import Row, at_least, at_most, failed
+from tests.bench.results import Row, at_least, at_most, failed, middle, no_more_than
 from tests.bench.steady import Load
 
 
@@ -41,3 +41,31 @@ def test_sustained_means_sent_released_and_drained(
 ) -> None:
     lateness = Lateness([late_ms] * 100, last_append_ms=10_000 + drained_ms, last_due_ms=10_000)
     assert Load(0.5, 100.0, sent_per_s, lateness).sustained is sustained
+
+
+def test_a_ratio_may_have_a_limit_from_above() -> None:
+    assert [Row("b", "n", 9.0, "ms", each, "bare", no_more_than(1.5)).verdict for each in (1.5, 1.6)] == [
+        "reached",
+        "missed",
+    ]
+
+
+def test_of_several_rounds_the_median_stands_beside_the_spread() -> None:
+    rounds = [[Row("b", "p50", value, "ms"), Row("b", "p99", 2 * value, "ms")] for value in (7.0, 3.0, 4.0)]
+    one, two = middle(rounds)
+    assert (one.name, one.value, one.spread) == ("p50", 4.0, (3.0, 7.0))
+    assert (two.name, two.value, two.spread) == ("p99", 8.0, (6.0, 14.0))
+
+
+def test_the_median_of_ratios_is_that_of_rounds_with_ceilings_of_their_own() -> None:
+    rows = [[Row("b", "n", rate, "records/s", ratio, "ceiling")] for rate, ratio in ((90, 0.5), (50, 0.9), (70, 0.6))]
+    assert [(row.value, row.ratio, row.spread) for row in middle(rows)] == [(70, 0.6, (50, 90))]
+
+
+def test_what_failed_in_one_round_has_failed() -> None:
+    rows = middle([[Row("b", "n", 1.0, "ms")], [failed("b", ValueError("lost: 1"))], [Row("b", "n", 2.0, "ms")]])
+    assert [row.verdict for row in rows] == ["", "failed"]
+
+
+def test_one_round_has_no_spread() -> None:
+    assert middle([[Row("b", "n", 1.0, "ms")]]) == [Row("b", "n", 1.0, "ms")]
