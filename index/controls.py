@@ -18,7 +18,9 @@ from index.headers import (
     MAX_REMEMBERED,
     NATIVE,
     OURS,
+    RECURRING,
     RESERVED,
+    SERIES,
     Alias,
     Role,
     Unit,
@@ -32,7 +34,9 @@ KNOWS_EXPIRY: Final = 2
 KNOWS_ANY_CASE: Final = 3
 
 SLOTS: Final = (Role.AT, Role.AFTER, Role.PARTITION, Role.KEY, Role.ID, Role.EXPIRE, Role.KIND, Role.HOPS)
-ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None]
+_RECURS_SLOT: Final = len(SLOTS)
+"""Whether the record has a header that makes it recur; such headers are read later, and together."""
+ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None, False]
 _NO_SLOT: Final = -1
 KEY_SLOT: Final = SLOTS.index(Role.KEY)
 AT_BIT: Final = 1 << SLOTS.index(Role.AT)
@@ -86,9 +90,12 @@ class Controls(dict[str, Control | None]):
     Names seen are remembered (a lookup is then one step), but not without bound, because producers choose them.
     """
 
-    def __init__(self, aliases: Iterable[Alias], version: int, *, ignores_unknown: bool) -> None:
+    def __init__(
+        self, aliases: Iterable[Alias], version: int, *, ignores_unknown: bool, recurring: bool = False
+    ) -> None:
         """ValueError as of ``with_natives``; ``version`` is that of the rules."""
         super().__init__()
+        self._recurring = RECURRING | {SERIES} if recurring else frozenset()
         self._any_case = version >= KNOWS_ANY_CASE
         self._refuses = self._any_case and not ignores_unknown
         self._unread = {Role.IGNORED} if version >= KNOWS_EXPIRY else {Role.IGNORED, Role.EXPIRE}
@@ -103,7 +110,9 @@ class Controls(dict[str, Control | None]):
         """Judge a name that is not remembered."""
         plain = lowered(name) if self._any_case else name
         control = self._known.get(plain)
-        if control is None and self._any_case and plain not in self._known and self._is_refused(plain):
+        if plain in self._recurring:
+            control = _RECURS
+        elif control is None and self._any_case and plain not in self._known and self._is_refused(plain):
             control = _REFUSED
         if len(name) <= MAX_NAME_CHARS:
             if len(self) >= MAX_REMEMBERED:
@@ -119,9 +128,15 @@ class Controls(dict[str, Control | None]):
         """Whether a record with this header is rejected whatever its value."""
         return self[name] is _REFUSED
 
+    def recurs(self, name: str) -> bool:
+        """Whether a record with this header is, or claims to be, a recurring schedule."""
+        return self[name] is _RECURS
+
     def refusal(self, name: str) -> str:
         """Say of a name that is refused why, and what may have been meant."""
         plain, shown = lowered(name), f"header {quoted(name.encode('utf-8', 'surrogatepass'))}"
+        if plain in RECURRING:
+            return f"{shown}: recurring schedules are off for this delay topic; its key recurring = true allows them"
         if plain in RESERVED:
             return f"{shown}: this router does not do that yet, and ignoring it would deliver what nobody asked for"
         known = sorted(each for each in self.aliases if each.startswith(CONTROL_PREFIX))
@@ -154,4 +169,9 @@ def _refuse(_: bytes) -> int:
     raise RefusedNameError
 
 
+def _recurs(_: bytes) -> int:
+    return True
+
+
 _REFUSED: Final[Control] = (_NO_SLOT, 0, _refuse)
+_RECURS: Final[Control] = (_RECURS_SLOT, 0, _recurs)

@@ -10,6 +10,14 @@ A delay topic's records say what they want in headers, whose names are ASCII and
     deliver-id         the caller's name for this schedule, up to 256 bytes
     deliver-expire-after  how late it may be released at most, counted from its due time: as deliver-after, 0 = no limit
 
+and where the delay topic allows it, whether it recurs (:mod:`index.recurring`)::
+
+    deliver-every      again and again, so far apart: as deliver-after
+    deliver-cron       at these minutes, five fields, in deliver-timezone (UTC)
+    deliver-until      not after this instant: as deliver-at
+    deliver-times      so many times
+    deliver-missed     after downtime "one" of the missed occurrences, or "all"
+
 An *alias* is another header name with one of these roles, and with a unit of its own, so that producers of
 another scheduler migrate without a release. ``PRESETS`` holds four such sets, taken from the documents and
 sources of those systems. One difference stays: etf1 and Karafka release without a key when no target key is
@@ -26,22 +34,31 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 CONTROL_PREFIX: Final = "deliver-"
 """Every header of this prefix belongs to the protocol, known or not, and is removed on release."""
 
-RESERVED: Final = frozenset(
-    CONTROL_PREFIX + name
-    for name in ("cancel", "replace", "move", "if-due", "every", "cron", "timezone", "until", "times", "missed")
+RECURRING: Final = frozenset(
+    CONTROL_PREFIX + name for name in ("every", "cron", "timezone", "until", "times", "missed")
 )
-"""Control headers of the contract that nothing here acts on yet. A record with one is rejected: released now, it would
-be what nobody asked for."""
+"""Control headers that make a schedule recur (:mod:`index.recurring`); rejected where the delay topic does not."""
+
+SERIES: Final = CONTROL_PREFIX + "series"
+"""Written by routers alone, into the next occurrence of a recurring schedule (:mod:`index.occurrences`)."""
+
+RESERVED: Final = RECURRING.union(CONTROL_PREFIX + name for name in ("cancel", "replace", "move", "if-due"))
+"""Control headers of the contract that not every delay topic acts on. A record with one is rejected there: released
+now, it would be what nobody asked for."""
 
 DELAY_DUE: Final = "delay-due"
 DELAY_SOURCE: Final = "delay-source"
 DELAY_SOURCE_TIMESTAMP: Final = "delay-source-timestamp"
 DELAY_ID: Final = "delay-id"
 DELAY_HOPS: Final = "delay-hops"
+DELAY_OCCURRENCE: Final = "delay-occurrence"
+DELAY_SERIES: Final = "delay-series"
 DELAY_ERROR: Final = "delay-error"
 DELAY_ERROR_MESSAGE: Final = "delay-error-message"
 
-PROVENANCE: Final = frozenset((DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_ID, DELAY_HOPS))
+PROVENANCE: Final = frozenset(
+    (DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_ID, DELAY_HOPS, DELAY_OCCURRENCE, DELAY_SERIES)
+)
 """Headers the router adds to a released record; inbound ones of these names are dropped, in any case."""
 
 OURS: Final = PROVENANCE | {DELAY_ERROR, DELAY_ERROR_MESSAGE}

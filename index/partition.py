@@ -279,7 +279,7 @@ class PartitionIndex(Generic[P, R]):
         sealed_to = cursor if lowest is None else min(cursor, lowest)
         behind = self._pending.catching_up.watermarks()
         skipped = self._skipped.between(sealed_to, cursor)
-        return Progress(cursor, watermark, sealed_to, last.number + 1, next_bucket, behind, skipped)
+        return Progress(cursor, watermark, sealed_to, last.number + 1, next_bucket, behind, skipped, last.series_key)
 
 
 def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:

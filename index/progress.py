@@ -40,6 +40,8 @@ class Progress(NamedTuple):
       watermark of its own in the place of W.
     * ``skipped``: what was rejected unread of [S, C), in offset order. Decisions replay; whether a client can read
       something does not.
+    * ``series_key``: what the next occurrences of recurring schedules are signed with, see :mod:`index.occurrences`;
+      empty where nothing recurs.
     """
 
     cursor: int
@@ -49,6 +51,7 @@ class Progress(NamedTuple):
     next_bucket: int = 0
     catching_up: tuple[Behind, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    series_key: bytes = b""
 
     def is_done(self, due_ms: int, offset: int) -> bool:
         """Whether the record at ``offset`` has left: indexed before C and at or before W.

@@ -8,8 +8,11 @@ and without inbound headers named like ours; then, so that a reader can trust th
     delay-source-timestamp  b"1767225000000"      its timestamp there, -1 when it had none
     delay-id                as given              only when it was given
     delay-hops              b"1"                  only when a router has released it before, and no time was named since
+    delay-occurrence        b"3"                  only of a recurring schedule: its number, from 1
+    delay-series            b"orders.delay/3/17"  and topic/partition/offset of its first record
 
-Rejected: all headers as they came, then ``delay-error``, ``delay-error-message`` and ``delay-source``. Nothing is
+Rejected: all headers as they came, then ``delay-error``, ``delay-error-message`` and ``delay-source``, and the two of a
+recurring schedule whose occurrence it is. Nothing is
 taken away, so inbound headers of these names stay; the router's are the last of their name, which is the one
 Kafka's ``Headers.lastHeader`` returns.
 
@@ -25,12 +28,15 @@ from index.headers import (
     DELAY_ERROR_MESSAGE,
     DELAY_HOPS,
     DELAY_ID,
+    DELAY_OCCURRENCE,
+    DELAY_SERIES,
     DELAY_SOURCE,
     DELAY_SOURCE_TIMESTAMP,
     Headers,
     StrippedNames,
 )
 from index.readers import read_hops
+from index.recurring import Occurrence
 from index.schedule import AT_ONCE, Rejection
 
 
@@ -76,6 +82,14 @@ class ReleasedHeaders:
             hops = max((read_hops(raw or b"") for name, raw in headers if name == DELAY_HOPS), default=0)
             released.append((DELAY_HOPS, b"%d" % (hops + 1)))
         return released
+
+
+def series_headers(occurrence: Occurrence, source: str) -> list[tuple[str, bytes | None]]:
+    """What is added to an occurrence of a recurring schedule, released or rejected; ``source`` as above."""
+    return [
+        (DELAY_OCCURRENCE, b"%d" % occurrence.number),
+        (DELAY_SERIES, f"{source}{occurrence.first_offset}".encode()),
+    ]
 
 
 def rejected_headers(headers: Headers | None, rejection: Rejection, source: str) -> list[tuple[str, bytes | None]]:

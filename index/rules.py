@@ -25,7 +25,7 @@ ahead of the broker's (KIP-1030) and such a record would wait. ``deliver-at: 0``
 
 import json
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from index.controls import (
     ABSENT,
@@ -39,6 +39,7 @@ from index.controls import (
 from index.errors import FormatError
 from index.headers import Headers, StrippedNames, lowered, quoted
 from index.readers import MAX_HOPS, Reader
+from index.recurring import first_due
 from index.rejections import REFUSED_NAME, passed_on, rank, repeated, unreadable
 from index.rules_stored import RULES_VERSION, StoredRules, fields_of, plain_of, refuse_unknown
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
@@ -93,8 +94,12 @@ class Rules(StoredRules):
         knows_any_case = self.version >= KNOWS_ANY_CASE
         if not knows_any_case and (self.require_time or self.ignores_unknown):
             raise ValueError(f"version {self.version} knows neither require_time nor ignores_unknown")
+        if not 1 <= self.min_period_ms <= INT64_MAX:
+            raise ValueError(f"min_period_ms {self.min_period_ms}: expected 1 to {INT64_MAX}")
+        if not knows_any_case and self.recurring:
+            raise ValueError(f"version {self.version} does not know recurring")
         forbidden = frozenset(self.forbidden_targets) | {self.topic}
-        controls = Controls(self.aliases, self.version, ignores_unknown=self.ignores_unknown)
+        controls = Controls(self.aliases, self.version, ignores_unknown=self.ignores_unknown, recurring=self.recurring)
         named = (lowered(alias.name) if knows_any_case else alias.name for alias in self.aliases)
         targets = TargetRules(self.max_delay_ms, self.target_rules)
         derived: dict[str, object] = {
@@ -152,8 +157,11 @@ class Rules(StoredRules):
                 problems.append(unreadable(name, raw, error))
         route = tuple(to)
         targets = self._routes.get(route) or self._route(route, problems)
-        at, after, partition, key, deliver_id, expire_after, _, hops = found
-        if at is None or self.at_once:
+        at, after, partition, key, deliver_id, expire_after, _, hops, recurs = found
+        if recurs and (due_ms := self._recurring_due(headers or (), at, after, timestamp_ms, problems)) is not None:
+            # It waits even where others leave at once, for it would never end.
+            at, hops = due_ms, None
+        elif at is None or self.at_once:
             at = AT_ONCE if after is None or self.at_once else timestamp_ms + after
             if (hops or self.require_time) and not seen & _BOTH_TIMES:
                 problems += self._untimed(hops or 0)
@@ -169,6 +177,17 @@ class Rules(StoredRules):
     def allowed(self, target: str) -> bool:
         """Whether records may be released to this topic; asked again at release, when the rules may be others."""
         return self._policy.refusal(target) is None
+
+    def start_ms(self, headers: Headers, timestamp_ms: int) -> int:
+        """From when on a recurring schedule that was accepted runs: as it says, else from its timestamp."""
+        found: dict[int, Any] = {}
+        for name, raw in headers:
+            control = self.controls[name]
+            if control is not None and raw is not None and control[1] & _BOTH_TIMES and control[2] is not None:
+                found[control[1]] = control[2](raw)
+        if AT_BIT in found:
+            return int(found[AT_BIT])
+        return timestamp_ms + int(found.get(AFTER_BIT, 0))
 
     def names_time(self, headers: Headers | None) -> bool:
         """Whether the record says when, if only with an instant that is long past."""
@@ -222,6 +241,22 @@ class Rules(StoredRules):
             return [passed_on(hops)]
         message = f"neither deliver-at nor deliver-after, and delay topic {self.topic} takes delays only"
         return [Rejection(Reason.INVALID_SCHEDULE, message)] if self.require_time else []
+
+    def _recurring_due(
+        self,
+        headers: Headers,
+        at: int | None,
+        after: int | None,
+        timestamp_ms: int,
+        problems: list[Rejection],
+    ) -> int | None:
+        """When a recurring schedule is due first; None where it does not recur after all."""
+        start_ms = at if at is not None or after is None else timestamp_ms + after
+        due = first_due(headers, start_ms, timestamp_ms, self.min_period_ms)
+        if isinstance(due, Rejection):
+            problems.append(due)
+            return AT_ONCE
+        return due
 
     def _judge_times(
         self, times: int, due_ms: int, timestamp_ms: int, limit_ms: int, problems: list[Rejection]

@@ -19,6 +19,9 @@ rejection when such a record is decided again. Those of version 2 know names of 
 all others, refuse a null time and durations like ``15m``, and let topics of other routers be targets;
 headers that a client has altered are taken as they were handed over (:mod:`index.unreadable`)."""
 
+MIN_PERIOD_MS: Final = 1_000
+"""Unless it is configured otherwise."""
+
 _T = TypeVar("_T")
 
 
@@ -38,6 +41,8 @@ class StoredRules:
     * ``target_rules``: what is ruled for single targets; see index.targets.
     * ``require_time``: a record without a time is rejected.
     * ``ignores_unknown``: ``deliver-`` headers that are unknown mean nothing; else they are refused.
+    * ``recurring``: schedules may recur, see index.recurring; else what asks for that is rejected.
+    * ``min_period_ms``: the shortest time between two occurrences of one.
     """
 
     topic: str
@@ -52,6 +57,8 @@ class StoredRules:
     target_rules: tuple[TargetRule, ...] = ()
     require_time: bool = False
     ignores_unknown: bool = False
+    recurring: bool = False
+    min_period_ms: int = MIN_PERIOD_MS
 
 
 def plain_of(rules: StoredRules) -> dict[str, Any]:
@@ -75,6 +82,10 @@ def plain_of(rules: StoredRules) -> dict[str, Any]:
         plain["require_time"] = True
     if rules.ignores_unknown:
         plain["ignores_unknown"] = True
+    if rules.recurring:
+        plain["recurring"] = True
+    if rules.min_period_ms != MIN_PERIOD_MS:
+        plain["min_period_ms"] = rules.min_period_ms
     return plain
 
 
@@ -89,6 +100,8 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
         "at_once": _typed(plain.get("at_once", False), bool),
         "require_time": _typed(plain.get("require_time", False), bool),
         "ignores_unknown": _typed(plain.get("ignores_unknown", False), bool),
+        "recurring": _typed(plain.get("recurring", False), bool),
+        "min_period_ms": _typed(plain.get("min_period_ms", MIN_PERIOD_MS), int),
         "target_rules": tuple(_target_rule(*rule) for rule in plain.get("target_rules", ())),
         "version": version,
         "topic": _typed(plain["topic"], str),

@@ -84,6 +84,9 @@ class Metrics:
         self.without_time = counter(
             "records_without_time", "Records accepted that name no time, which are released at once", "topic"
         )
+        self.occurrences_skipped = counter(
+            "occurrences_skipped", "Occurrences of recurring schedules that were missed and skipped", "topic"
+        )
         self.lost = counter(
             "records_lost", "Offsets that retention removed before they were indexed or released", "topic"
         )

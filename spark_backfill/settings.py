@@ -179,6 +179,8 @@ def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTo
         at_once=not enabled and releases,
         require_time=table.get("require_time", False),
         ignores_unknown=table.get("unknown_headers", "reject") == "ignore",
+        recurring=table.get("recurring", False),
+        min_period_ms=_quantity(table, "min_period", _DURATION_MS, "1s"),
     )
     seal_rules = SealRules(
         time_step_ms=_quantity(table, "time_step", _DURATION_MS, "5m"),

@@ -109,6 +109,18 @@ class DelayTopicConfig(Section):
         description="What becomes of records with a deliver-* header that does not exist: rejected with "
         "INVALID_SCHEDULE, or the header is only removed on release.",
     )
+    recurring: StrictBool = Field(
+        False,
+        description="Accept recurring schedules (deliver-every, deliver-cron); needs Write on the delay topic, to "
+        "which the next occurrence of each is written. False: they are rejected with INVALID_SCHEDULE.",
+    )
+    min_period_ms: DurationMs = Field(
+        1_000,
+        alias="min_period",
+        ge=1,
+        le=DAY_MS,
+        description="Shortest time between two occurrences of a recurring schedule; what asks for less is rejected.",
+    )
     placement: Literal["inline", "pointer", "auto"] = Field(
         "auto",
         description="Where snapshots keep the payload: in the segment (inline), in the delay topic only (pointer), or "

@@ -143,6 +143,8 @@ class Config(Section):
             target_rules=tuple(target_rules),
             require_time=topic.require_time,
             ignores_unknown=topic.unknown_headers == "ignore",
+            recurring=topic.recurring,
+            min_period_ms=topic.min_period_ms,
         )
 
     def forbidden_targets(self) -> frozenset[str]:

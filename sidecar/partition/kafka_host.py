@@ -1,5 +1,6 @@
 """The ports of an owned partition in the process: clients of its own, and what the process shares."""
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -39,6 +40,8 @@ from sidecar.release.target_directory import TargetDirectory
 from sidecar.release.writer import PartitionWriter
 from sidecar.topics.check_brokers import too_long_remedy
 from sidecar.topics.retention import retention_of
+
+SERIES_KEY_BYTES = 16
 
 
 class KafkaStaged:
@@ -145,6 +148,10 @@ class KafkaHost:
         self._closing.callback(self._staged.close)
         healing.heal_own()
         return self._standing
+
+    def new_series_key(self) -> bytes:
+        """From the operating system."""
+        return secrets.token_bytes(SERIES_KEY_BYTES)
 
     def transactions(self, origin: Origin) -> KafkaTransactions:
         """With the producer that has fenced all others."""

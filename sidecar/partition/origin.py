@@ -1,7 +1,7 @@
 """Where an owner of a delay partition begins, and what is written and told of that before anything else."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from index.batch import Installation
 from index.bucket import Manifest
@@ -37,6 +37,12 @@ class Origin:
     changed: tuple[str, ...] = ()
     stale: tuple[bytes, ...] = ()
     state_starts_at: int = 0
+
+    def with_series_key(self, new: Callable[[], bytes]) -> "Origin":
+        """The same with a key that signs the next occurrences of recurring schedules: a new one where there is none."""
+        if self.progress.series_key:
+            return self
+        return replace(self, progress=self.progress._replace(series_key=new()), is_stored=False)
 
     @property
     def as_state(self) -> StoredState:

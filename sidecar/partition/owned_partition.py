@@ -27,6 +27,8 @@ from sidecar.release.gate import Gate
 from sidecar.release.plan import Plan, Released
 from sidecar.release.releaser import Releaser
 from sidecar.release.transaction import Request, Timestamps, Transactions
+from sidecar.series.occurring import Series
+from sidecar.series.zones import zone_of
 from sidecar.topics.retention import Retention, placement_under
 from snapshots.inventory import InventoryKeeper
 
@@ -46,6 +48,8 @@ def take_over(host: Host) -> "OwnedPartition":
     changes = RuleChanges(host.settings, context)
     doubtful = changes.settings.is_doubtful
     origin = settled_origin(context, standing, changes.settings.rules, stored_rules_hold=doubtful)
+    if origin.history.in_force.recurring:
+        origin = origin.with_series_key(host.new_series_key)
     failpoints.passing("recovery.state_read")
     changes.begin(origin.history)
     # Before it is written that S is beyond what is lost: whoever dies in between must have told.
@@ -91,6 +95,7 @@ class OwnedPartition:
             host.read_again,
             source.decide,
             host.compresses,
+            Series(origin.progress.series_key, zone_of),
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None
         self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, looked)

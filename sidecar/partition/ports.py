@@ -74,6 +74,9 @@ class Host(Protocol):
     def compresses(self) -> bool:
         """Whether what is written is compressed, so that the size of a record does not tell that of its batch."""
 
+    def new_series_key(self) -> bytes:
+        """Bytes that nobody can guess."""
+
     def standing(self) -> Standing:
         """To ask how the partition stands; only once nobody else can write for it."""
 

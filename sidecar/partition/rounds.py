@@ -102,7 +102,12 @@ class Rounds:
         return carried
 
     def _resumed(self, now_ms: int, running_s: float) -> list[Entry[Scheduled]]:
-        return self._owned.gate.resumed(self.batch_records, now_ms, self._size.limit_bytes(running_s))
+        return self._owned.gate.resumed(self.batch_records, now_ms, self._limit_bytes(running_s))
+
+    def _limit_bytes(self, running_s: float) -> int:
+        """Most bytes to plan a transaction with: where schedules recur, each record may append another of its size."""
+        limit_bytes = self._size.limit_bytes(running_s)
+        return limit_bytes // 2 if self._owned.ledger.committed.series_key else limit_bytes
 
     def _now_ms(self) -> int:
         return BEFORE_ALL_MS if self._owned.settings.paused else self._clock.now_ms()
@@ -125,7 +130,7 @@ class Rounds:
             owed_ms = ledger.next_owed_ms()
             if owed_ms is None or owed_ms > self._now_ms():
                 self._indexed_bytes = 0
-            room_bytes = self._size.limit_bytes(self._clock.running_s()) - self._indexed_bytes
+            room_bytes = self._limit_bytes(self._clock.running_s()) - self._indexed_bytes
             if self._owned.intake_pauses or room_bytes <= 0:
                 # Only what comes in pauses; what is due goes on.
                 self._clock.sleep(min(wait_s, PAUSED_WAIT_S))
@@ -183,7 +188,7 @@ class Rounds:
         max_records = min(self.batch_records, gate.room_records)
         resumed_bytes = bytes_of(resumed)
         # What is resumed may be a little more than there is room for, as any record goes that begins to fill it.
-        max_bytes = max(0, min(self._size.limit_bytes(began_s) - resumed_bytes, gate.room_bytes))
+        max_bytes = max(0, min(self._limit_bytes(began_s) - resumed_bytes, gate.room_bytes))
         plan = self._owned.releaser.plan(self._now_ms(), max_records, max_bytes, requests, resumed)
         self._indexed_bytes = 0
         self._last_began_s = began_s
@@ -223,6 +228,8 @@ class Rounds:
             metrics.released.labels(name, target).inc(count)
         for reason, count in released.by_reason().items():
             metrics.rejected.labels(name, reason).inc(count)
+        if released.skipped:
+            metrics.occurrences_skipped.labels(name).inc(released.skipped)
         if released.truncated:
             metrics.truncated.labels(name).inc(released.truncated)
         self._count_held(plan, released)

@@ -55,6 +55,13 @@ class Refused(NamedTuple):
     record: Record
 
 
+class Appended(NamedTuple):
+    """A record for the delay partition itself, which follows from the one at ``offset``, with its timestamp."""
+
+    offset: int
+    record: Record
+
+
 Leaving: TypeAlias = Batch[Scheduled, Refused]
 """What a transaction is to release and to reject, with every record whole or to be read again."""
 

@@ -18,7 +18,7 @@ from sidecar.clock import Clock
 from sidecar.kafka import transactions
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.kafka.errors import Verdict, classify, error_of, reason_of
-from sidecar.payload.records import Refused, Scheduled
+from sidecar.payload.records import Appended, Refused, Scheduled
 from sidecar.release.refusals import Suspect, find_refused, send_in_small_batches
 from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
 from sidecar.release.writer import PartitionWriter
@@ -43,6 +43,7 @@ class KafkaTransactions:
         self._producer = writer.producer
         self._compresses = compresses
         self._crowded: dict[str, int] = {}
+        self._appended: Sequence[Appended] = ()
         self._tells_which = False
 
     def commit(self, transaction: Transaction) -> Result:
@@ -50,6 +51,8 @@ class KafkaTransactions:
         try:
             self._producer.begin_transaction()
             self._writer.timestamps = transaction.timestamps
+            self._writer.occurrences = transaction.occurrences
+            self._appended = transaction.appended
             if self._crowded:
                 suspects = self._suspects(transaction.released, transaction.rejected)
                 send_in_small_batches(self._producer, suspects, self._crowded)
@@ -81,9 +84,11 @@ class KafkaTransactions:
         self._tells_which |= findings.tells_which
         for topic, most in findings.crowded.items():
             self._crowded[topic] = min(most, self._crowded.get(topic, most))
-        refused = {offset: Rejection(reason_of(error), error.str()) for offset, error in findings.refused.items()}
+        verdicts = {name: Rejection(reason_of(error), error.str()) for name, error in findings.refused.items()}
+        refused = {name: verdict for name, verdict in verdicts.items() if name >= 0}
+        unfollowed = {-1 - name: _about(self._writer.delay_topic, each) for name, each in verdicts.items() if name < 0}
         undecided = {each.name for each in findings.undecided if not findings.doubted.isdisjoint(each.route)}
-        return Refusals(refused, frozenset(findings.doubted), frozenset(undecided))
+        return Refusals(refused, frozenset(findings.doubted), frozenset(undecided), unfollowed)
 
     def _after(self, exception: KafkaException) -> Result:
         error = error_of(exception)
@@ -106,4 +111,15 @@ class KafkaTransactions:
             Suspect(offset, (writer.rejected_topic,), each.record, partial(writer.reject, offset, each))
             for offset, each in rejected
         ]
-        return leaving + refused
+        return leaving + refused + self._suspects_appended()
+
+    def _suspects_appended(self) -> list[Suspect]:
+        """What is appended, under names that no offset is: -1 - offset."""
+        route = (self._writer.delay_topic,)
+        return [
+            Suspect(-1 - each.offset, route, each.record, partial(self._writer.append, each)) for each in self._appended
+        ]
+
+
+def _about(delay_topic: str, verdict: Rejection) -> Rejection:
+    return verdict._replace(message=f"its next occurrence cannot be written to {delay_topic}: {verdict.message}")

@@ -30,12 +30,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What one committed transaction did; ``aborted`` counts how often it was written in vain before."""
+    """What one committed transaction did; ``aborted`` counts how often it was written in vain before.
+
+    ``skipped`` are occurrences that were missed, and that nothing stands for.
+    """
 
     screened: Screened
     aborted: int
     truncated: int
     held: list[Entry[Scheduled]]
+    skipped: int = 0
 
     def by_target(self) -> Counter[str]:
         """Released records by target topic."""

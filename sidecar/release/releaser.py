@@ -11,6 +11,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 from index.errors import RefusedError
@@ -37,6 +38,7 @@ from sidecar.release.transaction import (
     adoption_in,
     state_of,
 )
+from sidecar.series.occurring import Recurring, Series
 from snapshots.inventory import InventoryKeeper
 
 MAX_REFUSAL_ROUNDS: Final = 16
@@ -67,6 +69,7 @@ class _Attempt:
     blamed: list[Request] = field(default_factory=list)
     why_blamed: str = ""
     left_out: list[Request] = field(default_factory=list)
+    recurring: Recurring = field(default_factory=Recurring)
 
 
 @dataclass(slots=True)
@@ -74,7 +77,7 @@ class Releaser:
     """Turns what is due in one delay partition into committed transactions; used by its worker only.
 
     ``compresses`` is of what is written, ``read`` reads records of the delay partition again, ``decide`` decides one
-    again by the rules it was indexed by.
+    again by the rules it was indexed by. ``series`` tells what recurs.
     """
 
     context: PartitionContext
@@ -87,6 +90,7 @@ class Releaser:
     read: ReadRecords
     decide: Decide
     compresses: bool
+    series: Series
     expiry: Expiry = NEVER_EXPIRES
     timestamps: Timestamps = field(default_factory=Timestamps)
 
@@ -116,7 +120,8 @@ class Releaser:
                 # Before anything else can fail: a new owner of the partition asks the same directory.
                 self.directory.forget()
             if AFTER[result.outcome](self, attempt, result):
-                return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held)
+                skipped = attempt.recurring.skipped_before(transaction.appended)
+                return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held, skipped)
         raise RefusedError(f"a batch of {len(plan.batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
 
     def _screened(self, plan: Plan, batch: Leaving) -> _Attempt:
@@ -128,13 +133,18 @@ class Releaser:
         if screened.lost:
             # Before W has passed them: whoever dies in between must have told, and so they may be told twice.
             self._alarm_about_lost(screened.lost)
-        expired = self.expiry.refused(screened.released, self.context.clock.now_ms())
+        now_ms = self.context.clock.now_ms()
+        planned = chain(batch.late, batch.due)
+        recurring = self.series.look(screened.released, screened.rejected, planned, self.history.at, now_ms)
+        if recurring.refused or recurring.begun:
+            screened = screened.without(recurring.refused).beginning(recurring.begun.keys())
+        expired = self.expiry.refused(screened.released, now_ms)
         if expired:
             screened = screened.without(expired)
         held = self.gate.hold(screened.released, frozenset(offset for _, offset, _ in plan.resumed))
         if held:
             screened = screened.holding(held)
-        return _Attempt(plan, screened, list(plan.requests), held)
+        return _Attempt(plan, screened, list(plan.requests), held, recurring=recurring)
 
     def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
         context = self.context
@@ -160,6 +170,8 @@ class Releaser:
             state,
             requests,
             self.timestamps,
+            attempt.recurring.appended(_leaving(screened)),
+            attempt.recurring.occurrences,
         )
 
     def confirm(self, attempt: _Attempt, result: Result) -> bool:
@@ -218,15 +230,19 @@ class Releaser:
             if shorter is not refused:
                 attempt.truncated.add(offset)
             rejected.append((offset, shorter))
-        attempt.screened = replace(screened, rejected=rejected).without(dict(refusals.refused))
+        rejected += attempt.recurring.ended(refusals.unfollowed)
+        attempt.screened = replace(screened, rejected=rejected).without({**refusals.unfollowed, **refusals.refused})
+        if refusals.unfollowed:
+            why = str(next(iter(refusals.unfollowed.values())).message)
+            self.context.log.error("series_ended", offsets=[*refusals.unfollowed][:TOLD_AT_ONCE], why=why)
         self._set_aside(attempt, refusals)
 
     def _refusals(self, screened: Screened) -> Refusals:
         search = self.transactions.find_refused
         refusals = search(screened.released, screened.rejected, SEARCH_S)
         aside = _undecided(screened, refusals)
-        if self.context.topic.rejected in refusals.doubted or not self.gate.has_room_for(aside):
-            # What is rejected has to leave now, and so has what there is no room for.
+        if {self.context.topic.rejected, self.context.name} & refusals.doubted or not self.gate.has_room_for(aside):
+            # What is rejected or appended has to leave now, and so has what there is no room for.
             return search(screened.released, screened.rejected, EVER_S)
         return refusals
 
@@ -256,6 +272,11 @@ AFTER: Final[Mapping[Outcome, After]] = {
     Outcome.UNKNOWN: Releaser.give_up,
     Outcome.FENCED: Releaser.give_up,
 }
+
+
+def _leaving(screened: Screened) -> list[int]:
+    """Offsets of what is released or rejected."""
+    return [*(offset for _, offset, _ in screened.released), *(offset for offset, _ in screened.rejected)]
 
 
 def _undecided(screened: Screened, refusals: Refusals) -> list[Entry[Scheduled]]:

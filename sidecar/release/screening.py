@@ -4,7 +4,7 @@ A decision taken when a record was indexed must replay, so it never asks the clu
 exists, may be written to and is still allowed. A record with several targets goes to all of them or to none.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -39,7 +39,11 @@ class Screened:
         offsets = {offset for _, offset, _ in held}
         return Screened([entry for entry in self.released if entry[1] not in offsets], self.rejected, self.lost)
 
-    def without(self, refusals: dict[int, Rejection]) -> "Screened":
+    def beginning(self, offsets: Collection[int]) -> "Screened":
+        """The same without records of which nothing is released: they begin a series."""
+        return Screened([entry for entry in self.released if entry[1] not in offsets], self.rejected, self.lost)
+
+    def without(self, refusals: Mapping[int, Rejection]) -> "Screened":
         """The same with the records at these offsets rejected instead of released."""
         rejected = [
             (offset, Refused(refusals[offset], record))

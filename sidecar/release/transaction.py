@@ -17,9 +17,10 @@ from index.adopting import Adoption
 from index.batch import Installs
 from index.pending import Entry
 from index.progress import Progress
+from index.recurring import Occurrence
 from index.rule_history import RuleHistory
 from index.schedule import Rejection
-from sidecar.payload.records import Refused, Scheduled
+from sidecar.payload.records import Appended, Refused, Scheduled
 from snapshots.inventory import NOTHING_STORED, Inventory
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
@@ -86,6 +87,9 @@ class Timestamps(NamedTuple):
 class Transaction:
     """All that becomes visible together.
 
+    ``appended`` comes back to whoever owns the partition then, as if a producer had written it. ``occurrences`` are
+    the records that leave, by offset, of recurring schedules.
+
     ``state`` is what it writes to the state topic beside progress, ``inventory`` what the state holds after that beside
     progress and rules.
     """
@@ -97,6 +101,8 @@ class Transaction:
     state: Sequence[KeyValue] = ()
     requests: Sequence[Request] = ()
     timestamps: Timestamps = field(default_factory=Timestamps)
+    appended: Sequence[Appended] = ()
+    occurrences: Mapping[int, Occurrence] = field(default_factory=dict)
 
     def state_records(self, delay_topic_id: str) -> list[KeyValue]:
         """What it writes to the state topic; progress last, since that says what else there is."""
@@ -149,11 +155,13 @@ class Refusals:
     * ``refused``: offsets of records that it refuses, and the reason.
     * ``doubted``: topics that have refused batches of which not every record is decided.
     * ``undecided``: offsets of records to such topics that there was not time enough for.
+    * ``unfollowed``: offsets of records whose next occurrence the delay topic refuses, and the reason.
     """
 
     refused: Mapping[int, Rejection]
     doubted: frozenset[str] = frozenset()
     undecided: frozenset[int] = frozenset()
+    unfollowed: Mapping[int, Rejection] = field(default_factory=dict)
 
 
 class Transactions(Protocol):

@@ -1,6 +1,6 @@
 """Writes of one delay partition, inside the transactions of its producer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -8,12 +8,13 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from index.headers import StrippedNames
 from index.pending import Entry
-from index.released_headers import ReleasedHeaders, rejected_headers
+from index.recurring import Occurrence
+from index.released_headers import ReleasedHeaders, rejected_headers, series_headers
 from index.schedule import KEEP_KEY
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka import transactions
 from sidecar.kafka.transactions import OnDelivery
-from sidecar.payload.records import Refused, Scheduled
+from sidecar.payload.records import Appended, Refused, Scheduled
 from sidecar.release.transaction import Timestamps, Transaction
 
 POLL_EVERY = 1_000
@@ -24,7 +25,7 @@ TIMESTAMP_NOW = 0
 
 
 class PartitionWriter:
-    """Produces to targets, to the rejected topic and to the state topic; knows nothing of when or whether.
+    """Produces to targets, to the router's own topics and to the delay topic; knows nothing of when or whether.
 
     ``stripped`` are the headers that released records lose. They come from the configuration alone, which no policy
     changes, so they hold for as long as the partition is owned.
@@ -40,8 +41,10 @@ class PartitionWriter:
     ) -> None:
         self.producer = producer
         self.rejected_topic = topic.rejected
+        self.delay_topic = topic.name
         self._topic = topic
         self.timestamps = Timestamps(topic.timestamp)
+        self.occurrences: Mapping[int, Occurrence] = {}
         self._partition = partition
         self._delay_topic_id = delay_topic_id
         self._source = f"{topic.name}/{partition}/"
@@ -51,6 +54,7 @@ class PartitionWriter:
         """Produce each record to each of its targets; the hottest loop of the router."""
         produce, headers_of = self.producer.produce, self._released.of
         mode, own_modes = self.timestamps
+        occurrences = self.occurrences
         timestamp, left, stamped = TIMESTAMP_NOW, POLL_EVERY, mode != "release"
         for due_ms, offset, (schedule, _, record) in entries:
             assert record is not None, f"offset {offset} was not re-read"
@@ -59,6 +63,8 @@ class PartitionWriter:
             if own_key is not KEEP_KEY:
                 key = own_key
             released: Any = headers_of(headers, due_ms, offset, timestamp_ms, deliver_id)
+            if occurrences and offset in occurrences:
+                released += series_headers(occurrences[offset], self._source)
             if stamped:
                 timestamp = _timestamp(mode, due_ms, timestamp_ms)
             for target in targets:
@@ -77,13 +83,22 @@ class PartitionWriter:
         """Produce one record to the rejected topic, as it came, with its reason."""
         key, value, headers, _ = refused.record
         marked = rejected_headers(headers, refused.rejection, f"{self._source}{offset}")
+        if offset in self.occurrences:
+            marked += series_headers(self.occurrences[offset], self._source)
         self._produce(self._topic.rejected, value, key, -1, marked, TIMESTAMP_NOW, on_delivery)
 
+    def append(self, appended: Appended, on_delivery: OnDelivery | None = None) -> None:
+        """Produce one record to the delay partition itself."""
+        key, value, headers, timestamp_ms = appended.record
+        self._produce(self._topic.name, value, key, self._partition, [*headers], timestamp_ms, on_delivery)
+
     def write_records(self, transaction: Transaction) -> None:
-        """Produce what is released and what is rejected."""
+        """Produce what is released, what is rejected and what is appended."""
         self.release(transaction.released)
         for offset, refused in transaction.rejected:
             self.reject(offset, refused)
+        for appended in transaction.appended:
+            self.append(appended)
 
     def write_requests(self, transaction: Transaction) -> list[dict[int, int]]:
         """Produce everything else, progress last; of each request the offsets of its segments, once it is committed."""

@@ -98,6 +98,8 @@ def _of_delay_topic(topic: DelayTopicConfig) -> Iterator[Acl]:
 
     yield on(topic.name, READ, "index what producers wrote")
     yield on(topic.name, DESCRIBE_CONFIGS, "compare its retention with what is needed")
+    if topic.recurring:
+        yield on(topic.name, WRITE, "recurring = true: the next occurrence, in the transaction of the one before")
     if topic.trim:
         yield on(topic.name, DELETE, "trim = true: remove what is no longer needed (DeleteRecords)")
     yield on(topic.state, READ, "take over where the last owner stood")

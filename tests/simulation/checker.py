@@ -37,11 +37,15 @@ class Checker:
         self._followed = 0
         self._produced: dict[int, Produced] = {}
         self._left: dict[int, str] = {}
+        self._appended: dict[tuple[str, bytes | None], Produced] = {}
         self._numbers = Numbers(0, (-1, -1), 0)
 
     def follow(self) -> None:
         """Violation on the first new transaction that breaks a guarantee."""
-        self._produced.update((record.offset, record) for record in self._log[len(self._produced) :])
+        for record in self._log[len(self._produced) :]:
+            self._produced[record.offset] = record
+            if record.says is not None:
+                self._appended[record.headers[-1]] = record
         for transaction in self._committed[self._followed :]:
             self._followed += 1
             self._one(transaction)
@@ -58,15 +62,42 @@ class Checker:
     def _one(self, transaction: Transaction) -> None:
         before, self._numbers = self._numbers, self._numbers_after(transaction)
         self._no_number_moves_back(before)
-        for offset, topic, written in transaction.left:
+        for offset, topic, written, _ in transaction.left:
             record = self._produced[offset]
             _require(written is None or _is_of(written, record), f"{offset} altered: {written}, not {record}")
             _require(offset not in self._left, f"{offset} left twice, to {self._left.get(offset)} and to {topic}")
             self._left[offset] = topic
             self._rightly(record, topic, transaction.begun_ms)
-        released = [_place(self._produced[offset]) for offset, topic, _ in transaction.left if topic != REJECTED]
+        self._series_go_on(transaction)
+        released = [_place(self._produced[offset]) for offset, topic, _, _ in transaction.left if topic != REJECTED]
         in_time = [place for place in released if place > before.watermark]
         _require(in_time == sorted(in_time), f"not in order: {in_time}")
+
+    def _series_go_on(self, transaction: Transaction) -> None:
+        """What leaves of a series is followed by the next one in the same transaction; nothing else is appended."""
+        unexplained = [(offset, self._appended[record.headers[-1]]) for offset, record in transaction.appended]
+        for offset, topic, _, refused_at_release in transaction.left:
+            record = self._produced[offset]
+            if record.series is None:
+                continue
+            if topic != REJECTED:
+                told = transaction.occurrences.get(offset)
+                _require(told == record.series[:2], f"{offset} released as {told}, and is {record.series}")
+            wanted = _next_of(record, transaction.begun_ms)
+            found = [each for each in unexplained if each[0] == offset]
+            # What is rejected for what it says itself ends its series.
+            if wanted is None or (topic == REJECTED and not refused_at_release):
+                continue
+            _require(len(found) == 1, f"{offset} leaves, and is followed by {found}, not {wanted}")
+            _require(_number_and_due(found[0][1]) == wanted, f"{offset} is followed by {found}, not {wanted}")
+            unexplained.remove(found[0])
+        for offset, begun in unexplained:
+            record = self._produced[offset]
+            _require(record.series is not None and record.series.begins, f"{begun} follows from nothing")
+            _require(offset not in self._left, f"{offset} has begun its series twice")
+            self._left[offset] = "begun"
+            wanted = 1, record.due_us // 1_000
+            _require(_number_and_due(begun) == wanted, f"{offset} begins with {begun}, not {wanted}")
 
     def _rightly(self, record: Produced, topic: str, begun_ms: int) -> None:
         verdicts = {_acceptable(record, rules) for rules in self._rules_used}
@@ -95,6 +126,26 @@ class Checker:
                 stored = state_pb2.Progress.FromString(unwrap(Kind.PROGRESS, value))
                 return Numbers(stored.cursor, (stored.watermark_due_ms, stored.watermark_offset), stored.sealed_to)
         return self._numbers
+
+
+def _next_of(record: Produced, now_ms: int) -> tuple[int, int] | None:
+    """Number and due time of the occurrence after this one, period by period; None where it is the last."""
+    series = record.series
+    assert series is not None
+    if series.begins or series.number >= series.times:
+        return None
+    due_ms = before_ms = record.due_us // 1_000
+    missed_before_ms = now_ms if not series.takes_all else 0
+    if series.number == 1:
+        missed_before_ms = max(missed_before_ms, record.timestamp_ms)
+    while due_ms == before_ms or due_ms < missed_before_ms:
+        due_ms += series.period_ms
+    return (series.number + 1, due_ms) if due_ms <= series.until_ms else None
+
+
+def _number_and_due(record: Produced) -> tuple[int, int]:
+    assert record.series is not None, "a series that nobody has begun"
+    return record.series.number, record.due_us // 1_000
 
 
 def _is_of(written: Record, record: Produced) -> bool:

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.bucket_rules import SealRules
+from index.headers import SERIES
 from index.pending import Entry
 from index.record import Record
 from index.retention import Kept
@@ -45,12 +46,14 @@ from tests.simulation import world
 from tests.simulation.fetching import Pool, Reader, record_of
 from tests.simulation.jobs import Watch
 from tests.simulation.settings import SimulatedSettings, Surroundings
-from tests.simulation.world import DELAY_TOPIC, REJECTED, Faults, Left, OwnClock, Produced
+from tests.simulation.world import DELAY_TOPIC, REJECTED, DelayLog, Faults, Left, OwnClock, Produced
 
 TOPIC_ID = "topic-id"
 METRICS = Metrics()
 PLENTY_BYTES = 1 << 40
 READS_AHEAD = 0.3
+NO_LONGER = "is no longer allowed"
+"""In what is said of a record that was accepted, and is refused when it is to be released."""
 
 
 class SimulatedTopic(DelayTopicConfig):
@@ -140,6 +143,10 @@ class Host:
         """Become the only one whose transactions are committed."""
         self.epoch = self._around.store.fence()
         self._around.faults.point("fence")
+
+    def new_series_key(self) -> bytes:
+        """Another one for each owner, and nobody's guess."""
+        return b"key %d" % self.epoch
 
     def standing(self) -> "SimulatedStanding":
         """As the store has it now."""
@@ -311,7 +318,15 @@ class SimulatedTransactions:
         ]
         withdrawn = tuple(key for request in requests for key in request.withdrawn)
         state = transaction.state_records(TOPIC_ID)
-        written = world.Transaction(begun_ms, _left(transaction), state, tuple(snapshots), withdrawn)
+        written = world.Transaction(
+            begun_ms,
+            _left(transaction, around.log),
+            state,
+            tuple(snapshots),
+            withdrawn,
+            tuple(transaction.appended),
+            {offset: each[:2] for offset, each in transaction.occurrences.items()},
+        )
         try:
             self._require_connections()
             offsets = self.apply(written)
@@ -405,18 +420,25 @@ class _End:
         return KafkaError(KafkaError._PARTITION_EOF)
 
 
-def _left(transaction: Transaction) -> list[Left]:
+def _left(transaction: Transaction, log: DelayLog) -> list[Left]:
     """What becomes visible, in the order it is written; by what a record says of itself, so that another is noticed."""
     released = [
-        Left(_named(record), target, record)
+        Left(_named(record, log), target, record)
         for _, _, (schedule, _, record) in transaction.released
         for target in schedule.targets
     ]
-    return released + [Left(_named(refused.record), REJECTED, refused.record) for _, refused in transaction.rejected]
+    return released + [
+        Left(_named(refused.record, log), REJECTED, refused.record, NO_LONGER in refused.rejection.message)
+        for _, refused in transaction.rejected
+    ]
 
 
-def _named(record: Record | None) -> int:
+def _named(record: Record | None, log: DelayLog) -> int:
     assert record is not None
+    series = [header for header in record.headers if header[0] == SERIES]
+    if series:
+        # Its value is that of the first one.
+        return next(each.offset for each in reversed(log.records) if series[0] in each.headers)
     return int((record.value or b"").partition(b"/")[0])
 
 

@@ -27,7 +27,14 @@ from tests.simulation.replacing import Wrong
 from tests.simulation.serving import Serving
 from tests.simulation.settings import Surroundings
 from tests.simulation.smaller import small_and_soon
-from tests.simulation.workload import DEFAULT_TARGET, LONGEST_DELAY_MS, TARGETS, append_some, some_rules
+from tests.simulation.workload import (
+    DEFAULT_TARGET,
+    LONGEST_DELAY_MS,
+    TARGETS,
+    append_recurring,
+    append_some,
+    some_rules,
+)
 from tests.simulation.world import (
     FIRST_OFFSET,
     START_MS,
@@ -68,6 +75,9 @@ _ACTIONS = {
     "job": 5,
     "lose": 0,
 }
+RECURS_SHARE = 0.4
+"""Of runs in which schedules recur."""
+
 LOSE_SHARE = 0.15
 LOSE_WEIGHT = 2
 """Of runs in which the state topic may lose its beginning, and how often."""
@@ -88,11 +98,15 @@ class Run:
         self._expires = not trims and not self._damages and self._rng.random() < 0.7
         limits, max_buckets = _some_limits(self._rng), self._rng.choice([1, 1, 1, 2])
         self._clock = Clock()
-        self._rules_used = [some_rules(self._rng)]
+        # Dealt apart, so that all else is as it would be without.
+        self._recurring = random.Random(f"{seed}, recurs")
+        self._recurs = self._recurring.random() < RECURS_SHARE
+        self._rules_used = [some_rules(self._rng, recurring=self._recurs)]
         self._around = Surroundings(
             OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims, self._rules_used[0]
         )
         self._around.store.begin(first_state(self._rules_used[0]))
+        self._around.store.log = self._around.log
         members = [
             Member(number, replace(self._around, clock=OwnClock(self._clock)))
             for number in range(self._rng.choice([1, 1, 2, 2, 3]))
@@ -182,6 +196,8 @@ class Run:
 
     def _append(self) -> None:
         append_some(self._rng, self._clock.now_ms, self._around.log)
+        if self._recurs:
+            append_recurring(self._recurring, self._clock.now_ms, self._around.log)
         self._note(f"appended up to {self._around.log.end}")
 
     def _restart(self) -> None:
@@ -231,7 +247,7 @@ class Run:
                 member.use(self._rules_used[-1])
 
     def _make_new_rules(self) -> None:
-        self._rules_used.append(self._rng.choice([self._rules_used[0], some_rules(self._rng)]))
+        self._rules_used.append(self._rng.choice([self._rules_used[0], some_rules(self._rng, recurring=self._recurs)]))
         self._note(f"new rules: {self._rules_used[-1]}")
 
     def _pause_or_resume(self) -> None:

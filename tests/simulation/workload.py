@@ -1,24 +1,28 @@
 """What producers send, and the rules an operator may think of."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from index.rules import Rules
-from tests.simulation.world import DelayLog, Produced
+from tests.simulation.world import START_MS, DelayLog, Produced, Series
 
 DEFAULT_TARGET = "out"
 TARGETS = ("a", "b")
 LONGEST_DELAY_MS = 3_000
+SHORTEST_PERIOD_MS = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def some_rules(rng: random.Random) -> Rules:
+def some_rules(rng: random.Random, *, recurring: bool = False) -> Rules:
     """Rules that differ in what decides a record when it is indexed, and in what is asked again at release."""
     return Rules(
         topic="d",
         default_target=DEFAULT_TARGET,
         allowed_targets=tuple(target for target in TARGETS if rng.random() < 0.7),
         max_delay_ms=rng.choice([0, 40, 120, LONGEST_DELAY_MS]),
+        recurring=recurring,
+        min_period_ms=SHORTEST_PERIOD_MS,
     )
 
 
@@ -31,6 +35,56 @@ def append_some(rng: random.Random, now_ms: int, log: DelayLog) -> None:
         due_us = same_due_us if rng.random() < 0.3 else now_ms * 1_000 + _delay_us(rng)
         log.records.append(_record(rng, log.end, now_ms, due_us))
         log.end += 1
+
+
+def append_recurring(rng: random.Random, now_ms: int, log: DelayLog) -> None:
+    """Append a schedule that recurs, or something that looks like an occurrence and that no router has written."""
+    timestamp_ms = now_ms + rng.randint(-5, 5)
+    plain = _record(rng, log.end, now_ms, now_ms * 1_000)
+    headers: list[tuple[str, bytes | None]] = [each for each in plain.headers if not each[0].startswith("deliver-a")]
+    meant, due_ms, legible = _series(rng, log.end, timestamp_ms)
+    headers += _series_headers(rng, meant, due_ms, timestamp_ms)
+    series: Series | None = meant
+    if rng.random() < 0.15:
+        signatures = [raw for each in log.records for name, raw in each.headers if name == "deliver-series" and raw]
+        signature = rng.choice(signatures).rpartition(b" ")[2] if signatures else b"0" * 32
+        headers.append(("deliver-series", b"%d %d %d %s" % (log.end, rng.randint(1, 3), now_ms, signature)))
+        series, due_ms, legible = None, now_ms, False
+    log.records.append(
+        replace(
+            plain, headers=headers, timestamp_ms=timestamp_ms, due_us=due_ms * 1_000, legible=legible, series=series
+        )
+    )
+    log.end += 1
+
+
+def _series(rng: random.Random, offset: int, timestamp_ms: int) -> tuple[Series, int, bool]:
+    """What is meant, when it is due first, and whether that is possible."""
+    if rng.random() < 0.2:
+        # By cron: a run is shorter than a minute, and begins with one.
+        return Series(offset, 1, 0, 1, 1 << 50, takes_all=False, begins=True), START_MS, True
+    period_ms, times = rng.choice([SHORTEST_PERIOD_MS, 25, 100]), rng.choice([1, 2, 4])
+    due_ms = timestamp_ms + (rng.randint(-60, 60) if rng.random() < 0.5 else period_ms)
+    until_ms = timestamp_ms + rng.choice([30, 200]) if rng.random() < 0.3 else 1 << 50
+    series = Series(offset, 1, period_ms, times, until_ms, takes_all=rng.random() < 0.4)
+    return series, due_ms, due_ms <= until_ms
+
+
+def _series_headers(
+    rng: random.Random, series: Series, due_ms: int, timestamp_ms: int
+) -> list[tuple[str, bytes | None]]:
+    headers: list[tuple[str, bytes | None]] = [("deliver-times", b"%d" % series.times)]
+    if series.begins:
+        at = b"%d" % (START_MS - rng.randint(0, 1_000))
+        return [*headers, ("deliver-cron", b"* * * * *"), ("deliver-timezone", b"Europe/Berlin"), ("deliver-at", at)]
+    headers.append(("deliver-every", b"%d" % series.period_ms))
+    if due_ms != timestamp_ms + series.period_ms:
+        headers.append(("deliver-at", b"%d" % due_ms))
+    if series.until_ms < 1 << 50:
+        headers.append(("Deliver-Until", b"%d" % series.until_ms))
+    if series.takes_all or rng.random() < 0.5:
+        headers.append(("deliver-missed", b"all" if series.takes_all else b"one"))
+    return headers
 
 
 def _delay_us(rng: random.Random) -> int:

@@ -1,7 +1,7 @@
 """What surrounds routers: clocks that anybody may move, a delay topic, a transactional store, and bad luck."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -65,11 +65,27 @@ class OwnClock:
         return self._true.running_s
 
 
+class Series(NamedTuple):
+    """What the producer of a recurring schedule meant, and which of its occurrences a record is.
+
+    ``begins``: it is none yet, since the first is still to be written.
+    """
+
+    first: int
+    number: int
+    period_ms: int
+    times: int
+    until_ms: int
+    takes_all: bool
+    begins: bool = False
+
+
 @dataclass(frozen=True)
 class Produced:
     """A record of the delay topic, and next to it what its producer meant, in words of its own.
 
-    ``due_us`` is 0 for a record without a time; ``legible`` tells whether its headers can be read at all.
+    ``due_us`` is 0 for a record without a time; ``legible`` tells whether its headers can be read at all. ``says`` is
+    its value where it is the next occurrence of another.
     """
 
     offset: int
@@ -80,11 +96,13 @@ class Produced:
     legible: bool
     key: bytes | None = None
     padding: bytes = b""
+    series: Series | None = None
+    says: bytes | None = None
 
     @property
     def value(self) -> bytes:
-        """Begins with the offset, so that a record in the place of another is noticed."""
-        return b"%d/%s" % (self.offset, self.padding)
+        """Begins with the offset, the first one of a series, so that a record in the place of another is noticed."""
+        return b"%d/%s" % (self.offset, self.padding) if self.says is None else self.says
 
 
 @dataclass
@@ -100,6 +118,27 @@ class DelayLog:
     end: int = FIRST_OFFSET
     told_lost: set[int] = field(default_factory=set)
 
+    def append_next(self, offset: int, record: Record) -> None:
+        """What a router appends because of the record at ``offset``: as its header says, which the checker looks at."""
+        before = next(each for each in self.records if each.offset == offset)
+        series, header = before.series, dict(record.headers).get("deliver-series") or b""
+        first, number, due_ms = map(int, header.split(b" ")[:3])
+        follows = None if series is None else series._replace(first=first, number=number, begins=False)
+        self.records.append(
+            replace(
+                before,
+                offset=self.end,
+                headers=record.headers,
+                timestamp_ms=record.timestamp_ms,
+                due_us=due_ms * 1_000,
+                series=follows,
+                says=record.value,
+                key=record.key,
+            )
+        )
+        # And the marker of the transaction.
+        self.end += 2
+
     def read(self, from_offset: int, most: int) -> tuple[list[Produced], int | None]:
         """Records from an offset on, and the end of the log when it was reached."""
         ahead = [record for record in self.records if record.offset >= max(from_offset, self.start)]
@@ -112,6 +151,7 @@ class Left(NamedTuple):
     offset: int
     topic: str
     record: Record | None = None
+    refused_at_release: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,6 +163,8 @@ class Transaction:
     state: list[tuple[bytes, bytes | None]]
     snapshots: tuple[tuple[bytes, bytes | None], ...] = ()
     withdrawn: tuple[bytes, ...] = ()
+    appended: tuple[tuple[int, Record], ...] = ()
+    occurrences: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class Faults:
@@ -180,6 +222,7 @@ class Store:
         self.was_damaged = False
         self.backfill: dict[bytes, tuple[int, bytes]] = {}
         self._backfill_end = 0
+        self.log = DelayLog()
 
     def begin(self, state: list[tuple[bytes, bytes | None]]) -> None:
         """Write the state as ``init`` does."""
@@ -220,12 +263,12 @@ class Store:
             return self._torn(transaction)
         has_segments = any(value is not None for _, value in transaction.snapshots)
         if has_segments and self._faults.rng.random() < self._faults.refuse_chance:
-            self._perhaps_repeated(commits=False)
+            self._abort(transaction)
             raise SegmentsRefusedError
         # A producer with a transaction in doubt must be given up; whoever goes on with it finds it settled or not.
         luck = self._faults.rng.random()
         if luck < self._faults.abort_chance:
-            self._perhaps_repeated(commits=False)
+            self._abort(transaction)
             raise AbortedError
         if luck < self._faults.abort_chance + self._faults.unknown_chance:
             self._in_doubt = transaction
@@ -237,6 +280,12 @@ class Store:
         """Whether the producer of this epoch has lost a connection, and repeated a request that it sent over it."""
         return self._astray is not None and self._astray.epoch == epoch
 
+    def _abort(self, transaction: Transaction) -> None:
+        if transaction.appended:
+            # What was appended stays as a gap, and so does the marker.
+            self.log.end += len(transaction.appended) + 1
+        self._perhaps_repeated(commits=False)
+
     def _perhaps_repeated(self, *, commits: bool) -> None:
         if self._faults.rng.random() < self._faults.repeat_chance:
             self._astray = _Astray(self.epoch, commits)
@@ -246,7 +295,7 @@ class Store:
         assert self._astray is not None
         commits, self._astray = self._astray.commits, None
         cut = self._faults.rng.randint(0, len(transaction.left))
-        records = replace(transaction, left=transaction.left[:cut], state=[], snapshots=(), withdrawn=())
+        records = replace(transaction, left=transaction.left[:cut], state=[], snapshots=(), withdrawn=(), appended=())
         others = replace(transaction, left=transaction.left[cut:])
         if not commits:
             # The producer never hears that the first half of what it commits was aborted.
@@ -295,6 +344,8 @@ class Store:
 
     def _apply(self, transaction: Transaction) -> list[int]:
         self.committed.append(transaction)
+        for offset, record in transaction.appended:
+            self.log.append_next(offset, record)
         self.state += transaction.state
         _follow(self._whole, transaction.state)
         for key in transaction.withdrawn:

@@ -88,7 +88,9 @@ def _within(module: str, prefix: str) -> bool:
 
 
 _RULES = {
-    "index": Rule(_PURE_STDLIB | {"index", "sortedcontainers", "pyroaring"}),
+    # cronsim is arithmetic on a local time it is given. The rules of time zones are not here: zoneinfo reads files, so
+    # they are loaded in the router (sidecar/series/zones.py) and handed in as a tzinfo.
+    "index": Rule(_PURE_STDLIB | {"index", "sortedcontainers", "pyroaring", "cronsim"}),
     "snapshots": Rule(_PURE_STDLIB | {"snapshots", "index", "google.protobuf", "pyroaring"}),
     # testcontainers is an extra, imported only where a Docker engine answers.
     "sidecar": Rule(_STDLIB | _RUNTIME | {"sidecar", "snapshots", "index", "testcontainers"}),
@@ -119,14 +121,27 @@ _INNER: dict[str, frozenset[str]] = {
     "kafka": frozenset({"config"}),
     "topics": frozenset({"kafka", "config"}),
     "payload": frozenset(),
+    "series": frozenset({"payload"}),
     "intake": frozenset({"payload", "kafka", "config"}),
-    "release": frozenset({"payload", "kafka", "config"}),
+    "release": frozenset({"series", "payload", "kafka", "config"}),
     "policies": frozenset({"release", "kafka", "config"}),
     "buckets": frozenset({"release", "intake", "payload", "topics", "kafka", "config"}),
     "backfill": frozenset({"release", "intake", "payload", "kafka", "config"}),
     "healing": frozenset({"buckets", "release", "intake", "payload", "topics", "kafka", "config"}),
     "partition": frozenset(
-        {"healing", "backfill", "buckets", "policies", "release", "intake", "payload", "topics", "kafka", "config"}
+        {
+            "healing",
+            "backfill",
+            "buckets",
+            "policies",
+            "release",
+            "series",
+            "intake",
+            "payload",
+            "topics",
+            "kafka",
+            "config",
+        }
     ),
     "process": frozenset({"partition", "topics", "kafka", "config"}),
     "status": frozenset({"partition", "policies", "intake", "kafka", "config"}),

@@ -1,0 +1,180 @@
+"""What recurs of a transaction: series that begin, occurrences that leave, and the next one of each.
+
+An occurrence that leaves is followed by the next one in the same transaction, whether it is released, expired or
+refused by its target; so of each series exactly one is pending at any time. One that is rejected for what its own
+headers say, by the rules of its offset (over the maximum delay, say), ends its series: the next one would fare no
+better, and would be written at once, for ever.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import Final
+
+from index.controls import KNOWS_ANY_CASE
+from index.headers import SERIES
+from index.occurrences import check_cron, first_match_ms, following, is_ours, record_of, shortest_period_ms
+from index.pending import Entry
+from index.record import Record
+from index.recurring import (
+    CRON,
+    UNTIL,
+    ZONE,
+    Occurrence,
+    Recurrence,
+    may_recur,
+    problem_with,
+    recurrence_of,
+)
+from index.rules import Rules
+from index.schedule import Reason, Rejection
+from sidecar.payload.records import Appended, Refused, Scheduled
+
+ZoneOf = Callable[[str], tzinfo]
+"""The rules of a zone by its name; ValueError when there is none."""
+
+FORGED: Final = Rejection(Reason.INVALID_SCHEDULE, f"{SERIES}: this header is written by routers alone")
+
+
+@dataclass(slots=True)
+class Recurring:
+    """What recurs of what is to leave, all by offset.
+
+    * ``begun``: first occurrences, of series that begin; nothing is released of the records that begin them.
+    * ``beginning``: the records that begin them.
+    * ``refused``: what cannot recur as it says, and what no router has written.
+    * ``occurrences``: which one of which series a record is.
+    * ``next``: the records that follow them, where there are any.
+    * ``skipped``: how many missed occurrences lie between.
+    """
+
+    begun: dict[int, Record] = field(default_factory=dict)
+    beginning: dict[int, Record] = field(default_factory=dict)
+    refused: dict[int, Rejection] = field(default_factory=dict)
+    occurrences: dict[int, Occurrence] = field(default_factory=dict)
+    next: dict[int, Record] = field(default_factory=dict)
+    skipped: dict[int, int] = field(default_factory=dict)
+
+    def appended(self, leaving: Iterable[int]) -> list[Appended]:
+        """What is appended to the delay partition when these offsets leave; what begins a series leaves, too."""
+        if not self.next and not self.begun:
+            return []
+        follow = [Appended(offset, self.next[offset]) for offset in leaving if offset in self.next]
+        return [*(Appended(offset, record) for offset, record in self.begun.items()), *follow]
+
+    def skipped_before(self, appended: Iterable[Appended]) -> int:
+        """How many missed occurrences nothing stands for, now that these were appended."""
+        return sum(self.skipped.get(each.offset, 0) for each in appended)
+
+    def ended(self, unfollowed: Mapping[int, Rejection]) -> list[tuple[int, Refused]]:
+        """Append nothing that follows from these; those among them that would have begun a series are rejected."""
+        rejected = [
+            (each, Refused(why, self.beginning[each])) for each, why in unfollowed.items() if each in self.begun
+        ]
+        for offset in unfollowed:
+            self.begun.pop(offset, None)
+            self.next.pop(offset, None)
+        return rejected
+
+
+class Series:
+    """Tells what recurs in one partition, whose ``key`` signs what is appended; empty where nothing ever recurred."""
+
+    def __init__(self, key: bytes, zone_of: ZoneOf) -> None:
+        self._key = key
+        self._zone_of = zone_of
+
+    def look(
+        self,
+        released: Iterable[Entry[Scheduled]],
+        rejected: Sequence[tuple[int, Refused]],
+        planned: Iterable[Entry[Scheduled]],
+        rules_at: Callable[[int], Rules],
+        now_ms: int,
+    ) -> Recurring:
+        """What recurs of these; of what is rejected, only what is ``planned``: it was accepted when it was indexed.
+
+        ``rules_at`` gives the rules that decided a record, by its offset.
+        """
+        found = Recurring()
+        if not self._key:
+            return found
+        for due_ms, offset, (_, _, record) in released:
+            recurrence = _recurrence(record, rules_at(offset))
+            if recurrence is None or record is None:
+                continue
+            if recurrence.begins:
+                self._begin(found, offset, record, recurrence, rules_at(offset), now_ms)
+            else:
+                self._leave(found, Occurrence(offset, 1, due_ms), record, recurrence, now_ms)
+        refused = dict(rejected)
+        for due_ms, offset, payload in planned if refused else ():
+            if offset not in refused or not payload.schedule.targets:
+                continue
+            record = refused[offset].record
+            recurrence = _recurrence(record, rules_at(offset))
+            if recurrence is not None and not recurrence.begins:
+                self._leave(found, Occurrence(offset, 1, due_ms), record, recurrence, now_ms)
+        return found
+
+    def _leave(self, found: Recurring, alone: Occurrence, record: Record, recurrence: Recurrence, now_ms: int) -> None:
+        """An occurrence leaves: ``alone`` is what it is unless it says that it is a later one."""
+        offset, occurrence = alone.first_offset, recurrence.occurrence or alone
+        if recurrence.occurrence is not None and not is_ours(record, recurrence, self._key):
+            found.refused[offset] = FORGED
+            return
+        zone = self._zone(recurrence)
+        if isinstance(zone, Rejection):
+            # A version that does not know any more what another one has accepted.
+            found.refused[offset] = zone
+            return
+        found.occurrences[offset] = occurrence
+        follows = following(recurrence, zone, occurrence, record.timestamp_ms, now_ms)
+        if follows is not None:
+            after = Occurrence(occurrence.first_offset, occurrence.number + 1, follows.due_ms)
+            found.next[offset] = record_of(record, after, self._key, now_ms)
+            found.skipped[offset] = follows.skipped
+
+    def _begin(
+        self, found: Recurring, offset: int, record: Record, recurrence: Recurrence, rules: Rules, now_ms: int
+    ) -> None:
+        due_ms = self._first_due_ms(record, recurrence, rules)
+        if isinstance(due_ms, Rejection):
+            found.refused[offset] = due_ms
+        else:
+            found.beginning[offset] = record
+            found.begun[offset] = record_of(record, Occurrence(offset, 1, due_ms), self._key, now_ms)
+
+    def _first_due_ms(self, record: Record, recurrence: Recurrence, rules: Rules) -> int | Rejection:
+        cron, zone = recurrence.cron, self._zone(recurrence)
+        if isinstance(zone, Rejection):
+            return zone
+        if (shortest_ms := shortest_period_ms(cron)) < rules.min_period_ms:
+            why = f"{shortest_ms} ms apart, and min_period of this delay topic is {rules.min_period_ms} ms"
+            return problem_with(CRON, cron, why)
+        due_ms = first_match_ms(cron, zone, rules.start_ms(record.headers, record.timestamp_ms))
+        if due_ms is None:
+            return problem_with(CRON, cron, "there is no such minute")
+        if due_ms > recurrence.until_ms:
+            return problem_with(UNTIL, str(recurrence.until_ms), f"the first occurrence is due later, at {due_ms}")
+        return due_ms
+
+    def _zone(self, recurrence: Recurrence) -> tzinfo | Rejection:
+        """The rules of its zone, once its cron fields are known to be some."""
+        try:
+            if recurrence.cron:
+                check_cron(recurrence.cron)
+        except ValueError as error:
+            return problem_with(CRON, recurrence.cron, str(error))
+        try:
+            return self._zone_of(recurrence.zone)
+        except ValueError as error:
+            return problem_with(ZONE, recurrence.zone, str(error))
+
+
+def _recurrence(record: Record | None, rules: Rules) -> Recurrence | None:
+    """How an accepted record recurs, if it does; old rules did not look at such headers at all."""
+    if record is None or rules.version < KNOWS_ANY_CASE or not may_recur(record.headers):
+        return None
+    recurrence = recurrence_of(record.headers)
+    return None if isinstance(recurrence, Rejection) else recurrence
