@@ -2,7 +2,8 @@
 
 Each replaces a class of the code that ships by an override of it. Here those about cursor, watermark and transactions;
 in :mod:`.wrong_buckets` those about buckets, in :mod:`.wrong_adopting` those about buckets that others have built, in
-:mod:`.wrong_owning` those about other owners, about retention and about what is in a record.
+:mod:`.wrong_owning` those about other owners, about retention and about what is in a record, in
+:mod:`.wrong_recurring` those about recurring schedules.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ from sidecar.release.rates import RateLimits
 from sidecar.release.releaser import AFTER, Releaser
 from sidecar.release.transaction import Outcome, Request, adoption_in
 from snapshots.held import HeldEntry
-from tests.simulation import world, wrong_adopting, wrong_buckets, wrong_owning
+from tests.simulation import world, wrong_adopting, wrong_buckets, wrong_owning, wrong_recurring
 from tests.simulation.host import SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
 
@@ -351,4 +352,5 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_buckets.ALL,
     *wrong_adopting.ALL,
     *wrong_owning.ALL,
+    *wrong_recurring.ALL,
 )

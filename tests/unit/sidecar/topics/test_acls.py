@@ -50,6 +50,11 @@ def test_only_trimming_needs_to_delete_from_the_delay_topic(tmp_path: Path) -> N
     assert "Delete" in rights(configured(tmp_path, trim=True))["topic", "orders.delay", "literal"]
 
 
+def test_only_recurring_schedules_need_to_be_written_to_the_delay_topic(tmp_path: Path) -> None:
+    assert "Write" in rights(configured(tmp_path, recurring=True))["topic", "orders.delay", "literal"]
+    assert "Write" not in rights(configured(tmp_path))["topic", "orders.delay", "literal"]
+
+
 def test_a_router_without_policies_needs_no_topic_of_them(tmp_path: Path) -> None:
     file = configured(tmp_path)
     file.write_text(file.read_text().replace("[router]", '[router]\npolicies_topic = ""'))

@@ -1,0 +1,122 @@
+"""Routers with one thing wrong about recurring schedules; see :mod:`.wrong`."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from index.occurrences import Following, following, record_of
+from index.record import Record
+from index.recurring import Occurrence, Recurrence
+from sidecar.partition.origin import Origin
+from sidecar.partition.takeover import settled_origin
+from sidecar.payload.records import Appended
+from sidecar.release.releaser import Releaser
+from sidecar.release.transaction import Transaction
+from sidecar.series.occurring import Recurring, Series
+from tests.simulation.replacing import OWNED, Wrong
+
+_SERIES = "sidecar.series.occurring."
+
+
+class _WritesNextLater(Releaser):
+    _owed: Sequence[Appended] = ()
+
+    def _transaction(self, attempt: Any) -> Transaction:
+        transaction = super()._transaction(attempt)
+        owed, _WritesNextLater._owed = self._owed, transaction.appended
+        return replace(transaction, appended=owed)
+
+
+class NextOneLater(Wrong):
+    """Writes the next occurrence with the transaction after that of the one before, which may never come."""
+
+    replaces: ClassVar = {OWNED + "Releaser": _WritesNextLater}
+
+
+class _FollowsWhatIsHeld(Recurring):
+    def appended(self, leaving: Iterable[int]) -> list[Appended]:
+        return super().appended([*self.next])
+
+
+class NextOfHeld(Wrong):
+    """Writes the next occurrence of one that is held for its target, and again when it leaves."""
+
+    replaces: ClassVar = {_SERIES + "Recurring": _FollowsWhatIsHeld}
+
+
+class _GoesOnWithReleased(Series):
+    def look(self, released: Any, rejected: Any, *given: Any) -> Recurring:
+        return super().look(released, [], *given)
+
+
+class RefusedEndsSeries(Wrong):
+    """Ends a series with an occurrence that its target refuses."""
+
+    replaces: ClassVar = {OWNED + "Series": _GoesOnWithReleased}
+
+
+def _from_now(recurrence: Recurrence, zone: Any, last: Occurrence, written_ms: int, now_ms: int) -> Following | None:
+    found = following(recurrence, zone, last, written_ms, now_ms)
+    return found and found._replace(due_ms=now_ms + recurrence.period_ms)
+
+
+class PeriodFromRelease(Wrong):
+    """Counts the period from when an occurrence was released, and not from when it was due."""
+
+    replaces: ClassVar = {_SERIES + "following": _from_now}
+
+
+def _each(recurrence: Recurrence, *given: Any) -> Following | None:
+    return following(recurrence._replace(takes_all=True), *given)
+
+
+class MissedAllReleased(Wrong):
+    """Releases each occurrence that was missed, though one was asked for."""
+
+    replaces: ClassVar = {_SERIES + "following": _each}
+
+
+def _not_counted(record: Record, occurrence: Occurrence, *given: Any) -> Record:
+    return record_of(record, occurrence._replace(number=max(1, occurrence.number - 1)), *given)
+
+
+class OccurrenceNotCounted(Wrong):
+    """Writes the next occurrence under the number of the one before."""
+
+    replaces: ClassVar = {_SERIES + "record_of": _not_counted}
+
+
+class ForgeryTrusted(Wrong):
+    """Takes for its own whatever says that it is an occurrence."""
+
+    replaces: ClassVar = {_SERIES + "is_ours": lambda *_: True}
+
+
+def _without_key(*given: Any, **more: Any) -> Origin:
+    origin = settled_origin(*given, **more)
+    return replace(origin, progress=origin.progress._replace(series_key=b""))
+
+
+class KeyOfEachOwner(Wrong):
+    """Signs with a key of its own, and takes what the last owner has appended for forged."""
+
+    replaces: ClassVar = {OWNED + "settled_origin": _without_key}
+
+
+class BeginningReleased(Wrong):
+    """Releases the record that begins a series, and its first occurrence too."""
+
+    replaces: ClassVar = {"sidecar.release.screening.Screened.beginning": lambda screened, _: screened}
+
+
+ALL: tuple[type[Wrong], ...] = (
+    NextOneLater,
+    NextOfHeld,
+    RefusedEndsSeries,
+    PeriodFromRelease,
+    MissedAllReleased,
+    OccurrenceNotCounted,
+    ForgeryTrusted,
+    KeyOfEachOwner,
+    BeginningReleased,
+)

@@ -1,0 +1,159 @@
+"""What is begun, which occurrence leaves, and what follows it: by what is in the records alone."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+
+from index.headers import Headers
+from index.occurrences import record_of
+from index.pending import Entry
+from index.record import Record
+from index.recurring import Occurrence, Recurrence, recurrence_of
+from index.rules import Rules
+from index.schedule import Reason, Rejection, Schedule
+from sidecar.payload.records import Appended, Refused, Scheduled, scheduled
+from sidecar.series.occurring import FORGED, Recurring, Series
+from sidecar.series.zones import zone_of
+
+KEY: Final = b"k" * 16
+RULES: Final = Rules("d", default_target="out", recurring=True)
+NOW_MS: Final = 1_800_000_000_000
+SERIES: Final = Series(KEY, zone_of)
+
+
+def entry(headers: Headers, offset: int = 7, timestamp_ms: int = NOW_MS - 5_000) -> Entry[Scheduled]:
+    return entry_of(Record(b"k", b"v", headers, timestamp_ms), offset)
+
+
+def entry_of(record: Record, offset: int) -> Entry[Scheduled]:
+    schedule = RULES.decide(record.headers, record.timestamp_ms)
+    assert isinstance(schedule, Schedule), schedule
+    return schedule.due_ms, offset, scheduled(schedule, 1, record)
+
+
+def look(
+    *released: Entry[Scheduled],
+    rejected: Sequence[tuple[int, Refused]] = (),
+    series: Series = SERIES,
+    rules: Rules = RULES,
+) -> Recurring:
+    return series.look(released, rejected, released, lambda _: rules, NOW_MS)
+
+
+def occurrence_in(record: Record) -> Occurrence | None:
+    found = recurrence_of(record.headers)
+    assert isinstance(found, Recurrence)
+    return found.occurrence
+
+
+def test_an_occurrence_is_followed_by_the_next() -> None:
+    first = entry([("deliver-every", b"2s")])
+    found = look(first)
+    assert found.occurrences == {7: Occurrence(7, 1, NOW_MS - 3_000)}
+    assert occurrence_in(found.next[7]) == Occurrence(7, 2, NOW_MS + 1_000)
+    assert found.next[7].timestamp_ms == NOW_MS
+    assert found.appended([7]) == [Appended(7, found.next[7])]
+    assert found.skipped_before(found.appended([7])) == 1
+    assert found.appended([8]) == []
+
+    again = look(entry_of(found.next[7], 30))
+    assert again.occurrences == {30: Occurrence(7, 2, NOW_MS + 1_000)}
+    assert occurrence_in(again.next[30]) == Occurrence(7, 3, NOW_MS + 3_000)
+
+
+def test_the_last_one_is_followed_by_nothing() -> None:
+    found = look(entry([("deliver-every", b"2s"), ("deliver-times", b"1")]))
+    assert found.occurrences == {7: Occurrence(7, 1, NOW_MS - 3_000)}
+    assert found.appended([7]) == []
+
+
+def test_what_does_not_recur_is_passed_over() -> None:
+    plain = entry([("deliver-at", b"1800000000000"), ("x", b"y")])
+    assert look(plain) == Recurring()
+    assert look(entry([("deliver-every", b"2s")]), series=Series(b"", zone_of)) == Recurring()
+    # By the rules of old, nobody looked at such headers.
+    assert look(entry([("deliver-every", b"2s")]), rules=Rules("d", version=2)) == Recurring()
+
+
+def test_one_that_its_target_refuses_is_followed_too_and_what_was_never_accepted_is_not() -> None:
+    planned = entry([("deliver-every", b"2s")])
+    record = planned[2].record
+    assert record is not None
+    refused = Refused(Rejection(Reason.TARGET_UNKNOWN, "gone"), record)
+    found = SERIES.look([], [(7, refused), (8, refused)], [planned], lambda _: RULES, NOW_MS)
+    assert [each.offset for each in found.appended([7, 8])] == [7]
+    assert found.occurrences.keys() == {7}
+
+
+def test_a_series_by_cron_begins_with_an_occurrence_of_its_own() -> None:
+    beginning = entry([("deliver-cron", b"30 8 * * *"), ("deliver-timezone", b"Europe/Berlin")])
+    found = look(beginning)
+    due_ms = round(datetime(2027, 1, 15, 7, 30, tzinfo=UTC).timestamp() * 1_000)
+    if due_ms < NOW_MS:
+        due_ms += 86_400_000
+    assert occurrence_in(found.begun[7]) == Occurrence(7, 1, due_ms)
+    assert found.occurrences == {}
+    assert found.appended([]) == [Appended(7, found.begun[7])]
+
+    first = look(entry_of(found.begun[7], 30))
+    assert first.occurrences == {30: Occurrence(7, 1, due_ms)}
+    assert occurrence_in(first.next[30]) == Occurrence(7, 2, due_ms + 86_400_000)
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ([("deliver-cron", b"61 * * * *")], "deliver-cron '61 * * * *': no cron fields: Bad minute"),
+        ([("deliver-cron", b"* * * *")], "expected five fields"),
+        ([("deliver-cron", b"* * * * *"), ("deliver-timezone", b"Europe/Atlantis")], "no such time zone"),
+        ([("deliver-cron", b"* * * * *"), ("deliver-timezone", b"../../etc/passwd")], "no such time zone"),
+        ([("deliver-cron", b"0 0 1 1 *"), ("deliver-until", b"1800000000001")], "is due later"),
+        ([("deliver-cron", b"* * * * *"), ("deliver-at", b"9999-12-31T23:59:59Z")], "there is no such minute"),
+    ],
+)
+def test_what_cannot_begin_is_rejected(headers: Headers, message: str) -> None:
+    found = look(entry(headers))
+    assert found.refused[7].reason == Reason.INVALID_SCHEDULE
+    assert message in found.refused[7].message
+    assert found.appended([7]) == []
+
+
+def test_cron_may_not_run_more_often_than_allowed() -> None:
+    slow = Rules("d", default_target="out", recurring=True, min_period_ms=600_000)
+    refused = look(entry([("deliver-cron", b"*/5 * * * *")]), rules=slow).refused
+    assert "300000 ms apart, and min_period of this delay topic is 600000 ms" in refused[7].message
+    assert look(entry([("deliver-cron", b"*/10 * * * *")]), rules=slow).begun.keys() == {7}
+
+
+def test_what_no_router_has_written_is_rejected_and_not_followed() -> None:
+    forged = record_of(Record(b"k", b"v", [("deliver-every", b"2s")], 1), Occurrence(3, 2, NOW_MS), b"x" * 16, NOW_MS)
+    found = look(entry_of(forged, 9))
+    assert found.refused == {9: FORGED}
+    assert found.appended([9]) == []
+    assert found.occurrences == {}
+
+
+def test_what_the_delay_topic_refuses_ends_a_series_and_is_told() -> None:
+    begins = entry([("deliver-cron", b"* * * * *")], offset=5)
+    goes_on = entry([("deliver-every", b"2s")], offset=6)
+    found = look(begins, goes_on)
+    why = Rejection(Reason.RECORD_TOO_LARGE, "too large")
+    record = begins[2].record
+    assert record is not None
+    assert found.ended({5: why, 6: why}) == [(5, Refused(why, record))]
+    assert found.appended([5, 6]) == []
+
+
+@pytest.mark.parametrize("name", ["UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires", "Etc/GMT+5"])
+def test_zones_that_there_are(name: str) -> None:
+    assert datetime(2026, 1, 1, tzinfo=zone_of(name)).utcoffset() is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Nowhere", "Europe", "europe/berlin/x/y", "../UTC", "/etc/localtime", "tzdata.zi", "zone.tab"]
+)
+def test_zones_that_there_are_not(name: str) -> None:
+    with pytest.raises(ValueError, match="no such time zone"):
+        zone_of(name)
