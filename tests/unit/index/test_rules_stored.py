@@ -108,6 +108,12 @@ def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
         b'"forbidden_targets":["d","r"],"ignores_unknown":true,"max_delay_ms":5,"require_time":true,"topic":"d",'
         b'"version":3}'
     )
+    recurring = replace(rules, recurring=True, min_period_ms=10)
+    assert recurring.to_json() == (
+        b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t","forbidden_targets":["d","r"],'
+        b'"max_delay_ms":5,"min_period_ms":10,"recurring":true,"topic":"d","version":3}'
+    )
+    assert Rules.from_json(recurring.to_json()) == recurring
 
 
 def test_rules_of_before_are_read_though_they_would_not_be_written_now() -> None:

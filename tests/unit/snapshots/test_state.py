@@ -66,6 +66,13 @@ def test_what_is_written_is_version_1() -> None:
     assert encode_history(GOLDEN_STATE.history) == GOLDEN_RULES
 
 
+def test_the_key_of_recurring_schedules_is_in_the_progress() -> None:
+    """Golden: field 11, and nothing at all where nothing recurs."""
+    signed = encode_progress(PROGRESS._replace(series_key=b"0123456789abcdef"), "id")
+    assert signed[-18:] == b"\x5a\x100123456789abcdef"
+    assert signed[13:-18] == encode_progress(PROGRESS, "id")[13:]
+
+
 @pytest.mark.parametrize("name", ["progress-v1-bit-flipped.bin", "progress-v2-future.bin"])
 def test_damaged_and_future_progress_is_refused_by_name(name: str) -> None:
     with pytest.raises(FormatError, match="record 'progress' of the state topic: "):
@@ -86,6 +93,7 @@ def test_truncated_rules_are_refused_by_name() -> None:
         Progress(5, BEFORE_ALL, 0, 1),
         Progress(2**63 - 1, Position(2**63 - 1, 2**63 - 1), 2**63 - 1, 2**63 - 1, 2**63 - 1),
         Progress(9, BEFORE_ALL, 0, 1, skipped=(Skipped(0, 1), Skipped(3, 9))),
+        Progress(9, BEFORE_ALL, 0, 1, series_key=b"0123456789abcdef"),
     ],
 )
 def test_progress_comes_back_as_it_was(progress: Progress) -> None:

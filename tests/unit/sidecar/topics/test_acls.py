@@ -51,7 +51,7 @@ def test_only_trimming_needs_to_delete_from_the_delay_topic(tmp_path: Path) -> N
 
 
 def test_only_recurring_schedules_need_to_be_written_to_the_delay_topic(tmp_path: Path) -> None:
-    assert "Write" in rights(configured(tmp_path, recurring=True))["topic", "orders.delay", "literal"]
+    assert "Write" in rights(configured(tmp_path, more="recurring = true\n"))["topic", "orders.delay", "literal"]
     assert "Write" not in rights(configured(tmp_path))["topic", "orders.delay", "literal"]
 
 
