@@ -61,6 +61,7 @@ _INSTANT: Final = re.compile(
     r"([Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])\Z"
 )
 _LEAP_SECOND: Final = 60
+_CRON: Final = re.compile(r"(?=.{9,256}\Z)[0-9A-Za-z*,/#-]+(?:[ \t]+[0-9A-Za-z*,/#-]+){4}\Z")
 
 
 def deliver(
@@ -72,6 +73,12 @@ def deliver(
     partition: int | None = None,
     deliver_id: bytes | str | None = None,
     expire_after: timedelta | int | None = None,
+    every: timedelta | int | None = None,
+    cron: str | None = None,
+    zone: str | None = None,
+    until: datetime | str | int | None = None,
+    times: int | None = None,
+    missed: str | None = None,
     max_delay: timedelta | int | None = None,
     now_ms: int | None = None,
 ) -> Headers:
@@ -84,6 +91,9 @@ def deliver(
     * ``deliver_id``: your name for this schedule, up to 256 bytes; comes out as ``delay-id``.
     * ``expire_after``: later than this after its due time the record is of no use and rejected, a timedelta or ms; 0:
       of use for ever; None: as the delay topic has it.
+    * ``every``, or ``cron`` in ``zone``: recurring, this far apart (a timedelta, or ms), or at the minutes of five cron
+      fields in a time zone by its IANA name, UTC by default. The delay topic must allow it.
+    * ``until``, ``times``: end it, written as ``at``, or after so many; ``missed``: ``one`` or ``all`` after downtime.
     * ``max_delay``: that of the delay topic, a timedelta or ms; 0 or None is not checked.
     * ``now_ms``: the record's timestamp, where you set one; default: the clock, as clients and brokers do.
 
@@ -116,7 +126,58 @@ def deliver(
         headers.append(("deliver-id", _id(deliver_id)))
     if expire_after is not None:
         headers.append(("deliver-expire-after", b"%d" % _duration_ms("expire_after", expire_after)))
-    return headers
+    return headers + _recurring(every, cron, zone, until, times, missed)
+
+
+def _recurring(
+    every: timedelta | int | None,
+    cron: str | None,
+    zone: str | None,
+    until: datetime | str | int | None,
+    times: int | None,
+    missed: str | None,
+) -> Headers:
+    given = {
+        "every": None if every is None else _period(every),
+        "cron": None if cron is None else _cron(cron),
+        "timezone": zone,
+        "until": None if until is None else _instant(until)[1],
+        "times": None if times is None else _times(times),
+        "missed": None if missed is None else _missed(missed),
+    }
+    asked = {name: text for name, text in given.items() if text is not None}
+    if "every" in asked and "cron" in asked:
+        raise ValueError("every and cron: give one of them")
+    if asked and "every" not in asked and "cron" not in asked:
+        raise ValueError(f"{next(iter(asked))}: needs every or cron beside it")
+    if "every" in asked and "timezone" in asked:
+        raise ValueError("zone: needs cron beside it, since a period is the same everywhere")
+    return [(f"deliver-{name}", text.encode("ascii")) for name, text in asked.items()]
+
+
+def _period(every: timedelta | int) -> str:
+    period_ms = _duration_ms("every", every)
+    if not period_ms:
+        raise ValueError("every: a period is longer than nothing")
+    return str(period_ms)
+
+
+def _cron(cron: str) -> str:
+    if not _CRON.match(cron):
+        raise ValueError(f"cron: {cron!r} are not five fields: minute, hour, day of month, month, day of week")
+    return cron
+
+
+def _times(times: int) -> str:
+    if not _whole("times", times, _INT64_MAX):
+        raise ValueError("times: at least 1")
+    return str(times)
+
+
+def _missed(missed: str) -> str:
+    if missed not in ("one", "all"):
+        raise ValueError(f"missed: {missed!r} is neither 'one' nor 'all'")
+    return missed
 
 
 def _check_delay(delay_ms: int, limit_ms: int) -> None:

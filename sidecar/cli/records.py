@@ -34,6 +34,12 @@ def _header(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tu
 @click.option("--partition", type=click.IntRange(min=0), help="Partition of the target.")
 @click.option("--id", "deliver_id", default="", help="Your name for this schedule.")
 @click.option("--expire-after", default="", metavar="DURATION", help="Of no use so long after its due time: reject it.")
+@click.option("--every", default="", metavar="DURATION", help="Recurring: so far apart, 10s, PT15M or milliseconds.")
+@click.option("--cron", default="", metavar="FIELDS", help="Recurring: at these minutes, five fields.")
+@click.option("--timezone", default="", metavar="NAME", help="Of --cron, as Europe/Berlin; default: UTC.")
+@click.option("--until", default="", metavar="INSTANT", help="No occurrence is due after it.")
+@click.option("--times", default="", metavar="NUMBER", help="No more occurrences than this.")
+@click.option("--missed", type=click.Choice(["one", "all"]), help="What is released after downtime; default: one.")
 @click.option("--header", "headers", multiple=True, callback=_header, metavar="NAME=VALUE", help="A header.")
 @click.option("--value", help="Value of the record.")
 @click.option("--value-file", type=click.File("rb"), help="Read the value from a file; - is stdin.")
@@ -54,6 +60,12 @@ def send_command(
     deliver_id: str,
     expire_after: str,
     headers: tuple[tuple[str, bytes], ...],
+    every: str,
+    cron: str,
+    timezone: str,
+    until: str,
+    times: str,
+    missed: str | None,
     value: str | None,
     value_file: IO[bytes] | None,
     null: bool,
@@ -69,7 +81,9 @@ def send_command(
         raise click.UsageError("give one of --value, --value-file, --null and --lines")
     config = load(config_file)
     released_key = None if deliver_key is None else deliver_key.encode()
-    request = send.Request(at, after, to, released_key, partition, deliver_id, expire_after, headers)
+    asked = {"every": every, "cron": cron, "timezone": timezone, "until": until, "times": times, "missed": missed}
+    recurs = tuple((name, text) for name, text in asked.items() if text)
+    request = send.Request(at, after, to, released_key, partition, deliver_id, expire_after, headers, recurs)
     record_headers = request.as_headers()
     verdict = send.judge(config, topic, record_headers)
     if isinstance(verdict, Rejection):

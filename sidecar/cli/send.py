@@ -14,6 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError, DelayRouterError
 from index.headers import Headers
+from index.record import Record
+from index.recurring import Recurrence, recurrence_of
 from index.rules import Rejection, Rules, Schedule
 from sidecar.config.model import Config
 from sidecar.config.problems import did_you_mean
@@ -21,6 +23,8 @@ from sidecar.config.units import parse_duration_ms
 from sidecar.kafka import admin
 from sidecar.kafka.errors import error_of
 from sidecar.logs import events
+from sidecar.series.occurring import Series
+from sidecar.series.zones import zone_of
 
 FLUSH_TIMEOUT_S: Final = 30.0
 ANYWHERE: Final = "*"
@@ -47,7 +51,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The control headers asked for; empty: not given."""
+    """The control headers asked for; empty: not given. ``recurs`` has those of recurring schedules by their role."""
 
     at: str = ""
     after: str = ""
@@ -57,6 +61,7 @@ class Request:
     deliver_id: str = ""
     expire_after: str = ""
     headers: tuple[tuple[str, bytes], ...] = field(default=())
+    recurs: tuple[tuple[str, str], ...] = ()
 
     def as_headers(self) -> list[tuple[str, bytes | None]]:
         """As the record carries them; ConfigError when a duration cannot be read."""
@@ -74,6 +79,8 @@ class Request:
             control.append(("deliver-id", self.deliver_id.encode()))
         if self.expire_after:
             control.append(("deliver-expire-after", _length("--expire-after", self.expire_after)))
+        for name, text in self.recurs:
+            control.append((f"deliver-{name}", _length("--every", text) if name == "every" else text.encode()))
         return [*control, *self.headers]
 
 
@@ -86,8 +93,16 @@ def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
     if configured:
         rules = config.rules_for(configured)
     else:
-        rules = Rules(topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,))
-    return rules.decide(headers, time.time_ns() // 1_000_000)
+        rules = Rules(
+            topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,), recurring=True, min_period_ms=1
+        )
+    now_ms = time.time_ns() // 1_000_000
+    verdict = rules.decide(headers, now_ms)
+    recurrence = recurrence_of(headers)
+    if isinstance(verdict, Rejection) or not isinstance(recurrence, Recurrence) or not recurrence.begins:
+        return verdict
+    first = Series(b"", zone_of).first_due_ms(Record(None, None, headers, now_ms), recurrence, rules)
+    return first if isinstance(first, Rejection) else verdict._replace(due_ms=first)
 
 
 def require_topic(config: Config, client: AdminClient, topic: str) -> None:

@@ -138,14 +138,15 @@ class Series:
     def _begin(
         self, found: Recurring, offset: int, record: Record, recurrence: Recurrence, rules: Rules, now_ms: int
     ) -> None:
-        due_ms = self._first_due_ms(record, recurrence, rules)
+        due_ms = self.first_due_ms(record, recurrence, rules)
         if isinstance(due_ms, Rejection):
             found.refused[offset] = due_ms
         else:
             found.beginning[offset] = record
             found.begun[offset] = record_of(record, Occurrence(offset, 1, due_ms), self._key, now_ms)
 
-    def _first_due_ms(self, record: Record, recurrence: Recurrence, rules: Rules) -> int | Rejection:
+    def first_due_ms(self, record: Record, recurrence: Recurrence, rules: Rules) -> int | Rejection:
+        """When the first occurrence of a series by cron is due, which this record begins; or why there is none."""
         cron, zone = recurrence.cron, self._zone(recurrence)
         if isinstance(zone, Rejection):
             return zone

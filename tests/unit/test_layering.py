@@ -149,7 +149,8 @@ _INNER: dict[str, frozenset[str]] = {
     "page": frozenset({"admission"}),
     "api": frozenset({"admission", "page", "status", "policies", "process", "kafka", "config"}),
     "asking": frozenset({"status", "policies", "topics", "kafka", "config"}),
-    "cli": frozenset({"app", "demo", "asking", "status", "policies", "partition", "topics", "kafka", "config"}),
+    "cli": frozenset({"app", "demo", "asking", "status", "policies", "partition", "series", "topics"})
+    | {"kafka", "config"},
     "audit": frozenset(),
     "local_kafka": frozenset(),
     "demo": frozenset({"audit", "local_kafka"}),

@@ -203,3 +203,42 @@ def test_the_file_can_be_copied_anywhere(tmp_path: Path) -> None:
     call = [sys.executable, "-I", "-S", "-c", program]
     said = subprocess.run(call, capture_output=True, text=True, check=True, timeout=60)
     assert ast.literal_eval(said.stdout) == [("deliver-after", b"5"), ("deliver-to", b"a")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"every": timedelta(minutes=15), "times": 3}, [("deliver-every", b"900000"), ("deliver-times", b"3")]),
+        (
+            {"cron": "30 8 * * MON-FRI", "zone": "Europe/Berlin", "missed": "all"},
+            [("deliver-cron", b"30 8 * * MON-FRI"), ("deliver-timezone", b"Europe/Berlin"), ("deliver-missed", b"all")],
+        ),
+        (
+            {"every": 1_000, "until": NOW_MS + 5_000},
+            [("deliver-every", b"1000"), ("deliver-until", b"%d" % (NOW_MS + 5_000))],
+        ),
+    ],
+)
+def test_what_recurs_is_accepted_as_it_is_built(arguments: dict[str, Any], expected: producing.Headers) -> None:
+    headers = deliver(**arguments)
+    assert headers == expected
+    recurring = Rules(topic="orders.delay", default_target="orders", recurring=True)
+    assert isinstance(recurring.decide(headers, NOW_MS), Schedule)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"every": 1, "cron": "* * * * *"}, "give one of them"),
+        ({"times": 1}, "times: needs every or cron"),
+        ({"every": 1, "zone": "UTC"}, "zone: needs cron"),
+        ({"every": 0}, "longer than nothing"),
+        ({"cron": "* * * *"}, "are not five fields"),
+        ({"every": 1, "times": 0}, "at least 1"),
+        ({"every": 1, "missed": "some"}, "neither 'one' nor 'all'"),
+        ({"every": 1, "until": 1_800_000_000}, "looks like seconds"),
+    ],
+)
+def test_what_cannot_recur_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        deliver(**arguments)
