@@ -55,6 +55,16 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
+def print_plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table on stdout without lines between, the first column as wide as it needs; the others keep theirs."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=number > 0)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+
+
 def print_findings(findings: Sequence[Finding]) -> None:
     """A line a finding; the remedy below it, unbroken so that it can be copied."""
     console = Console(soft_wrap=True)

@@ -1,58 +1,65 @@
 """The command ``status``: what a group of routers holds, or one router by its probes and metrics."""
 
+import sys
 import time
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from sidecar.asking import router_answers as status
-from sidecar.cli.options import json_option
-from sidecar.cli.output import format_bytes, pending_chart, print_json, print_table, shown_time
+from sidecar.cli import status_lines
+from sidecar.cli.options import DONE, FAILED, json_option
+from sidecar.cli.output import format_bytes, pending_chart, print_json, print_plain_table, print_table, shown_time
 from sidecar.cli.side import Chosen, side_options, topic_argument
-from sidecar.status.answers import UNSERVED, PartitionAnswer, StatusAnswer
+from sidecar.status.answers import StatusAnswer
+
+WATCH_EVERY_S: Final = 2.0
 
 
 @click.command("status")
 @topic_argument(required=False)
 @json_option
+@click.option("--wide", is_flag=True, help="A line a partition, with times as they are.")
+@click.option("--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
 @click.option("--url", default="", help="One router by itself, at its [http] listen: also totals and lateness.")
 @side_options
-def status_command(topic: str, *, as_json: bool, url: str, chosen: Chosen) -> None:
-    """Show what the group of routers holds: every delay topic, or one TOPIC."""
+def status_command(topic: str, *, as_json: bool, wide: bool, watch: bool, url: str, chosen: Chosen) -> None:
+    """Show what the group of routers holds: every delay topic, or one TOPIC.
+
+    Ends with 1 when a partition is served by no router.
+    """
+    if as_json and (wide or watch):
+        raise click.UsageError("--wide and --watch are for people; leave --json out")
     if url:
-        if topic:
-            raise click.UsageError("--url shows a whole router; leave TOPIC out")
+        if topic or wide or watch:
+            raise click.UsageError("--url shows a whole router once; leave TOPIC, --wide and --watch out")
         _show_router(url, as_json=as_json)
         return
     with chosen as side:
         answer = side.status(topic)
+        while watch:
+            click.clear()
+            _print_group(answer, wide=wide)
+            time.sleep(WATCH_EVERY_S)
+            answer = side.status(topic)
     if as_json:
         print_json(answer.model_dump(mode="json"))
     else:
-        _print_group(answer)
+        _print_group(answer, wide=wide)
+    sys.exit(DONE if status_lines.is_served(answer) else FAILED)
 
 
-def _print_group(answer: StatusAnswer) -> None:
-    rows = [_row(topic.topic, each) for topic in answer.topics for each in topic.partitions]
-    columns = ("partition", "state", "router", "pending", "next due", "furthest due", "lag", "held", "buckets")
-    print_table("", (*columns, "topic needed since", "why"), rows)
-    for topic in answer.topics:
-        states = [word for word, holds in (("paused", topic.paused), ("drained", topic.drained)) if holds]
-        unserved = sum(each.state == UNSERVED for each in topic.partitions)
-        states += [f"{unserved} of {len(topic.partitions)} partitions unserved"] if unserved else []
-        click.echo(f"{topic.topic}: {topic.pending:,} pending{''.join(f', {word}' for word in states)}")
+def _print_group(answer: StatusAnswer, *, wide: bool) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    table = status_lines.partition_table(answer) if wide else status_lines.topic_table(answer, now_ms)
+    print_plain_table(*table)
+    for line in status_lines.notes(answer):
+        click.echo(line)
     click.echo(f"routers: {', '.join(answer.instances) or 'none has reported lately'}")
     statuses = {
         f"{topic.topic}/{each.partition}": each.model_dump() for topic in answer.topics for each in topic.partitions
     }
     _print_warnings({"partitions": statuses})
-
-
-def _row(topic: str, each: PartitionAnswer) -> tuple[object, ...]:
-    place = f"{topic}/{each.partition}"
-    due = shown_time(each.next_due_ms), shown_time(each.furthest_due_ms)
-    since = shown_time(each.needed_since_ms)
-    return place, each.state, each.instance, each.pending, *due, each.lag, each.held, each.buckets, since, each.why
 
 
 def _show_router(url: str, *, as_json: bool) -> None:

@@ -20,7 +20,11 @@ class Answer(BaseModel):
 
 
 class PartitionAnswer(Answer):
-    """One partition of a delay topic as its router last reported it."""
+    """One partition of a delay topic as its router last reported it.
+
+    Of an unserved one the numbers are those of the last report there was, ``age_ms`` ago, and null where there was
+    none; only the lag is that of now.
+    """
 
     partition: int
     state: str = Field(description="active, paused, drained, restoring, ... or unserved: no router reports it")
@@ -28,7 +32,7 @@ class PartitionAnswer(Answer):
     instance: str = Field("", description="The router that serves it")
     age_ms: int | None = Field(None, description="How old the report is")
     pending: int = 0
-    lag: int = Field(0, description="Offsets of the delay topic not yet indexed")
+    lag: int | None = Field(0, description="Offsets of the delay topic not yet indexed; null: not known")
     cursor: int = Field(0, description="C: every offset below it is indexed")
     watermark_due_ms: int | None = Field(None, description="W: everything due before it has been released")
     watermark_offset: int | None = None
@@ -46,7 +50,7 @@ class TopicAnswer(Answer):
     """One delay topic."""
 
     topic: str
-    pending: int
+    pending: int = Field(description="Without partitions that are unserved")
     paused: bool
     drained: bool
     partitions: tuple[PartitionAnswer, ...]

@@ -19,15 +19,16 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import ConfigError
 from index.survey import BOUNDS_MS
 from index.target_counts import MOST_TARGETS
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.kafka.admin import TopicFacts, topic_facts
-from sidecar.partition.status import PartitionStatus
+from sidecar.kafka.admin import Told, TopicFacts, offsets, topic_facts
+from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.policies.table import Policies, effective
 from sidecar.status.answers import (
     UNSERVED,
@@ -40,13 +41,14 @@ from sidecar.status.answers import (
 )
 from sidecar.status.lookup import Lookup
 from sidecar.status.report_reader import ReportReader
-from sidecar.status.reports import STALE_MS, Reported, best, targets_of
+from sidecar.status.reports import Reported, best, targets_of
 
 PARTITIONS_FOR_S: Final = 10.0
 """How long a partition count is believed: it seldom changes, and asking the brokers takes longer than all else."""
 
 FIRST_READ_S: Final = 10.0
 _NEWEST: Final = 1 << 62
+_NEVER_REPORTED: Final = "no router has reported it lately"
 _NOT_PUBLISHED: Final = "router.status_topic is empty: only its own router knows"
 
 Statuses = Callable[[], Sequence[PartitionStatus]]
@@ -152,22 +154,34 @@ class GroupInquiries:
     def _topic(self, topic: DelayTopicConfig, count: int, reported: Iterable[Reported]) -> TopicAnswer:
         now = now_ms()
         found = {each.status.partition: each for each in best(_of_topic(reported, topic.name)).values()}
+        unserved = self._unserved(topic.name, set(range(count)) - found.keys(), now)
         partitions = tuple(
-            partition_answer(found[number], now) if number in found else self._unserved(number)
+            partition_answer(found[number], now) if number in found else unserved[number]
             for number in sorted({*range(count), *found})
         )
         settings = effective(self._policies.table, self._config, topic.name)
         return TopicAnswer(
             topic=topic.name,
-            pending=sum(each.pending for each in partitions),
+            pending=sum(each.pending for each in partitions if each.state != UNSERVED),
             paused=bool(settings["paused"].value),
             drained=bool(settings["drained"].value),
             partitions=partitions,
         )
 
-    def _unserved(self, partition: int) -> PartitionAnswer:
-        why = f"no router has reported it for {STALE_MS // 1_000} s" if self._reader is not None else _NOT_PUBLISHED
-        return PartitionAnswer(partition=partition, state=UNSERVED, why=why)
+    def _unserved(self, topic: str, numbers: Iterable[int], now: int) -> dict[int, PartitionAnswer]:
+        """What is known of partitions that no router reports."""
+        numbers = sorted(numbers)
+        if self._reader is None:
+            return {number: unserved_answer(number, _NOT_PUBLISHED) for number in numbers}
+        last = self._reader.last_told()
+        told = {number: last[topic, number] for number in numbers if (topic, number) in last}
+        latest = {(topic, number): OffsetSpec.latest() for number in told}
+        ends = offsets(self._admin, latest, IsolationLevel.READ_COMMITTED) if latest else {}
+        answers = {number: unserved_answer(number, _NEVER_REPORTED) for number in numbers}
+        for number, reported in told.items():
+            end = ends[topic, number]
+            answers[number] = last_answer(reported, end.offset if isinstance(end, Told) else None, now)
+        return answers
 
 
 def _of_topic(reported: Iterable[Reported], topic: str) -> list[Reported]:
@@ -196,6 +210,21 @@ def partition_answer(reported: Reported, now: int) -> PartitionAnswer:
         needed_from=status.needed_from,
         needed_since_ms=status.needed_since_ms,
         retention_ms=status.retention_ms,
+    )
+
+
+def unserved_answer(partition: int, why: str) -> PartitionAnswer:
+    """A partition that no router reports, and of which nothing is known."""
+    return PartitionAnswer(partition=partition, state=UNSERVED, why=why, lag=None)
+
+
+def last_answer(reported: Reported, log_end: int | None, now: int) -> PartitionAnswer:
+    """A partition that no router reports, by the last report of it; ``log_end`` is that of the delay topic now."""
+    did = "stopped" if reported.status.state is PartitionState.STOPPED else "reported it last"
+    lag = None if log_end is None else max(0, log_end - reported.status.cursor)
+    why = f"no router has it: {reported.instance} {did}"
+    return partition_answer(reported, now).model_copy(
+        update={"state": UNSERVED, "why": why, "instance": "", "lag": lag, "held": 0}
     )
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -18,7 +19,7 @@ from sidecar.kafka import clients
 from sidecar.kafka.admin import Denied, topic_facts
 from sidecar.kafka.errors import text_of
 from sidecar.kafka.following import TopicFollower
-from sidecar.partition.status import PartitionStatus
+from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.status.reports import encode_report, report_key
 
 CHANGED_EVERY_S: Final = 1.0
@@ -37,7 +38,7 @@ def instance_name(config: Config) -> str:
 
 
 class ReportPublisher(TopicFollower):
-    """Publishes until it is stopped, and then says that it holds nothing any more."""
+    """Publishes until it is stopped, and then says that it has, and where its partitions stood."""
 
     def __init__(
         self, config: Config, admin: AdminClient, statuses: Callable[[], Sequence[PartitionStatus]], instance: str
@@ -96,12 +97,16 @@ class ReportPublisher(TopicFollower):
 
         group = self._config.router.group_id
         published_s = 0.0
+        held: Sequence[PartitionStatus] = ()
         while not self._stopping.wait(CHANGED_EVERY_S):
-            values = encode_report(group, self._instance, self._statuses())
+            statuses = self._statuses()
+            # Partitions are given up before the last report is written, which is to say where they stood.
+            held = statuses or held
+            values = encode_report(group, self._instance, statuses)
             if values != self._last or time.monotonic() - published_s >= AT_LEAST_EVERY_S:
                 publish(values)
                 published_s = time.monotonic()
-        publish(encode_report(group, self._instance, ()))
+        publish(encode_report(group, self._instance, [replace(each, state=PartitionState.STOPPED) for each in held]))
 
 
 _NOT_SOON: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART})

@@ -1,4 +1,7 @@
-"""Following the status topic: one thread, from the reports of the last minute on."""
+"""Following the status topic: one thread, from the reports of the last minute on, and some more.
+
+The last ones are read however old they are: where no router runs any more, they tell when that was.
+"""
 
 import threading
 import time
@@ -6,18 +9,21 @@ from collections.abc import Callable
 from typing import Final
 
 import structlog
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
 from sidecar.config.model import Config
 from sidecar.kafka import clients
-from sidecar.kafka.admin import Denied, topic_facts
+from sidecar.kafka.admin import Denied, Place, topic_facts
 from sidecar.kafka.errors import text_of
 from sidecar.kafka.following import TopicFollower
 from sidecar.status.reports import GroupReports, Reported
 
 FROM_MS: Final = 60_000
+LAST_REPORTS: Final = 100
+"""So many are read at least."""
+
 POLL_S: Final = 0.1
 AFTER_ERROR_S: Final = 1.0
 LOOK_AGAIN_S: Final = 5.0
@@ -51,6 +57,11 @@ class ReportReader(TopicFollower):
             now_ms = self._now_ms()
             return list(self._reports.reported(now_ms)), self._reports.instances(now_ms)
 
+    def last_told(self) -> dict[Place, Reported]:
+        """What was told of each partition last, however long ago."""
+        with self._lock:
+            return self._reports.last_told()
+
     def _interrupted(self, error: KafkaError) -> float:
         self._trouble.tell("status_not_read", text_of(error))
         self._read.set()
@@ -76,8 +87,9 @@ class ReportReader(TopicFollower):
             )
             if start.error is not None:
                 raise KafkaException(start.error)
-            if start.offset < 0:
-                start.offset = OFFSET_END
+            first, end = consumer.get_watermark_offsets(start, timeout=REQUEST_TIMEOUT_S)
+            last_ones = max(end - LAST_REPORTS, first)
+            start.offset = last_ones if start.offset < 0 else min(start.offset, last_ones)
             consumer.assign([start])
             self._read_on(consumer)
         finally:

@@ -128,8 +128,19 @@ class GroupReports:
             self._parts[key or b""] = _Part(found[0], at_ms, offset, found[1])
 
     def forget(self, now_ms: int) -> None:
-        """Let go of what is too old to be shown."""
-        self._parts = {key: part for key, part in self._parts.items() if now_ms - part.at_ms <= STALE_MS}
+        """Let go of what is too old to be shown, but for the last that is known of a partition."""
+        last = {each.offset for each in self.last_told().values()}
+        self._parts = {
+            key: part for key, part in self._parts.items() if now_ms - part.at_ms <= STALE_MS or part.offset in last
+        }
+
+    def last_told(self) -> dict[Place, Reported]:
+        """What was told of each partition last, however long ago."""
+        last: dict[Place, Reported] = {}
+        for part in sorted(self._parts.values(), key=lambda each: each.offset):
+            for status in part.statuses:
+                last[status.topic, status.partition] = Reported(status, part.instance, part.at_ms, part.offset)
+        return last
 
     def reported(self, now_ms: int) -> Iterator[Reported]:
         """Every partition of every report that is not too old."""
@@ -139,8 +150,13 @@ class GroupReports:
                     yield Reported(status, part.instance, part.at_ms, part.offset)
 
     def instances(self, now_ms: int) -> set[str]:
-        """Routers that have reported lately."""
-        return {part.instance for part in self._parts.values() if now_ms - part.at_ms <= STALE_MS}
+        """Routers that have reported lately, but for those whose last report says that they have stopped."""
+        return {
+            part.instance
+            for part in self._parts.values()
+            if now_ms - part.at_ms <= STALE_MS
+            and (not part.statuses or any(each.state is not PartitionState.STOPPED for each in part.statuses))
+        }
 
 
 def best(reported: Iterable[Reported]) -> dict[Place, Reported]:

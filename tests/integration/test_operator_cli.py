@@ -60,9 +60,9 @@ def test_status_pending_and_lookup(desk: Desk) -> None:
         answer = desk.json(router, "status")
         assert (answer["instances"], answer["topics"][0]["pending"]) == (["one"], 1)
         assert [each["state"] for each in answer["topics"][0]["partitions"]] == ["active", "active"]
-        shown = desk.run(router, "status", delay).stdout
-        assert f"{delay}/1" in shown
-        assert f"{delay}: 1 pending\nrouters: one\n" in shown
+        line, *others = desk.run(router, "status", delay).stdout.splitlines()[1:]
+        assert (line.split()[:2], line.split()[-1], others) == ([delay, "1"], "active", ["routers: one"])
+        assert f"{delay}/1" in desk.run(router, "status", delay, "--wide").stdout
         of_router = desk.json(router, "status", "--url", f"http://127.0.0.1:{router.port}")
         assert of_router["topics"][delay]["released"] == 1
         shown = desk.run(router, "pending", delay).stdout
@@ -74,6 +74,10 @@ def test_status_pending_and_lookup(desk: Desk) -> None:
         assert "offsets begin" not in desk.run(router, "lookup", f"{delay}/0/99").stdout
         assert "has 2 partitions" in desk.run(router, "lookup", f"{delay}/2/0", code=2).stderr
         assert "not a configured delay topic" in desk.run(router, "pending", "nope", code=2).stderr
+    stopped = desk.run(router, "status", delay, code=1).stdout
+    assert "unserved" in stopped
+    assert f"{delay}/0-1: no router has it: one stopped" in stopped
+    assert stopped.endswith("routers: none has reported lately\n")
 
 
 def test_policies_are_set_shown_and_unset(desk: Desk) -> None:

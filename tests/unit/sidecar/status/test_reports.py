@@ -11,7 +11,7 @@ from index.survey import BOUNDS_MS
 from index.target_counts import OTHERS
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.status import reports
-from sidecar.status.inquiries import partition_answer, pending_answer
+from sidecar.status.inquiries import last_answer, partition_answer, pending_answer
 from sidecar.status.reports import (
     PARTITIONS_A_PART,
     STALE_MS,
@@ -118,7 +118,13 @@ def test_a_report_holds_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.status.partition for each in known.reported(now_ms + 1)] == [1]
     assert known.instances(now_ms + 1) == {"a"}
     known.forget(now_ms + 1)
-    assert [each.status.partition for each in known.reported(now_ms)] == [1]
+    assert [(place[1], each.at_ms) for place, each in known.last_told().items()] == [(0, 1_000), (1, 9_000)]
+    (value,) = encode_report("g", "b", [replace(STATUS, partition=0, state=PartitionState.STOPPED)])
+    known.add(report_key("g", "b", 0), value, 9_000, 7)
+    assert known.instances(now_ms + 1) == {"a"}, "one that has stopped is no router any more"
+    known.forget(now_ms + 1)
+    assert {place[1]: each.instance for place, each in known.last_told().items()} == {0: "b", 1: "a"}
+    assert {each.instance: each.status.partition for each in known.reported(now_ms)} == {"a": 1, "b": 0}
     known.add(report_key("g", "a", 1), None, now_ms, 2)
     assert known.instances(now_ms) == set()
     monkeypatch.setattr(reports, "MAX_REPORT_BYTES", 10)
@@ -134,6 +140,16 @@ def test_an_answer_tells_all_of_a_report() -> None:
         assert getattr(answer, name) == getattr(STATUS, name)
     before = partition_answer(Reported(replace(STATUS, watermark=None), "a", 5_000, 1), 4_000)
     assert (before.watermark_due_ms, before.watermark_offset, before.age_ms) == (None, None, 0)
+
+
+def test_an_unserved_partition_is_told_of_by_its_last_report() -> None:
+    last = Reported(replace(STATUS, cursor=100), "router-0", 5_000, 1)
+    answer = last_answer(last, 130, 65_000)
+    assert (answer.state, answer.lag, answer.age_ms, answer.pending) == ("unserved", 30, 60_000, STATUS.pending)
+    assert (answer.instance, answer.why) == ("", "no router has it: router-0 reported it last")
+    stopped = last._replace(status=replace(last.status, state=PartitionState.STOPPED))
+    assert last_answer(stopped, None, 65_000).why == "no router has it: router-0 stopped"
+    assert last_answer(stopped, None, 65_000).lag is None
 
 
 def test_pending_is_summed_over_partitions_with_every_target_once() -> None:

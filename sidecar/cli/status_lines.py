@@ -1,0 +1,135 @@
+"""What ``status`` prints of a group: a line a topic that fits a narrow terminal, or with ``--wide`` one a partition."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+from sidecar.cli.output import shown_time
+from sidecar.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
+
+UNKNOWN: Final = "?"
+NOTHING: Final = "-"
+NO_LAG: Final = "0"
+
+_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+
+Table = tuple[Sequence[str], list[Sequence[str]]]
+"""Names of columns, and rows."""
+
+
+def topic_table(answer: StatusAnswer, now_ms: int) -> Table:
+    """A line a topic; columns that say nothing of any are left out."""
+    columns = ("topic", "pending", "next due", "last due", "lag", "held", "state")
+    return _without_empty(columns, [_topic_row(topic, now_ms) for topic in answer.topics], keep=4)
+
+
+def partition_table(answer: StatusAnswer) -> Table:
+    """A line a partition, with times as they are."""
+    columns = ("partition", "state", "router", "pending", "next due", "last due", "lag", "held", "buckets")
+    rows = [_partition_row(topic.topic, each) for topic in answer.topics for each in topic.partitions]
+    return _without_empty((*columns, "topic needed since"), rows, keep=6)
+
+
+def notes(answer: StatusAnswer) -> list[str]:
+    """A sentence for what partitions have to say of themselves, once for all that say the same."""
+    all_of_them = [(topic.topic, _note(each), each.partition) for topic in answer.topics for each in topic.partitions]
+    # Partitions with the same text need not lie together.
+    said = sorted(each for each in all_of_them if each[1])
+    return [
+        f"{topic}/{ranges(partition for _, _, partition in same)}: {text}"
+        for (topic, text), same in groupby(said, lambda each: each[:2])
+    ]
+
+
+def is_served(answer: StatusAnswer) -> bool:
+    """Whether some router has every partition."""
+    return all(each.state != UNSERVED for topic in answer.topics for each in topic.partitions)
+
+
+def relative(time_ms: int | None, now_ms: int) -> str:
+    """A moment as seen from now: ``in 9 min``, ``3 s ago``; a dash for none."""
+    if time_ms is None:
+        return NOTHING
+    away_ms = abs(time_ms - now_ms)
+    for unit, unit_ms in _UNITS:
+        # Two of a unit at least, or much would be rounded away.
+        if away_ms >= 2 * unit_ms:
+            return f"in {away_ms // unit_ms} {unit}" if time_ms > now_ms else f"{away_ms // unit_ms} {unit} ago"
+    return "now"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``0-3,7`` for 0, 1, 2, 3 and 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)
+
+
+def _note(each: PartitionAnswer) -> str:
+    if each.state != UNSERVED or each.age_ms is None:
+        return each.why
+    return f"{each.why} {relative(0, each.age_ms)}, with {each.pending:,} pending"
+
+
+def _topic_row(topic: TopicAnswer, now_ms: int) -> Sequence[str]:
+    partitions = topic.partitions
+    served = [each for each in partitions if each.state != UNSERVED]
+    next_ms = min((each.next_due_ms for each in served if each.next_due_ms is not None), default=None)
+    last_ms = max((each.furthest_due_ms for each in served if each.furthest_due_ms is not None), default=None)
+    lags = [each.lag for each in partitions]
+    due = [relative(next_ms, now_ms), relative(last_ms, now_ms)]
+    # What one partition holds nobody knows: it may be due before all others.
+    is_whole = len(served) == len(partitions) and bool(partitions)
+    return (
+        topic.topic,
+        f"{topic.pending:,}" if is_whole else UNKNOWN,
+        *(due if is_whole else (UNKNOWN, UNKNOWN)),
+        UNKNOWN if None in lags else f"{sum(lag or 0 for lag in lags):,}",
+        _or_nothing(sum(each.held for each in served)),
+        _topic_state(topic),
+    )
+
+
+def _topic_state(topic: TopicAnswer) -> str:
+    """What is wrong first, or the one state of all partitions."""
+    states = [each.state for each in topic.partitions]
+    if not states:
+        return "no such topic"
+    if unserved := states.count(UNSERVED):
+        return UNSERVED if unserved == len(states) else f"{unserved} of {len(states)} unserved"
+    if len(set(states)) == 1:
+        return states[0]
+    return next(f"{states.count(state)} of {len(states)} {state}" for state in states if state != "active")
+
+
+def _partition_row(topic: str, each: PartitionAnswer) -> Sequence[str]:
+    is_known = each.state != UNSERVED or each.age_ms is not None
+    numbers = (f"{each.pending:,}", shown_time(each.next_due_ms), shown_time(each.furthest_due_ms))
+    return (
+        f"{topic}/{each.partition}",
+        each.state,
+        each.instance,
+        *(numbers if is_known else (UNKNOWN,) * len(numbers)),
+        UNKNOWN if each.lag is None else f"{each.lag:,}",
+        _or_nothing(each.held),
+        _or_nothing(each.buckets),
+        shown_time(each.needed_since_ms),
+    )
+
+
+def _or_nothing(number: int) -> str:
+    return f"{number:,}" if number else NOTHING
+
+
+def _without_empty(columns: Sequence[str], rows: list[Sequence[str]], keep: int) -> Table:
+    """The table without columns that say nothing, but for the first ones."""
+    kept = [
+        place
+        for place in range(len(columns))
+        if place < keep or any(row[place] not in {NOTHING, NO_LAG, ""} for row in rows)
+    ]
+    return [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
