@@ -19,7 +19,7 @@ from typing import Protocol
 
 import structlog
 
-from sidecar import failpoints
+from sidecar import __version__, failpoints
 from sidecar.api.start import AdminApi
 from sidecar.backfill.staging import Staging
 from sidecar.buckets.pool import LoaderPool
@@ -121,6 +121,14 @@ def _serve(config: Config, lines: LineWriter, stopping: Event, workers: Workers,
     metrics.registry.register(DroppedLines(lambda: lines.dropped))
     server = probes.serve(config.http.listen, health)
     running.callback(server.stop)
+    structlog.get_logger().info(
+        "router_started",
+        version=__version__,
+        topics=[topic.name for topic in config.delay_topics],
+        group=config.router.group_id,
+        brokers=config.bootstrap,
+        listen=config.http.listen,
+    )
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
     running.callback(stop_policies)
     api = AdminApi()

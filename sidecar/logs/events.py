@@ -1,4 +1,4 @@
-"""One JSON object a line on stderr, from this program and from the libraries below it.
+"""One JSON object a line on stderr, from this program and from the libraries below it; at a terminal a line to read.
 
 Events are named in snake_case and carry key-values; whatever came from outside (topic names, headers, messages of
 brokers) is escaped by JSON and cut to a length, so a record can neither forge a line nor fill the disk.
@@ -17,6 +17,7 @@ from typing import Any, Final, TextIO, cast
 import structlog
 
 from sidecar.logs.lines import LineWriter
+from sidecar.logs.readable import readable
 from sidecar.logs.repeats import EVERY_S, Repeats
 
 MAX_TEXT_CHARACTERS: Final = 1_000
@@ -35,6 +36,9 @@ _LEVELS: Final = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+
+
+AS_JSON: Final = structlog.processors.JSONRenderer(default=repr)
 
 
 class Trouble:
@@ -69,10 +73,15 @@ class Trouble:
         self._logged.clear()
 
 
-def configure(level: str = "info", stream: TextIO | None = None, repeats: Repeats | None = None) -> None:
+def configure(
+    level: str = "info",
+    stream: TextIO | None = None,
+    repeats: Repeats | None = None,
+    render: structlog.typing.Processor = AS_JSON,
+) -> None:
     """Send every log line of the process to `stream` (stderr); `level` as in ``router.log_level``.
 
-    With `repeats`, what libraries say again and again comes out once and is then counted.
+    With `repeats`, what libraries say again and again comes out once and is then counted. ``render`` makes the line.
     """
     number = _LEVELS[level]
     structlog.configure(
@@ -82,7 +91,7 @@ def configure(level: str = "info", stream: TextIO | None = None, repeats: Repeat
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _cap,
-            structlog.processors.JSONRenderer(default=repr),
+            render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(file=stream or sys.stderr),
@@ -103,7 +112,8 @@ def in_background(level: str) -> Iterator[LineWriter]:
     """
     repeats = Repeats(lambda at, event, **facts: structlog.get_logger().log(_LEVELS[at], event, **facts))
     lines = LineWriter(sys.stderr.fileno(), repeats.tick).start()
-    configure(level, cast("TextIO", lines), repeats)
+    render = readable if sys.stderr.isatty() else AS_JSON
+    configure(level, cast("TextIO", lines), repeats, render)
     before = sys.excepthook, threading.excepthook, sys.unraisablehook
     sys.excepthook = _uncaught
     threading.excepthook = lambda raised: _uncaught(raised.exc_type, raised.exc_value, raised.exc_traceback)
@@ -113,7 +123,7 @@ def in_background(level: str) -> Iterator[LineWriter]:
     finally:
         if lines.drain(DRAIN_S):
             sys.excepthook, threading.excepthook, sys.unraisablehook = before
-            configure(level)
+            configure(level, render=render)
 
 
 def _uncaught(kind: type[BaseException], error: object, trace: TracebackType | None) -> None:
