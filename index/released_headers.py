@@ -11,8 +11,8 @@ and without inbound headers named like ours; then, so that a reader can trust th
     delay-occurrence        b"3"                  only of a recurring schedule: its number, from 1
     delay-series            b"orders.delay/3/17"  and topic/partition/offset of its first record
 
-Rejected: all headers as they came, then ``delay-error``, ``delay-error-message`` and ``delay-source``, and the two of a
-recurring schedule whose occurrence it is. Nothing is
+Rejected: all headers as they came, the two of a recurring schedule whose occurrence it is, then ``delay-error``,
+``delay-error-message`` and ``delay-source``. Nothing is
 taken away, so inbound headers of these names stay; the router's are the last of their name, which is the one
 Kafka's ``Headers.lastHeader`` returns.
 

@@ -9,8 +9,10 @@ from typing import Final
 from sidecar.audit.record import (
     UNREADABLE,
     Record,
+    begun_by,
     digest,
     due_ms,
+    recurs,
     released_key,
     source_of,
     targets,
@@ -19,6 +21,7 @@ from sidecar.audit.record import (
 
 _SAMPLES: Final = 20
 _REJECTION: Final = ["delay-error", "delay-error-message", "delay-source"]
+_OCCURRENCE: Final = ["delay-occurrence", "delay-series"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,15 @@ def check_order(sent: Iterable[Record], released: Iterable[Record]) -> list[str]
 class _Entry:
     """A record sent, and what was found of it."""
 
-    __slots__ = ("arrivals", "as_rejected", "as_released", "due_ms", "rejections", "targets", "timestamp_ms")
+    __slots__ = (
+        *("arrivals", "as_rejected", "as_released", "due_ms", "rejections", "targets", "timestamp_ms"),
+        *("has_begun", "recurs"),
+    )
 
     def __init__(self, record: Record, default_target: str) -> None:
         self.due_ms = due_ms(record)
+        self.recurs = recurs(record.headers)
+        self.has_begun = False
         self.timestamp_ms = record.timestamp_ms
         self.targets = targets(record.headers, default_target)
         self.as_released = digest(released_key(record), record.value, user_headers(record.headers))
@@ -132,7 +140,9 @@ class _Entry:
         self.rejections = 0
 
     def outcome(self, now_ms: int) -> str:
-        """Name the one count this record belongs to."""
+        """Name the one count this record belongs to; one that begins a series is released as its first occurrence."""
+        if self.has_begun and not self.arrivals and not self.rejections:
+            return "released_once"
         if self.arrivals and self.arrivals == self.targets and not self.rejections:
             return "released_once"
         found, wanted = set(self.arrivals), set(self.targets or self.arrivals[:1])
@@ -151,6 +161,7 @@ class _Books:
     def __init__(self, default_targets: Mapping[str, str]) -> None:
         self._default_targets = default_targets
         self._entries: dict[str, _Entry] = {}
+        self._begun: list[str] = []
         self._single: dict[str, tuple[str, ...]] = {}
         self._lateness_ms = array("q")
         self._counts = dict.fromkeys(("early", "altered", "wrong_target", "foreign", "unreadable", "create_time"), 0)
@@ -159,6 +170,8 @@ class _Books:
     def enter(self, record: Record) -> None:
         """Enter a record of a delay topic."""
         self._entries[record.place] = _Entry(record, self._default_targets.get(record.topic, ""))
+        if beginning := begun_by(record):
+            self._begun.append(beginning)
 
     def release(self, record: Record) -> None:
         """Match a record of a target topic; one without ``delay-source`` came from somebody else."""
@@ -199,11 +212,16 @@ class _Books:
             return
         entry.rejections += 1
         as_sent, added = record.headers[:-3], [name for name, _ in record.headers[-3:]]
+        if entry.recurs and [name for name, _ in as_sent[-2:]] == _OCCURRENCE:
+            as_sent = as_sent[:-2]
         if added != _REJECTION or digest(record.key, record.value, as_sent) != entry.as_rejected:
             self._note("altered", f"{source}: {record.place} differs")
 
     def report(self, now_ms: int) -> AuditReport:
         """Sum up; records due later than `now_ms` may still be pending."""
+        for beginning in self._begun:
+            if beginning in self._entries:
+                self._entries[beginning].has_begun = True
         outcomes = dict.fromkeys(("released_once", "rejected", "pending", "duplicated", "lost"), 0)
         for source, entry in self._entries.items():
             outcome = entry.outcome(now_ms)

@@ -14,13 +14,18 @@ AT_ONCE: Final = 0
 UNREADABLE: Final = -1
 """Due time of a record whose schedule cannot be read here; it should have been rejected."""
 
-_PROVENANCE: Final = frozenset({"delay-due", "delay-source", "delay-source-timestamp", "delay-id", "delay-hops"})
+_PROVENANCE: Final = frozenset(
+    {"delay-due", "delay-source", "delay-source-timestamp", "delay-id", "delay-hops"}
+    | {"delay-occurrence", "delay-series"}
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AMOUNT: Final = r"(\d+(?:[.,]\d+)?)"
 _DURATION: Final = re.compile(rf"P(?:{_AMOUNT}W)?(?:{_AMOUNT}D)?(?:T(?:{_AMOUNT}H)?(?:{_AMOUNT}M)?(?:{_AMOUNT}S)?)?")
 _SHORT: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
 _SHORT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
+
+_NUMBERS: Final = ("offset", "number", "due")
 
 Header = tuple[str, bytes | None]
 
@@ -45,8 +50,13 @@ class Record(NamedTuple):
 
 def due_ms(record: Record) -> int:
     """Return the due time in epoch ms, AT_ONCE or UNREADABLE."""
-    named = ((name.lower(), raw) for name, raw in record.headers if raw is not None)
+    named = [(name.lower(), raw) for name, raw in record.headers if raw is not None]
+    occurrence = _occurrence(named)
+    if occurrence is not None:
+        return occurrence[2]
     times = [header for header in named if header[0] in {"deliver-at", "deliver-after"}]
+    if not times:
+        times = [("deliver-after", raw) for name, raw in named if name == "deliver-every"]
     if not times:
         return AT_ONCE
     given = dict(times)
@@ -58,6 +68,30 @@ def due_ms(record: Record) -> int:
         return record.timestamp_ms + _duration_ms(given["deliver-after"])
     except ValueError:
         return UNREADABLE
+
+
+def recurs(headers: Iterable[Header]) -> bool:
+    """Whether it is, or claims to be, a schedule that recurs."""
+    return any(name.lower() in {"deliver-every", "deliver-cron"} and raw is not None for name, raw in headers)
+
+
+def begun_by(record: Record) -> str:
+    """The place of the record that has begun the series of which this is the first occurrence; empty: it is none."""
+    named = [(name.lower(), raw) for name, raw in record.headers if raw is not None]
+    occurrence = _occurrence(named)
+    if occurrence is None or occurrence[1] != 1:
+        return ""
+    return f"{record.topic}/{record.partition}/{occurrence[0]}"
+
+
+def _occurrence(named: Iterable[tuple[str, bytes]]) -> tuple[int, int, int] | None:
+    """Offset of the first record of a series, number and due time, of a record that a router has written."""
+    for name, raw in named:
+        numbers = raw.split(b" ")[:3]
+        if name == "deliver-series" and len(numbers) == len(_NUMBERS) and all(each.isdigit() for each in numbers):
+            first, number, due = map(int, numbers)
+            return first, number, due
+    return None
 
 
 def _instant_ms(raw: bytes | None) -> int:

@@ -82,9 +82,9 @@ class PartitionWriter:
     def reject(self, offset: int, refused: Refused, on_delivery: OnDelivery | None = None) -> None:
         """Produce one record to the rejected topic, as it came, with its reason."""
         key, value, headers, _ = refused.record
-        marked = rejected_headers(headers, refused.rejection, f"{self._source}{offset}")
         if offset in self.occurrences:
-            marked += series_headers(self.occurrences[offset], self._source)
+            headers = [*headers, *series_headers(self.occurrences[offset], self._source)]
+        marked = rejected_headers(headers, refused.rejection, f"{self._source}{offset}")
         self._produce(self._topic.rejected, value, key, -1, marked, TIMESTAMP_NOW, on_delivery)
 
     def append(self, appended: Appended, on_delivery: OnDelivery | None = None) -> None:

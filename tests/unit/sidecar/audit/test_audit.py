@@ -310,3 +310,35 @@ def test_the_command_wants_its_topics(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--bootstrap", "localhost:1"])
     assert caught.value.code == 2
     assert "--delay" in capsys.readouterr().err
+
+
+def occurrence(offset: int, number: int, due: int, *, first: int = 0) -> Record:
+    series = b"%d %d %d %s" % (first, number, due, b"0" * 32)
+    return sent(offset, ("deliver-every", b"10s"), ("a", b"b"), ("deliver-series", series))
+
+
+def test_occurrences_are_due_as_the_router_has_written() -> None:
+    first = sent(0, ("deliver-every", b"10s"), ("a", b"b"))
+    second = occurrence(5, 2, SENT_MS + 20_000)
+    assert (due_ms(first), due_ms(second)) == (SENT_MS + 10_000, SENT_MS + 20_000)
+    out = [
+        each._replace(headers=[*each.headers, ("delay-occurrence", b"1"), ("delay-series", b"d/0/0")])
+        for each in (released(first), released(second, offset=1))
+    ]
+    assert counts(audited([first, second], out)) == {"sent": 2, "released_once": 2}
+    assert counts(audited([first, second], [out[0]])) == {"sent": 2, "released_once": 1, "lost": 1}
+
+
+def test_what_begins_a_series_is_released_as_its_first_occurrence() -> None:
+    begins = sent(0, ("deliver-cron", b"* * * * *"))
+    assert counts(audited([begins])) == {"sent": 1, "lost": 1}
+    first = occurrence(5, 1, SENT_MS + 60_000)
+    assert counts(audited([begins, first], [released(first)])) == {"sent": 2, "released_once": 2}
+
+
+def test_a_rejected_occurrence_says_which_one_it_is_and_is_not_altered() -> None:
+    second = occurrence(5, 2, SENT_MS)
+    found = refused(second)
+    told: list[Header] = [("delay-occurrence", b"2"), ("delay-series", b"d/0/0")]
+    marked = found._replace(headers=[*found.headers[:-3], *told, *found.headers[-3:]])
+    assert counts(audited([second], no=[marked])) == {"sent": 1, "rejected": 1}
