@@ -132,6 +132,7 @@ def test_the_admin_api_finds_its_files(tmp_path: Path) -> None:
         admin.tls_client_ca_file: "operators-ca",
     }
     assert admin.is_on
+    assert admin.page
     assert not admin.allow_plaintext
     services = of_kind(resources, "Service")
     assert [each["metadata"]["name"] for each in services if each["metadata"]["name"] in admin.allowed_hosts]
