@@ -5,13 +5,14 @@ command that is shown: pasted into another terminal they work as they are.
 """
 
 import os
+import secrets
 import shlex
 import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaException, Message
 from rich.console import Console
@@ -25,7 +26,8 @@ from sidecar.demo.router import RouterProcess, RouterProcessError, config_text, 
 from sidecar.local_kafka.reaper import Reaper
 
 HTTP_PORT: Final = 8080
-"""The router's own default; another one where somebody listens there."""
+PAGE_PORT: Final = 8081
+"""The router's own defaults; another one where somebody listens there."""
 
 MAX_DELAY: Final = "7d"
 SHOWN_CHARACTERS: Final = 60
@@ -56,6 +58,13 @@ def main(port: int, console: Console) -> int:
     return 1
 
 
+class Page(NamedTuple):
+    """Where the page of the router is, and what it asks for."""
+
+    url: str
+    token: str
+
+
 class _Dev:
     """The router beside a Kafka that answers."""
 
@@ -64,6 +73,7 @@ class _Dev:
         self._console = console
         self._topics = Topics.of("")
         self._directory = folder(port)
+        self._page = Page(f"http://127.0.0.1:{_free(PAGE_PORT)}", secrets.token_hex(16))
 
     def stay(self) -> int:
         """Run the router and show what arrives, until KeyboardInterrupt; 1 when the router ends by itself."""
@@ -88,13 +98,17 @@ class _Dev:
 
     def _router(self) -> RouterProcess:
         """Return a router that is not started, with its configuration written."""
-        topics, port = self._topics, HTTP_PORT if local_kafka.is_free(HTTP_PORT) else free_port()
+        topics, port = self._topics, _free(HTTP_PORT)
         config = self._directory / "delay-router.toml"
+        tokens = self._directory / "tokens"
+        tokens.touch(mode=0o600)
+        tokens.write_text(f"operate {self._page.token}\n")
         sections: dict[str, Any] = {
             "kafka": {"bootstrap.servers": self._bootstrap},
             # Static membership: started again, it has its partitions back at once.
             "router": {"instance_id": "dev-1"},
             "http": {"listen": f"127.0.0.1:{port}"},
+            "admin": {"listen": self._page.url.removeprefix("http://"), "token_file": str(tokens), "page": True},
             "delay_topics": [
                 {
                     "name": topics.delay,
@@ -114,7 +128,7 @@ class _Dev:
         router.start()
         router.wait_ready()
         with reading(self._bootstrap, self._topics[1:]) as consumer:
-            for line in introduction(self._bootstrap, self._topics, router):
+            for line in introduction(self._bootstrap, self._topics, router, self._page):
                 self._say(line)
             while router.running:
                 self._show(consumer)
@@ -138,12 +152,17 @@ def folder(port: int) -> Path:
     return root / "kafka-delay-router" / f"dev-{port}"
 
 
-def introduction(bootstrap: str, topics: Topics, router: RouterProcess) -> Sequence[str]:
+def _free(port: int) -> int:
+    return port if local_kafka.is_free(port) else free_port()
+
+
+def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: Page) -> Sequence[str]:
     """Return what is there, and three commands that work as they are."""
     program, given = _program(), f"--config {shlex.quote(str(router.config))}"
     return (
         "",
         f"Kafka answers on {bootstrap}, the router is ready: http://127.0.0.1:{router.port}/metrics",
+        f"To look at in a browser: {page.url}, which asks for the token {page.token}",
         f"What is written to {topics.delay} comes out in {topics.orders}, or {topics.billing} by deliver-to.",
         "",
         "In another terminal:",

@@ -1,6 +1,7 @@
 """``delay-router dev`` as a user meets it: the commands it shows work as they are, and Ctrl-C leaves nothing."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import httpx
 import psutil
 
 from sidecar import local_kafka
@@ -60,6 +62,10 @@ def test_what_it_shows_works_as_it_is_and_nothing_is_left(needs_own_nodes: None,
                 break
         send, lookup, status = (line.strip() for line in shown if "--config" in line)
         assert f"Kafka answers on 127.0.0.1:{port}" in "".join(shown)
+        url, token = re.findall(r"browser: (\S+), which asks for the token (\w+)", "".join(shown))[0]
+        asked = httpx.get(f"{url}/api/v1/caller", headers={"authorization": f"Bearer {token}"}, trust_env=False)
+        assert asked.json()["role"] == "operate"
+        assert "<title>Delay router</title>" in httpx.get(f"{url}/", trust_env=False).text
         assert pasted(send, elsewhere).startswith("orders.delay/0/0 due ")
         assert "orders.delay/0/0: pending; due " in pasted(lookup, elsewhere)
         assert "orders.delay" in pasted(status, elsewhere)

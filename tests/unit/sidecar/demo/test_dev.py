@@ -15,6 +15,8 @@ from sidecar.demo.orders import Topics
 from sidecar.demo.router import RouterProcess
 from sidecar.local_kafka import maven
 
+PAGE = dev.Page("http://localhost:8081", "0123456789abcdef0123456789abcdef")
+
 
 class Arrived:
     """A record as a consumer hands it over."""
@@ -68,7 +70,9 @@ def router(tmp_path: Path) -> RouterProcess:
 
 
 def _commands(router: RouterProcess) -> list[str]:
-    return [line.strip() for line in dev.introduction("127.0.0.1:9092", Topics.of(""), router) if "--config" in line]
+    return [
+        line.strip() for line in dev.introduction("127.0.0.1:9092", Topics.of(""), router, PAGE) if "--config" in line
+    ]
 
 
 def test_commands_name_the_program_as_every_shell_finds_it(
