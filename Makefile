@@ -123,8 +123,8 @@ format: venv ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
-bench: venv ## Throughput and lateness, as ratios to a bare transactional loop
-	@$(BIN)/python -m tests.bench
+bench: venv ## Throughput and lateness, as ratios to a bare transactional loop: medians of three (ROUNDS=1: once, 25 minutes)
+	@$(BIN)/python -m tests.bench $(if $(ROUNDS),--rounds $(ROUNDS))
 
 bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))

@@ -37,12 +37,14 @@ def ceiling(context: Context) -> Iterator[Row]:
     count = context.sizes.loop_records
     with _source(context, count) as source:
         rates: dict[Settings, list[float]] = {settings: [] for settings in CANDIDATES}
+        with_headers: dict[Settings, list[float]] = {settings: [] for settings in CANDIDATES}
         # Settings take turns, so that a disturbance of some seconds does not decide between them.
         for _ in range(RUNS):
             for settings in CANDIDATES:
                 rates[settings].append(_copy(context, source, count, settings))
-        best = max(rates, key=lambda settings: median(rates[settings]))
-        as_released = [_copy(context, source, count, best, as_released=True) for _ in range(RUNS)]
+                with_headers[settings].append(_copy(context, source, count, settings, as_released=True))
+    best = max(rates, key=lambda settings: median(rates[settings]))
+    as_released = max(map(median, with_headers.values()))
     context.ceiling_per_s = median(rates[best])
     tried = ", ".join(f"linger {s.linger_ms} chunk {s.chunk}: {median(r) / 1000:.0f}" for s, r in rates.items())
     yield Row(
@@ -58,9 +60,9 @@ def ceiling(context: Context) -> Iterator[Row]:
     yield Row(
         "ceiling",
         "the same, with the three headers of a released record",
-        median(as_released),
+        as_released,
         "records/s",
-        context.of_ceiling(median(as_released)),
+        context.of_ceiling(as_released),
         "ceiling",
     )
 
