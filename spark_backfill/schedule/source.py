@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
+from index.errors import ConfigError
 from spark_backfill.schedule.columns import DAMAGE, ID
 from spark_backfill.schedule.row import Row
 
@@ -31,6 +32,7 @@ def table(spark: SparkSession, source: str, kind: str, options: Mapping[str, str
     """
     if kind == "table":
         return spark.table(source)
+    _require_there(spark, source)
     if kind == "parquet":
         return spark.read.options(**options).parquet(source)
     given = {**(_CSV if kind == "csv" else {}), **options}
@@ -39,6 +41,17 @@ def table(spark: SparkSession, source: str, kind: str, options: Mapping[str, str
     fields = [StructField(name, StringType()) for name in [*names, DAMAGE]]
     given |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": DAMAGE}
     return spark.read.options(**given).schema(StructType(fields)).format(kind).load(source)
+
+
+def _require_there(spark: SparkSession, source: str) -> None:
+    """ConfigError when there is nothing; Spark finds that out, too, and logs a stack trace first."""
+    # PySpark has no other way to ask whether there is a file, wherever it lies.
+    jvm, session = spark._jvm, spark._jsparkSession  # noqa: SLF001
+    assert jvm is not None, "a session has a JVM until it is stopped"
+    path = jvm.org.apache.hadoop.fs.Path(source)
+    files = path.getFileSystem(session.sessionState().newHadoopConf())
+    if not files.globStatus(path):
+        raise ConfigError(f"{source}: there is no such file or directory ({files.makeQualified(path).toString()})")
 
 
 def types(frame: DataFrame) -> dict[str, str]:

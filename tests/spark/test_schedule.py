@@ -179,7 +179,9 @@ def test_csv_and_json(spark: SparkSession, stage: Stage, tmp_path: Path) -> None
     assert list(record.headers)[1:3] == [("b", b"2"), ("a", None)]
 
 
-def test_wrong_input_is_refused_before_work_begins(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+def test_wrong_input_is_refused_before_work_begins(
+    spark: SparkSession, stage: Stage, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     stage.delay(default_target=stage.target())
     table = parquet(spark, tmp_path / "table", [(1, "v")], "due bigint, value string")
     of_ints = parquet(spark, tmp_path / "ints", [(1, "v")], "due int, value string")
@@ -193,7 +195,12 @@ def test_wrong_input_is_refused_before_work_begins(spark: SparkSession, stage: S
     ):
         done = run(stage, source, *options)
         assert (done.exit_code, message in done.stderr) == (2, True), done.output
-    assert run(stage, tmp_path / "nothing", "--job", "j").exit_code == 1
+    for nothing in ("nothing", "nothing*"):
+        capfd.readouterr()
+        done = run(stage, f"{tmp_path}/{nothing}", "--job", "j")
+        said = "".join(capfd.readouterr())
+        assert (done.exit_code, "there is no such file or directory" in done.stderr) == (2, True), done.output
+        assert "\tat " not in said, "a stack trace of Spark's log"
 
 
 def test_killed_in_the_middle_and_run_again(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
