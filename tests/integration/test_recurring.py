@@ -48,5 +48,26 @@ def test_a_series_neither_skips_nor_doubles_when_its_router_is_killed(stage: Sta
     assert _reasons(stage.records(f"{delay}.rejected")) == [(b"forged", b"INVALID_SCHEDULE")]
 
 
+def test_what_the_delay_topic_does_not_take_ends_a_series_loudly_and_holds_up_no_other(
+    stage: Stage, rng: Random
+) -> None:
+    out = stage.target("out")
+    delay = stage.delay("delay", default_target=out, recurring=True, config={"max.message.bytes": "2000"})
+    with stage.router() as router:
+        router.start_and_wait()
+        # With the header of the router it is more than the topic takes, by a little.
+        for recurs in (("deliver-every", b"1s"), ("deliver-cron", b"* * * * *")):
+            stage.send(delay, recurs, ("deliver-after", b"0"), value=rng.randbytes(1_870))
+        stage.send(delay, ("deliver-every", b"1s"), ("deliver-times", b"2"), value=b"small")
+        assert len(stage.wait_records(out, 2)) == 2
+        ended = stage.wait_records(f"{delay}.rejected", 2)
+        assert router.stop() == 0
+    assert [record.value for record in stage.records(out)] == [b"small"] * 2
+    assert {header(record, "delay-error") for record in ended} == {b"RECORD_TOO_LARGE"}
+    assert all(
+        b"its next occurrence cannot be written" in (header(each, "delay-error-message") or b"") for each in ended
+    )
+
+
 def _reasons(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
     return [(record.value, header(record, "delay-error")) for record in records]
