@@ -5,7 +5,8 @@
 #
 # BASE is any image with Python 3.11 or newer as python3, with venv. A tag names another image tomorrow: a release is built
 # by digest, which `make release-image BASE=NAME@sha256:...` insists on. Wheels that lie in
-# build/wheels are taken from there; PIP_NO_INDEX=1 takes them from nowhere else.
+# build/wheels are taken from there; PIP_NO_INDEX=1 takes them from nowhere else. The kernel (sidecar/kernel) is compiled
+# where BASE has a C compiler and the headers of Python; the router in any other does the same in Python.
 ARG BASE=python:3.13-slim-bookworm
 
 FROM ${BASE} AS build
@@ -19,7 +20,7 @@ RUN tools/bin/python -m pip install --quiet --require-hashes --only-binary :all:
       --requirement wheels/requirements-image.lock \
  && tools/bin/python -m pip --python /opt/delay-router/bin/python install --quiet --require-hashes \
       --only-binary :all: --find-links wheels --requirement wheels/requirements.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY index index
 COPY snapshots snapshots
 COPY sidecar sidecar

@@ -10,21 +10,22 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel wheel coverage simulate mutants faults soak lint format bench bench-large bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel coverage simulate mutants faults soak lint format bench bench-kernel bench-large bench-ops bench-spark lock proto clean \
         chart-tools chart-schema test-helm test-monitoring test-page image release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: $(STAMP) ## Create .venv with the locked dependencies and this project
+venv: $(STAMP) ## Create .venv with the locked dependencies and this project, its kernel compiled where a compiler is
 
-$(STAMP): requirements-dev.lock pyproject.toml
+$(STAMP): requirements-dev.lock pyproject.toml hatch_build.py sidecar/kernel/_release.pyx
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; say which: make PYTHON=python3.12" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing the locked dependencies into .venv"
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m sidecar.kernel
 	@touch $@
 
 demo: venv ## Records through a real Kafka: held, released on time, rejected; survives a kill -9
@@ -39,7 +40,7 @@ PYTEST = $(BIN)/python -m pytest --quiet --durations=10 --durations-min=5
 test: venv ## The core, the simulation and each promise on a real broker (8 minutes)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
-test-rest: test-wheel test-broker test-page test-helm test-monitoring test-image test-spark ## All other tests (three quarters of an hour)
+test-rest: test-kernel test-wheel test-broker test-page test-helm test-monitoring test-image test-spark ## All other tests (three quarters of an hour)
 
 test-all: test test-rest ## All tests
 
@@ -68,6 +69,9 @@ mutants: venv ## Play each wrong router until a seed catches it, and print the t
 
 test-wheel: venv ## Build the wheel, install it, and run the unit tests on what it installed
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
+
+test-kernel: venv ## The kernel beside Python on the same records, fuzzed, and under the sanitizers of the compiler
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@) tests/unit/sidecar/kernel
 
 test-spark: venv ## Run only the tests of the Spark jobs
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
@@ -126,6 +130,9 @@ format: venv ## Format the code and mend what ruff can mend
 bench: venv ## Throughput and lateness, as ratios to a bare transactional loop: medians of three (ROUNDS=1: once, 25 minutes)
 	@$(BIN)/python -m tests.bench $(if $(ROUNDS),--rounds $(ROUNDS))
 
+bench-kernel: venv ## What a released record costs the worker, in Python and by the kernel, in one run without a broker
+	@$(BIN)/python -m tests.bench.kernel
+
 bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))
 
@@ -164,5 +171,5 @@ proto: venv ## Generate snapshots/proto/*_pb2.py and .pyi from the .proto files
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)
 
 clean: ## Remove .venv, caches and built files (the Kafka jars stay in ~/.cache/kafka-delay-router)
-	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist sidecar/kernel/*.so
 	@find $(ROOMS) tests -name __pycache__ -type d -prune -exec rm -rf {} +

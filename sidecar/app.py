@@ -29,6 +29,7 @@ from sidecar.kafka import admin as cluster
 from sidecar.kafka import clients
 from sidecar.kafka.librdkafka import check_client
 from sidecar.kafka.membership import GroupMember, MembershipError
+from sidecar.kernel.choice import Kernel
 from sidecar.logs import events
 from sidecar.logs.lines import LineWriter
 from sidecar.metrics import DroppedLines, Metrics
@@ -62,8 +63,9 @@ def run(config: Config) -> int:
     failpoints.arm(os.environ)
     check_libraries()
     check_client()
+    kernel = Kernel.chosen(os.environ)
     with events.in_background(config.router.log_level) as lines:
-        return _run(config, lines)
+        return _run(config, lines, kernel)
 
 
 class _Stoppable(Protocol):
@@ -93,14 +95,14 @@ class _Running(ExitStack):
         return all(each.is_idle for each in self._may_hang)
 
 
-def _run(config: Config, lines: LineWriter) -> int:
+def _run(config: Config, lines: LineWriter, kernel: Kernel) -> int:
     sys.setswitchinterval(SWITCH_THREADS_S)
     stopping = _stopping_on_signals(lines)
     workers, running = Workers(), _Running()
     exit_code = 1
     try:
         with running:
-            exit_code = _serve(config, lines, stopping, workers, running)
+            exit_code = _serve(config, lines, kernel, stopping, workers, running)
     finally:
         structlog.get_logger().info("stopped", every_worker_finished=workers.is_idle)
         if not running.is_idle:
@@ -112,10 +114,12 @@ def _run(config: Config, lines: LineWriter) -> int:
     return exit_code
 
 
-def _serve(config: Config, lines: LineWriter, stopping: Event, workers: Workers, running: _Running) -> int:
+def _serve(
+    config: Config, lines: LineWriter, kernel: Kernel, stopping: Event, workers: Workers, running: _Running
+) -> int:
     """Start one part after the other, and be a member of the group until ``stopping``; the exit code."""
     admin, clock = cluster.connect(config), SystemClock()
-    metrics, budget = Metrics(), PayloadBudget(config.router.payload_memory_bytes)
+    metrics, budget = Metrics(kernel.name), PayloadBudget(config.router.payload_memory_bytes)
     health = ProcessHealth(metrics.registry, workers.statuses)
     metrics.registry.register(PartitionCollector(workers.statuses, lambda: budget.used_bytes))
     metrics.registry.register(DroppedLines(lambda: lines.dropped))
@@ -129,6 +133,7 @@ def _serve(config: Config, lines: LineWriter, stopping: Event, workers: Workers,
         brokers=config.bootstrap,
         listen=config.http.listen,
     )
+    structlog.get_logger().info("kernel_chosen", kernel=kernel.name, why=kernel.why_not)
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
     running.callback(stop_policies)
     api = AdminApi()
@@ -160,6 +165,7 @@ def _serve(config: Config, lines: LineWriter, stopping: Event, workers: Workers,
         still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
         clock=clock,
         limits=RateLimits(clock.running_s),
+        kernel=kernel,
     )
     assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
     instance_id, leaves = _instance_id(config)

@@ -67,9 +67,9 @@ class DroppedLines(Collector):
 
 
 class Metrics:
-    """The metrics of one process."""
+    """The metrics of one process; ``kernel`` is what its hot paths run with, as :mod:`sidecar.kernel` names it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: str = "python") -> None:
         self.registry = CollectorRegistry()
         self.lateness = LatenessHistogram()
         self.registry.register(self.lateness)
@@ -121,7 +121,14 @@ class Metrics:
         )
         self.transaction_seconds = histogram("transaction_seconds", "From begin to the end of commit", "topic")
         build = Info(PREFIX + "build", "Versions", registry=self.registry)
-        build.info({"version": __version__, "python": platform.python_version(), "librdkafka": libversion()[0]})
+        build.info(
+            {
+                "version": __version__,
+                "python": platform.python_version(),
+                "librdkafka": libversion()[0],
+                "kernel": kernel,
+            }
+        )
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(PREFIX + name, text, labels, registry=self.registry)

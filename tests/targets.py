@@ -32,6 +32,7 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "test-broker": ("tests/integration", "tests/faults", "tests/examples"),
     "test-page": ("tests/page",),
+    "test-kernel": ("tests/kernel",),
     "test-wheel": ("tests/wheel",),
     "test-spark": ("tests/spark",),
     "test-helm": ("tests/helm",),

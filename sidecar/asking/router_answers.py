@@ -56,16 +56,17 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True)
 class RouterStatus:
-    """What a router says about itself: the body of ``/readyz``, and sums by topic."""
+    """What a router says about itself: the body of ``/readyz``, sums by topic, and what it is made of."""
 
     ready: bool
     body: dict[str, Any]
     topics: list[TopicStatus]
+    build: dict[str, str]
 
     def as_json(self) -> dict[str, object]:
         """For scripts."""
         topics = {topic.topic: topic.as_json() for topic in self.topics}
-        return {**self.body, "ready": self.ready, "topics": topics}
+        return {**self.body, "ready": self.ready, "topics": topics, "build": self.build}
 
 
 def retention_warnings(body: dict[str, Any], now_ms: int) -> list[str]:
@@ -101,7 +102,14 @@ def ask(url: str) -> RouterStatus:
     if code not in {200, 503} or not isinstance(readiness, dict):
         raise DelayRouterError(f"{url}/readyz: answers {code}, but not as a delay router does; see --url")
     _, metrics = _get(url, "/metrics")
-    return RouterStatus(code == HTTPStatus.OK, readiness, topics_of(metrics.decode("utf-8")))
+    text = metrics.decode("utf-8")
+    return RouterStatus(code == HTTPStatus.OK, readiness, topics_of(text), build_of(text))
+
+
+def build_of(metrics: str) -> dict[str, str]:
+    """Versions and kernel of a router from a page of metrics; nothing of one that does not tell."""
+    families = text_string_to_metric_families(metrics)
+    return next((each.samples[0].labels for each in families if each.name == f"{_PREFIX}build_info"), {})
 
 
 def topics_of(metrics: str) -> list[TopicStatus]:

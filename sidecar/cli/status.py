@@ -72,6 +72,8 @@ def _show_router(url: str, *, as_json: bool) -> None:
 
 def _print_status(url: str, answer: status.RouterStatus) -> None:
     click.echo(f"{url}: {'ready' if answer.ready else 'not ready'} {answer.body.get('why', '')}".rstrip())
+    if answer.build:
+        click.echo(", ".join(f"{name} {value}" for name, value in sorted(answer.build.items())))
     partitions = answer.body.get("partitions", {})
     rows = [
         (

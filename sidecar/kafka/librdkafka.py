@@ -7,8 +7,9 @@ is still to be had from the library that it brings along:
   call of C for each message would cost a tenth of all that is done with a record; so the two numbers on the way there
   are read where they lie, by a view of the memory of the process.
 * ``Partition``: a partition read by the C interface, which gives headers as they were written.
+* ``address_of`` and ``CLIENT_HANDLE``: what native code (:mod:`sidecar.kernel`) calls, and with which client.
 
-Both go by where things lie in memory, which holds for the versions in ``KNOWN`` alone: ``check_client`` is asked before
+All go by where things lie in memory, which holds for the versions in ``KNOWN`` alone: ``check_client`` is asked before
 anything else, and refuses others. It also has the library build headers and finds the number where it should be.
 """
 
@@ -21,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition, cimpl
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition, cimpl
 
 from index.errors import ConfigError
 
@@ -34,7 +35,9 @@ _MESSAGE_HEADERS: Final = 48 // _WORD
 """Where a Message of confluent-kafka points to the headers of librdkafka, until it is asked for them."""
 _HEADERS_SIZE: Final = 40 // _WORD
 """Where these have the sum of their serialized sizes; their number is the upper half of the first word."""
-_CONSUMER_HANDLE: Final = 16
+CLIENT_HANDLE: Final = 16
+"""Where a Producer and a Consumer of confluent-kafka have the handle of librdkafka."""
+_CLIENT_BYTES: Final = 176
 _RAW_HEADERS_SIZE: Final = 120
 _RAW_HEADERS: Final = 128
 """Where librdkafka's own message has length and place of its headers as they came."""
@@ -96,9 +99,9 @@ class RawRecord(NamedTuple):
 
 def check_client() -> None:
     """ConfigError when this is not a client whose headers can be compared with the log."""
-    found = (str(confluent_kafka.version()), str(confluent_kafka.libversion()[0]))
-    if found in KNOWN and _is_laid_out():
+    if is_known():
         return
+    found = versions()
     wanted = " or ".join(f"{binding} (librdkafka {library})" for binding, library in sorted(KNOWN))
     raise ConfigError(
         f"confluent-kafka {found[0]} with librdkafka {found[1]} on {platform.python_implementation()}"
@@ -107,10 +110,31 @@ def check_client() -> None:
     )
 
 
+def versions() -> tuple[str, str]:
+    """Of confluent-kafka and of librdkafka."""
+    return str(confluent_kafka.version()), str(confluent_kafka.libversion()[0])
+
+
+def is_known() -> bool:
+    """Whether the tests have seen where things lie in this client."""
+    return versions() in KNOWN and _is_laid_out()
+
+
+def address_of(name: str) -> int:
+    """Where a function of librdkafka lies, for native code to call it."""
+    address = ctypes.cast(getattr(_LIBRARY, name), ctypes.c_void_p).value
+    assert address, f"{name} has no address"
+    return address
+
+
 def _is_laid_out() -> bool:
     if sys.implementation.name != "cpython" or struct.calcsize("P") != _WORD or sys.byteorder != "little":
         return False
-    if Message.__basicsize__ != _MESSAGE_BYTES:
+    if (Message.__basicsize__, Consumer.__basicsize__, Producer.__basicsize__) != (
+        _MESSAGE_BYTES,
+        _CLIENT_BYTES,
+        _CLIENT_BYTES,
+    ):
         return False
     headers = _headers_new(2)
     _header_add(headers, b"a\0b", 3, b"xy", 2)
@@ -145,7 +169,7 @@ class Partition:
 
     def __init__(self, consumer: Consumer, at: TopicPartition) -> None:
         self._consumer = consumer
-        handle = ctypes.c_void_p.from_address(id(consumer) + _CONSUMER_HANDLE)
+        handle = ctypes.c_void_p.from_address(id(consumer) + CLIENT_HANDLE)
         self._queue = _queue_of(handle, at.topic.encode(), at.partition)
         _queue_forward(self._queue, _NO_FORWARDING)
         consumer.assign([at])

@@ -156,8 +156,11 @@ class KafkaHost:
     def transactions(self, origin: Origin) -> KafkaTransactions:
         """With the producer that has fenced all others."""
         stripped = origin.history.in_force.stripped
-        writer = PartitionWriter(self._producer, self._topic, self._partition, stripped, origin.delay_topic_id)
-        return KafkaTransactions(writer, self._shared.clock, compresses=self.compresses)
+        shared = self._shared
+        writer = PartitionWriter(
+            self._producer, self._topic, self._partition, stripped, origin.delay_topic_id, shared.kernel
+        )
+        return KafkaTransactions(writer, shared.clock, compresses=self.compresses)
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int = NEVER) -> Intake:
         """With a client of its own: one that is told to seek may still hand over older records."""

@@ -9,6 +9,7 @@ from sidecar.backfill.staging import Staging
 from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import Clock
 from sidecar.config.model import Config
+from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.metrics import Metrics
 from sidecar.payload.budget import PayloadBudget
 from sidecar.policies.table import WITHOUT_POLICIES, Policies
@@ -34,3 +35,4 @@ class Shared:
     clock: Clock
     limits: RateLimits
     policies: Policies = WITHOUT_POLICIES
+    kernel: Kernel = PYTHON

@@ -1,8 +1,8 @@
 """Writes of one delay partition, inside the transactions of its producer."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -14,11 +14,15 @@ from index.schedule import KEEP_KEY
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka import transactions
 from sidecar.kafka.transactions import OnDelivery
+from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.payload.records import Appended, Refused, Scheduled
 from sidecar.release.transaction import Timestamps, Transaction
 
 POLL_EVERY = 1_000
 """Delivery reports are served after so many records: they overlap with what is on its way, and come in one go."""
+
+_MODES: Final = {"release": 0, "due": 1, "source": 2}
+"""Where timestamps come from, in the numbers of the kernel."""
 
 TIMESTAMP_NOW = 0
 """librdkafka's way of saying: when it is produced."""
@@ -38,6 +42,7 @@ class PartitionWriter:
         partition: int,
         stripped: StrippedNames,
         delay_topic_id: str,
+        kernel: Kernel = PYTHON,
     ) -> None:
         self.producer = producer
         self.rejected_topic = topic.rejected
@@ -49,9 +54,29 @@ class PartitionWriter:
         self._delay_topic_id = delay_topic_id
         self._source = f"{topic.name}/{partition}/"
         self._released = ReleasedHeaders(stripped, self._source)
+        self._native = kernel.writer(producer, stripped, self._source.encode())
+
+    def release_all(self, entries: Sequence[Entry[Scheduled]]) -> None:
+        """Produce all records of a transaction, by the kernel as far as it goes; it knows nothing of occurrences."""
+        if self._native is None or self.occurrences:
+            self.release(entries)
+            return
+        mode, own_modes = self.timestamps
+        modes = {None: _MODES[mode]} | {target: _MODES[own] for target, own in own_modes.items()}
+        listed, place, polled = list(entries), 0, 0
+        while place < len(listed):
+            # An error is for Python to meet again: it waits where the queue is full, and raises what must be raised.
+            after, _ = self._native.release(listed, place, POLL_EVERY, modes)
+            if after < min(place + POLL_EVERY, len(listed)):
+                self.release(listed[after : after + 1])
+                after += 1
+            place = after
+            if place - polled >= POLL_EVERY:
+                self.producer.poll(0)
+                polled = place
 
     def release(self, entries: Iterable[Entry[Scheduled]], on_delivery: OnDelivery | None = None) -> None:
-        """Produce each record to each of its targets; the hottest loop of the router."""
+        """Produce each record to each of its targets; the hottest loop of the router where there is no kernel."""
         produce, headers_of = self.producer.produce, self._released.of
         mode, own_modes = self.timestamps
         occurrences = self.occurrences
@@ -94,7 +119,7 @@ class PartitionWriter:
 
     def write_records(self, transaction: Transaction) -> None:
         """Produce what is released, what is rejected and what is appended."""
-        self.release(transaction.released)
+        self.release_all(transaction.released)
         for offset, refused in transaction.rejected:
             self.reject(offset, refused)
         for appended in transaction.appended:

@@ -1,5 +1,6 @@
 """What is released, when, where to and with what: one router, many wishes, judged by the brokers' append times."""
 
+import os
 import time
 from collections.abc import Iterator
 from random import Random
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from sidecar.audit import Record, check_order, ranges, read
+from sidecar.kernel.choice import Kernel
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import CREATE_TIME, TIMEOUT_S, Header, Stage, header, now_ms
 
@@ -297,3 +299,9 @@ def test_deliver_at_wins_over_deliver_after_and_is_counted(stage: Stage, router:
     source = stage.send(name(stage, "delay"), ("deliver-after", b"PT1H"), ("deliver-at", b"%d" % due_ms))
     assert header(released(stage, name(stage, "out"), source), "delay-due") == b"%d" % due_ms
     assert router.metric(f'records_both_times_total{{topic="{name(stage, "delay")}"}}') == 1
+
+
+def test_the_router_tells_which_kernel_has_written_all_of_this(router: RouterProcess) -> None:
+    kernel = Kernel.chosen(os.environ)
+    (told,) = router.events("kernel_chosen")
+    assert (told["kernel"], told["why"]) == (kernel.name, kernel.why_not)

@@ -4,8 +4,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from index.survey import BOUNDS_MS
-from sidecar.asking.router_answers import retention_warnings, topics_of
+from sidecar.asking.router_answers import build_of, retention_warnings, topics_of
 from sidecar.cli.output import LABELS, bar, format_bytes, pending_chart
+from sidecar.metrics import Metrics
 from sidecar.partition.status import BOUND_NAMES, PartitionCollector, PartitionState, PartitionStatus
 
 NOW_MS = 1_800_000_000_000
@@ -36,6 +37,11 @@ def test_before_anything_was_counted_there_is_no_chart() -> None:
     (topic,) = topics_of(page(PartitionStatus("a", 0, PartitionState.ACTIVE)))
     assert topic.by_due == ()
     assert pending_chart(topic.by_due) == []
+
+
+def test_status_tells_which_kernel_a_router_runs() -> None:
+    assert build_of(generate_latest(Metrics("native").registry).decode())["kernel"] == "native"
+    assert build_of(page()) == {}
 
 
 def test_every_range_has_a_name() -> None:

@@ -303,3 +303,4 @@ def test_status_reads_what_is_served_even_while_not_ready(server: HttpServer, he
     assert not answer.ready
     assert [(topic.topic, topic.released) for topic in answer.topics] == [("orders.delay", 3)]
     assert json.loads(json.dumps(answer.as_json()))["partitions"] == health.body["partitions"]
+    assert answer.build == {}

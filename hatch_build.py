@@ -1,0 +1,68 @@
+"""Compiles the kernel (``sidecar/kernel``) while the project is installed or packed.
+
+Or by itself, in place or into a folder and with more flags: ``python hatch_build.py [FOLDER [FLAG...]]``.
+
+Where it cannot be compiled the project is pure Python and does the same, and ``python -m sidecar.kernel`` says why not.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT: Final = Path(__file__).resolve().parent
+ROOM: Final = Path("sidecar/kernel")
+MODULE: Final = "_release"
+SWITCH: Final = "DELAY_ROUTER_KERNEL"
+
+CANNOT_COMPILE: Final = (
+    "the kernel is not compiled: {why}. The router does the same without it, slower; for it, "
+    "install a C compiler and the headers of Python (gcc python3-dev), and build again"
+)
+
+
+class KernelHook(BuildHookInterface[Any]):
+    """Adds the compiled module to a wheel, which is then one for this Python and machine."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called by hatchling before it packs; ``version`` is ``editable`` where nothing but a path is."""
+        if os.environ.get(SWITCH, "").lower() == "off":
+            return
+        try:
+            built = build(ROOT / ROOM)
+        except Exception as error:  # noqa: BLE001 -- whatever is missing, pure Python does the same
+            self.app.display_warning(CANNOT_COMPILE.format(why=error))
+            return
+        if version != "editable":
+            build_data.update(pure_python=False, infer_tag=True)
+            build_data["force_include"][str(built)] = str(ROOM / built.name)
+
+
+def build(folder: Path, *flags: str) -> Path:
+    """Compile the module into a folder, with more flags for the compiler; where it lies then."""
+    from Cython.Build import cythonize  # noqa: PLC0415 -- where they are missing the hook goes on without
+    from setuptools import Distribution, Extension  # noqa: PLC0415
+    from setuptools.command.build_ext import build_ext  # noqa: PLC0415
+
+    # No debug information, which names the folder it was built in.
+    options = ["-O2", "-g0", *flags]
+    extension = Extension(MODULE, [str(ROOM / f"{MODULE}.pyx")], extra_compile_args=options, extra_link_args=[*flags])
+    temporary = ROOT / "build" / "kernel"
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        modules = cythonize([extension], build_dir="build/kernel", force=True, quiet=True)
+        command = build_ext(Distribution({"ext_modules": modules}))
+        command.build_temp, command.build_lib, command.force = str(temporary), str(folder), True
+        command.ensure_finalized()
+        command.run()
+    finally:
+        os.chdir(before)
+    return Path(command.get_ext_fullpath(MODULE)).resolve()
+
+
+if __name__ == "__main__":
+    into, *more = sys.argv[1:] or [str(ROOT / ROOM)]
+    sys.stdout.write(f"{build(Path(into), *more)}\n")

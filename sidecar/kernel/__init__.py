@@ -1,0 +1,19 @@
+"""Optional native code for what is done with every record; without it the router does the same in Python, slower.
+
+May import: ``kafka``. Begin with :mod:`sidecar.kernel.choice`: whether a process uses it, and why not.
+``_release.pyx`` is the compiled module, ``hatch_build.py`` compiles it.
+
+Python is the definition. A native function does the same, or stops in front of what is not of the common form and
+leaves it to Python: errors, refusals and everything rare stay in one place. It is used only with versions of
+confluent-kafka whose layout is tested (``KNOWN`` in :mod:`sidecar.kafka.librdkafka`), and uses the client that is there
+already: configuration, security, transactions and callbacks stay with that.
+
+Decisions, with what was rejected
+---------------------------------
+* *Cython*, typed, for whoever reads the rest reads this. Rejected: C, which the first draft was in and which is no
+  faster here (the time goes into librdkafka, and into taking tuples apart); Rust, a second tool chain for each build;
+  mypyc, which made the hot modules 5 % faster; cffi and ctypes, whose call costs more than what is to be saved.
+* *Found by address* in the library that confluent-kafka has loaded. Rejected: linking with a librdkafka of our own,
+  which would be a second one in the process, of another version some day.
+* *Two passes*, one with the lock of the interpreter and one without. Rejected: letting go of it for each record.
+"""

@@ -1,0 +1,349 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
+"""Released records, written without the lock of the interpreter: the compiled half of ``sidecar.release.writer``.
+
+Two passes over a few hundred records at a time. The first holds the lock: it takes each record apart and notes where
+its bytes lie, or stops at the first one that is not of the common form. The second does not: it builds the headers and
+hands the records to librdkafka, which copies everything. What was noted is held by references in between.
+
+The one function of librdkafka that takes a record is variadic, and public: what it is given is a list of a number that
+says what comes next, and that. Nothing here is linked with it; it is called by its address.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.object cimport PyObject
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memchr, memcpy
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+# Of what is given and returned here; choice.py has the same number.
+REVISION = 1
+
+ctypedef int (*ProduceFunction)(void *client, ...) noexcept nogil
+ctypedef void *(*HeadersNewFunction)(size_t count) noexcept nogil
+ctypedef int (*HeaderAddFunction)(
+    void *headers, const char *name, Py_ssize_t name_size, const void *content, Py_ssize_t size
+) noexcept nogil
+ctypedef void (*HeadersDestroyFunction)(void *headers) noexcept nogil
+
+# rd_kafka_vtype_t and RD_KAFKA_MSG_F_COPY of rdkafka.h.
+cdef enum:
+    V_END = 0
+    V_TOPIC = 1
+    V_PARTITION = 3
+    V_VALUE = 4
+    V_KEY = 5
+    V_MSGFLAGS = 7
+    V_TIMESTAMP = 8
+    V_HEADERS = 10
+    F_COPY = 2
+
+cdef enum:
+    # Of an int64_t in decimal, with its sign.
+    MAX_DIGITS = 20
+    # Of a topic, of whose name 249 bytes are possible, and a partition.
+    MAX_SOURCE = 300
+    MAX_AT_ONCE = 4096
+    # What a released record has beside its own headers.
+    OWN_HEADERS = 4
+    # As in index.schedule.
+    AT_ONCE = 0
+    BY_KEY = -1
+    MAX_PARTITION = 0x7FFFFFFF
+    # Where the timestamp of a released record comes from; anything else is the one it had.
+    MODE_RELEASE = 0
+    MODE_DUE = 1
+
+cdef struct Bytes:
+    const char *place
+    Py_ssize_t size
+
+cdef struct Header:
+    Bytes name
+    Bytes content
+
+cdef struct Leaving:
+    int64_t due_ms
+    int64_t offset
+    int64_t source_ms
+    int64_t timestamp_ms
+    int32_t partition
+    Bytes target
+    Bytes key
+    Bytes value
+    Bytes deliver_id
+    Py_ssize_t first_header
+    Py_ssize_t header_count
+
+
+cdef bint _number(object given, int64_t *number) except -1:
+    cdef int overflow = 0
+    if not PyLong_CheckExact(given):
+        return False
+    number[0] = PyLong_AsLongLongAndOverflow(given, &overflow)
+    return overflow == 0
+
+
+cdef bint _content(object given, Bytes *content) noexcept:
+    """Bytes or None; a null has no place, an empty one has."""
+    if given is None:
+        content.place, content.size = NULL, 0
+        return True
+    if not PyBytes_CheckExact(given):
+        return False
+    content.place, content.size = PyBytes_AS_STRING(given), PyBytes_GET_SIZE(given)
+    return True
+
+
+cdef bint _text(object given, Bytes *text) except -1:
+    """Text that C can read to its end: what confluent-kafka refuses or cuts off is left to it."""
+    if not PyUnicode_CheckExact(given):
+        return False
+    try:
+        text.place = PyUnicode_AsUTF8AndSize(given, &text.size)
+    except UnicodeError:
+        return False
+    return memchr(text.place, 0, text.size) == NULL
+
+
+cdef Py_ssize_t _decimal(char *place, int64_t number) noexcept nogil:
+    """Write a number as Python's b"%d" does; how many bytes that took."""
+    cdef char[MAX_DIGITS] backwards
+    cdef uint64_t left = <uint64_t>number
+    cdef Py_ssize_t count = 0, size = 0
+    if number < 0:
+        left = 0 - left
+        place[0] = b"-"
+        size = 1
+    while True:
+        backwards[count] = <char>(c"0" + left % 10)
+        count += 1
+        left //= 10
+        if left == 0:
+            break
+    while count:
+        count -= 1
+        place[size] = backwards[count]
+        size += 1
+    return size
+
+
+cdef int64_t _timestamp(int mode, int64_t due_ms, int64_t source_ms) noexcept:
+    """As that of ``sidecar.release.writer``; 0 stands for the time of writing."""
+    if mode == MODE_RELEASE:
+        return 0
+    if mode == MODE_DUE and due_ms:
+        return due_ms
+    return max(source_ms, 0)
+
+
+cdef class Writer:
+    """Produces records of one partition to their targets, as ``PartitionWriter`` does; used by one thread.
+
+    ``handle_at`` is where a producer has the handle of librdkafka, whose functions are at ``addresses``. ``stripped``
+    are the headers that are left out, ``keep_key`` stands for the key a record has, ``source`` is what all records of
+    the partition share. Whoever makes one answers for ``producer`` being laid out so.
+    """
+
+    cdef object producer
+    cdef Py_ssize_t handle_at
+    cdef ProduceFunction produce
+    cdef HeadersNewFunction headers_new
+    cdef HeaderAddFunction header_add
+    cdef HeadersDestroyFunction headers_destroy
+    cdef object stripped
+    cdef object keep_key
+    cdef char[MAX_SOURCE + MAX_DIGITS] source
+    cdef Py_ssize_t source_size
+    cdef bint busy
+    cdef Leaving *records
+    cdef Header *headers
+    cdef Py_ssize_t header_count
+    cdef Py_ssize_t header_room
+
+    def __cinit__(
+        self, producer, Py_ssize_t handle_at, addresses, stripped, keep_key, bytes source not None
+    ):
+        if len(source) > MAX_SOURCE:
+            raise ValueError(f"{len(source)} bytes of source, which is longer than any topic name")
+        if not isinstance(stripped, dict):
+            raise TypeError(f"names to be stripped are looked up in a dictionary, and not in {type(stripped)}")
+        self.producer = producer
+        self.handle_at = handle_at
+        self.produce = <ProduceFunction><uintptr_t>addresses["rd_kafka_producev"]
+        self.headers_new = <HeadersNewFunction><uintptr_t>addresses["rd_kafka_headers_new"]
+        self.header_add = <HeaderAddFunction><uintptr_t>addresses["rd_kafka_header_add"]
+        self.headers_destroy = <HeadersDestroyFunction><uintptr_t>addresses["rd_kafka_headers_destroy"]
+        self.stripped = stripped
+        self.keep_key = keep_key
+        self.source_size = len(source)
+        memcpy(self.source, PyBytes_AS_STRING(source), self.source_size)
+        self.header_room = 4 * MAX_AT_ONCE
+        self.records = <Leaving *>malloc(MAX_AT_ONCE * sizeof(Leaving))
+        self.headers = <Header *>malloc(self.header_room * sizeof(Header))
+        if self.records == NULL or self.headers == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.records)
+        free(self.headers)
+
+    def release(self, list entries not None, Py_ssize_t start, Py_ssize_t most, dict modes not None):
+        """Produce entries from ``start`` on, ``most`` at most; the place of the next, and librdkafka's error or 0.
+
+        Stops in front of the first that is for Python to do: one with several targets, one that is passed on without a
+        time, one with a value of a type that it does not know, and one that librdkafka does not take; of that nothing
+        was written. ``modes`` are those of targets, of all others under None: 0 the time of release, 1 the due time, 2
+        the timestamp the record had.
+        """
+        # Held until librdkafka has copied everything: entries, which are tuples, and headers, whose list is not.
+        cdef list chunk, held
+        cdef Py_ssize_t count, done = 0
+        cdef int code = 0
+        cdef void *client = (<void **>(<char *><PyObject *>self.producer + self.handle_at))[0]
+        if self.busy or client == NULL or most <= 0 or not 0 <= start < len(entries):
+            return start, 0
+        self.busy = True
+        try:
+            chunk, held = entries[start:start + min(most, MAX_AT_ONCE)], []
+            count = self.gather(chunk, held, modes)
+            with nogil:
+                while done < count:
+                    code = self.write(client, &self.records[done])
+                    if code:
+                        break
+                    done += 1
+        finally:
+            self.busy = False
+        return start + done, code
+
+    cdef Py_ssize_t gather(self, list chunk, list held, dict modes) except -1:
+        """How many of the entries are of the common form before the first that is not."""
+        cdef Py_ssize_t count = 0
+        self.header_count = 0
+        for entry in chunk:
+            if not self.take(&self.records[count], entry, held, modes):
+                break
+            count += 1
+        return count
+
+    cdef bint take(self, Leaving *leaving, object entry, list held, dict modes) except -1:
+        """Whether an entry, ``(due, offset, (schedule, size, record))``, is one that can be released here."""
+        cdef int64_t partition = 0
+        cdef tuple payload, schedule, record
+        if not isinstance(entry, tuple) or len(<tuple>entry) != 3:
+            return False
+        due, offset, payload_given = (<tuple>entry)[0], (<tuple>entry)[1], (<tuple>entry)[2]
+        if not isinstance(payload_given, tuple) or len(<tuple>payload_given) != 3:
+            return False
+        payload = <tuple>payload_given
+        if not isinstance(payload[0], tuple) or not isinstance(payload[2], tuple):
+            return False
+        schedule, record = <tuple>payload[0], <tuple>payload[2]
+        if len(schedule) != 7 or len(record) != 4:
+            return False
+        key = record[0] if schedule[3] is self.keep_key else schedule[3]
+        if not (
+            _number(due, &leaving.due_ms)
+            and _number(offset, &leaving.offset)
+            and _number(record[3], &leaving.source_ms)
+            and _number(schedule[2], &partition)
+            and BY_KEY <= partition <= MAX_PARTITION
+            and _content(key, &leaving.key)
+            and _content(record[1], &leaving.value)
+            and _content(schedule[4], &leaving.deliver_id)
+            and self.take_target(leaving, schedule[1], modes)
+        ):
+            return False
+        leaving.partition = <int32_t>partition
+        return self.take_headers(leaving, record[2], held)
+
+    cdef bint take_target(self, Leaving *leaving, object targets, dict modes) except -1:
+        """Only one: where the second of several is refused, the first has been written, and who goes on cannot know."""
+        if not isinstance(targets, tuple) or len(<tuple>targets) != 1:
+            return False
+        target = (<tuple>targets)[0]
+        if not _text(target, &leaving.target):
+            return False
+        mode = modes.get(target, modes[None])
+        leaving.timestamp_ms = _timestamp(mode, leaving.due_ms, leaving.source_ms)
+        return True
+
+    cdef bint take_headers(self, Leaving *leaving, object given, list held) except -1:
+        cdef Header *header
+        cdef bint at_once = leaving.due_ms == AT_ONCE
+        leaving.first_header = self.header_count
+        if type(given) is not list and type(given) is not tuple:
+            return False
+        for pair in given:
+            if type(pair) is not tuple or len(<tuple>pair) != 2:
+                return False
+            name, content = (<tuple>pair)[0], (<tuple>pair)[1]
+            # A record that was passed on without a time has its hops counted, which happens once in a while.
+            if type(name) is not str or (at_once and name == "delay-source"):
+                return False
+            if self.is_stripped(name):
+                continue
+            header = self.next_header()
+            if not _text(name, &header.name) or not _content(content, &header.content):
+                return False
+            held.append(pair)
+        leaving.header_count = self.header_count - leaving.first_header
+        if at_once:
+            leaving.due_ms = max(leaving.source_ms, 0)
+        return True
+
+    cdef bint is_stripped(self, object name) except -1:
+        cdef PyObject *known = PyDict_GetItemWithError(self.stripped, name)
+        # A name that has not been seen yet is judged by the class of the dictionary.
+        return <object>known if known != NULL else self.stripped[name]
+
+    cdef Header *next_header(self) except NULL:
+        cdef Header *larger
+        if self.header_count == self.header_room:
+            larger = <Header *>realloc(self.headers, 2 * self.header_room * sizeof(Header))
+            if larger == NULL:
+                raise MemoryError
+            self.headers = larger
+            self.header_room *= 2
+        self.header_count += 1
+        return &self.headers[self.header_count - 1]
+
+    cdef int write(self, void *client, const Leaving *leaving) noexcept nogil:
+        """Hand one record to librdkafka; 0, or the error for which it was not taken."""
+        cdef char[MAX_DIGITS] number
+        cdef char[MAX_SOURCE + MAX_DIGITS] source
+        cdef void *headers = self.headers_new(leaving.header_count + OWN_HEADERS)
+        cdef const Header *header
+        cdef Py_ssize_t place
+        cdef int code
+        for place in range(leaving.first_header, leaving.first_header + leaving.header_count):
+            header = &self.headers[place]
+            self.header_add(headers, header.name.place, header.name.size, header.content.place, header.content.size)
+        self.header_add(headers, b"delay-due", 9, number, _decimal(number, leaving.due_ms))
+        memcpy(source, self.source, self.source_size)
+        place = self.source_size + _decimal(source + self.source_size, leaving.offset)
+        self.header_add(headers, b"delay-source", 12, source, place)
+        self.header_add(headers, b"delay-source-timestamp", 22, number, _decimal(number, leaving.source_ms))
+        if leaving.deliver_id.place != NULL:
+            self.header_add(headers, b"delay-id", 8, leaving.deliver_id.place, leaving.deliver_id.size)
+        code = self.produce(
+            client,
+            <int>V_TOPIC, leaving.target.place,
+            <int>V_PARTITION, leaving.partition,
+            <int>V_VALUE, leaving.value.place, <size_t>leaving.value.size,
+            <int>V_KEY, leaving.key.place, <size_t>leaving.key.size,
+            <int>V_MSGFLAGS, <int>F_COPY,
+            <int>V_TIMESTAMP, leaving.timestamp_ms,
+            <int>V_HEADERS, headers,
+            <int>V_END,
+        )
+        if code:
+            # What is not taken keeps its headers.
+            self.headers_destroy(headers)
+        return code

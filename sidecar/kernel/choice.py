@@ -1,0 +1,65 @@
+"""Whether a process runs with the kernel, and why not where it does not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from confluent_kafka import Producer
+
+from index.errors import ConfigError
+from index.headers import StrippedNames
+from index.schedule import KEEP_KEY
+from sidecar.kafka import librdkafka
+
+if TYPE_CHECKING:
+    from sidecar.kernel import _release
+
+SWITCH: Final = "DELAY_ROUTER_KERNEL"
+
+REVISION: Final = 1
+"""Of the compiled module that this code calls: raised with each change of what it is given or gives."""
+
+_FUNCTIONS: Final = ("rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What the hot paths of a process run with; ``why_not`` is empty where that is native code."""
+
+    why_not: str
+
+    @property
+    def name(self) -> str:
+        """As metrics and status show it."""
+        return "python" if self.why_not else "native"
+
+    def writer(self, producer: Producer, stripped: StrippedNames, source: bytes) -> "_release.Writer | None":
+        """What writes the released records of a partition; None where Python does."""
+        if self.why_not or not isinstance(producer, Producer):
+            return None
+        from sidecar.kernel import _release  # noqa: PLC0415 -- it need not be there
+
+        addresses = {name: librdkafka.address_of(name) for name in _FUNCTIONS}
+        return _release.Writer(producer, librdkafka.CLIENT_HANDLE, addresses, stripped, KEEP_KEY, source)
+
+    @classmethod
+    def chosen(cls, environ: Mapping[str, str]) -> Self:
+        """As the environment says, and as it can be; ConfigError for a value of the switch that means nothing."""
+        given = environ.get(SWITCH, "")
+        if given == "off":
+            return cls(f"switched off by {SWITCH}=off")
+        if given not in {"", "on"}:
+            raise ConfigError(f"{SWITCH}={given}: write off or on")
+        try:
+            from sidecar.kernel import _release  # noqa: PLC0415
+        except ImportError as error:
+            return cls(f"it is not compiled for this Python ({error}); see 'Limits' in README")
+        if _release.REVISION != REVISION:
+            return cls(f"it was compiled from other sources (revision {_release.REVISION}, not {REVISION})")
+        if not librdkafka.is_known():
+            return cls(f"the layout of confluent-kafka {librdkafka.versions()[0]} is not known to it")
+        return cls("")
+
+
+PYTHON: Final = Kernel("it was not asked for")
+"""For whoever does not release records by the million."""

@@ -1,0 +1,1 @@
+"""The kernel under the sanitizers of the compiler: ``make test-kernel``."""

@@ -1,0 +1,85 @@
+"""The tests of the kernel, on a build that ends the process at the first access to memory that is not its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+
+
+def _library(name: str) -> str:
+    """The path of a library of the compiler; it must be there before anything of Python is."""
+    found = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    return found.stdout.strip()
+
+
+def _sanitized(folder: Path) -> dict[str, str]:
+    if shutil.which("gcc") is None and os.environ.get("CI") != "true":
+        pytest.skip("gcc is missing, which brings the sanitizers along")
+    subprocess.run([sys.executable, "hatch_build.py", str(folder), *FLAGS], cwd=ROOT, capture_output=True, check=True)
+    return {
+        **os.environ,
+        "KERNEL_FOLDER": str(folder),
+        "CI": "true",
+        # The C++ library too: the sanitizer looks for it as it begins.
+        "LD_PRELOAD": f"{_library('libasan.so')} {_library('libubsan.so')} {_library('libstdc++.so')}",
+        # The interpreter keeps memory until its end, and so do clients that are not closed.
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        # Or an object would not be memory of its own.
+        "PYTHONMALLOC": "malloc",
+    }
+
+
+_WITH_IT = "import tests.kernel.sanitized\n"
+_GARBAGE = "from tests.support.garbage import main; main(7, 3_000)"
+_OVERRUN = """
+import sidecar.kernel._release as release
+print(release.__file__)
+writer = release.Writer(bytes(100), 136, {name: 1 for name in (
+    "rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")}, {}, None, b"d/0/")
+writer.release([None], 0, 1, {None: 0})
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return _sanitized(tmp_path_factory.mktemp("sanitized"))
+
+
+def _python(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=390,
+        check=False,
+    )
+
+
+def test_a_sanitizer_sees_an_access_beyond_an_object(environment: dict[str, str]) -> None:
+    """Or the other test would show nothing."""
+    done = _python(environment, "-c", _WITH_IT + _OVERRUN)
+    assert environment["KERNEL_FOLDER"] in done.stdout
+    assert done.returncode != 0
+    assert "AddressSanitizer" in done.stderr
+
+
+def test_the_tests_of_the_kernel_pass(environment: dict[str, str]) -> None:
+    tests = ["--quiet", "tests/unit/sidecar/kernel/test_release.py", "-k", "not ends_the_process"]
+    done = _python(environment, "-m", "pytest", "-p", "tests.kernel.sanitized", *tests)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-10_000:]
+
+
+def test_no_entry_whatever_it_is_reads_beyond_anything(environment: dict[str, str]) -> None:
+    done = _python(environment, "-c", _WITH_IT + _GARBAGE)
+    assert done.returncode == 0, done.stderr[-10_000:]
+    assert done.stdout.startswith("taken")

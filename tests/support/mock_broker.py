@@ -1,0 +1,85 @@
+"""The broker that librdkafka brings along for tests: in the process, without read_committed, there in a moment."""
+
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+PARTITIONS = 4
+"""Of each topic, which comes into being when it is written to."""
+
+_WAIT_S = 10.0
+
+
+class Seen(NamedTuple):
+    """A record as it was written; ``kind_of_time`` tells whether it has a timestamp."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    kind_of_time: int
+    timestamp_ms: int
+
+
+class MockBroker:
+    """One broker, and a producer within a transaction; a context. Settings are the producer's."""
+
+    def __init__(self, **settings: object) -> None:
+        self.producer = Producer(
+            {
+                "test.mock.num.brokers": 1,
+                "transactional.id": "mock",
+                "partitioner": "murmur2_random",
+                "linger.ms": 0,
+                "log_level": 0,
+                **settings,
+            }
+        )
+        self.producer.init_transactions(_WAIT_S)
+        (broker,) = self.producer.list_topics(timeout=_WAIT_S).brokers.values()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": f"{broker.host}:{broker.port}",
+                "group.id": "mock",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 5,
+                "log_level": 0,
+            }
+        )
+        self._read_to: dict[tuple[str, int], int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def written(self, *topics: str) -> list[Seen]:
+        """What was written since it was last asked, by topic and partition and in order."""
+        for topic in topics:
+            # It is there from then on.
+            self.producer.list_topics(topic, timeout=_WAIT_S)
+        places = [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+        self._consumer.assign([TopicPartition(*place, self._read_to.get(place, 0)) for place in places])
+        found: dict[tuple[str, int], list[Message]] = {place: [] for place in places}
+        ended = 0
+        while ended < len(places):
+            message = self._consumer.poll(_WAIT_S)
+            assert message is not None, "the mock broker is silent"
+            error = message.error()
+            if error is None:
+                place = (str(message.topic()), message.partition() or 0)
+                found[place].append(message)
+                self._read_to[place] = (message.offset() or 0) + 1
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended += 1
+        return [_seen(message) for place in places for message in found[place]]
+
+
+def _seen(message: Message) -> Seen:
+    given: Any = message.headers() or ()
+    kind, timestamp_ms = message.timestamp()
+    place = str(message.topic()), message.partition() or 0
+    return Seen(*place, message.key(), message.value(), tuple(given), kind, timestamp_ms)

@@ -1,0 +1,70 @@
+"""Whether the kernel runs is said by the environment, and otherwise by what is there."""
+
+import sys
+from types import ModuleType
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Producer
+from prometheus_client import generate_latest
+
+from index.errors import ConfigError
+from index.headers import StrippedNames
+from sidecar.kernel.choice import REVISION, SWITCH, Kernel
+from sidecar.metrics import Metrics
+
+MODULE = "sidecar.kernel._release"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """As if it was compiled, whether it is or not."""
+    module = ModuleType(MODULE)
+    module.__dict__["REVISION"] = REVISION
+    monkeypatch.setitem(sys.modules, MODULE, module)
+    monkeypatch.setattr("sidecar.kernel._release", module, raising=False)
+    return module
+
+
+@pytest.mark.usefixtures("compiled")
+def test_it_runs_where_it_is_compiled() -> None:
+    assert Kernel.chosen({}) == Kernel.chosen({SWITCH: "on"}) == Kernel("")
+    assert Kernel.chosen({}).name == "native"
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_environment_switches_it_off() -> None:
+    off = Kernel.chosen({SWITCH: "off"})
+    assert off.name == "python"
+    assert off.why_not == "switched off by DELAY_ROUTER_KERNEL=off"
+    assert off.writer(Producer({}), StrippedNames([]), b"d/0/") is None
+
+
+def test_any_other_word_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="DELAY_ROUTER_KERNEL=no: write off or on"):
+        Kernel.chosen({SWITCH: "no"})
+
+
+def test_without_a_compiled_module_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, MODULE, None)
+    monkeypatch.delattr("sidecar.kernel._release", raising=False)
+    assert Kernel.chosen({}).name == "python"
+    assert "not compiled for this Python" in Kernel.chosen({}).why_not
+
+
+def test_one_that_was_compiled_from_other_sources_is_not_used(compiled: ModuleType) -> None:
+    compiled.__dict__["REVISION"] = REVISION - 1
+    assert "compiled from other sources" in Kernel.chosen({}).why_not
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_client_of_unknown_layout_never_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confluent_kafka, "version", lambda: "2.99.0")
+    unknown = Kernel.chosen({})
+    assert unknown.why_not == "the layout of confluent-kafka 2.99.0 is not known to it"
+    assert unknown.writer(Producer({}), StrippedNames([]), b"d/0/") is None
+
+
+def test_metrics_tell_which_runs() -> None:
+    assert 'kernel="native"' in generate_latest(Metrics("native").registry).decode()
+    assert 'kernel="python"' in generate_latest(Metrics().registry).decode()
