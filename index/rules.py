@@ -190,9 +190,11 @@ class Rules(StoredRules):
         return timestamp_ms + int(found.get(AFTER_BIT, 0))
 
     def names_time(self, headers: Headers | None) -> bool:
-        """Whether the record says when, if only with an instant that is long past."""
-        found = ((self.controls[name], raw) for name, raw in headers or ())
-        return any(control[1] & _BOTH_TIMES and raw is not None for control, raw in found if control is not None)
+        """Whether the record says when, if only with an instant that is long past, or by how it recurs."""
+        found = [(name, self.controls[name]) for name, raw in headers or () if raw is not None]
+        return any(
+            control[1] & _BOTH_TIMES or self.controls.recurs(name) for name, control in found if control is not None
+        )
 
     def to_json(self) -> bytes:
         """Encode canonically: equal rules give equal bytes."""

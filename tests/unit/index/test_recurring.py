@@ -107,6 +107,11 @@ def test_a_period_is_a_time_where_one_is_required() -> None:
     assert due_of(("deliver-cron", b"* * * * *"), rules=rules) == AT_ONCE
 
 
+def test_how_it_recurs_says_when() -> None:
+    assert RULES.names_time([("deliver-cron", b"* * * * *")])
+    assert not RULES.names_time([("deliver-cron", None), ("trace", b"1")])
+
+
 def test_where_it_starts() -> None:
     assert RULES.start_ms([("deliver-at", b"1800000000007"), ("deliver-after", b"9")], NOW_MS) == NOW_MS + 7
     assert RULES.start_ms([("x", b"y"), ("deliver-after", b"PT1S")], NOW_MS) == NOW_MS + 1_000
