@@ -2,6 +2,8 @@
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ from sidecar.status.answers import (
     StatusAnswer,
     TopicAnswer,
 )
-from tests.page.browser import browser
+from tests.page.browser import Browser, browser
 from tests.support.admin_api import OPERATE, FakeInquiries, FakeOperations
 
 FOLDER: Final = Path(__file__).with_name("pictures")
@@ -34,14 +36,15 @@ class Inquiries(FakeInquiries):
     """A group of two routers with something to look at: one topic is paused, one partition nobody serves."""
 
     def status(self, topic: str = "") -> StatusAnswer:
-        unserved = PartitionAnswer(partition=1, state="unserved", why="no router has reported it for 30 s")
+        why = "no router has reported it for 30 s"
+        unserved = PartitionAnswer(partition=1, state="unserved", why=why, pending=5_000, age_ms=95_000, lag=None)
         topics = (
             _topic(ORDERS, [_partition(n, 120_400 * (n + 1), 73_000 * (n + 1)) for n in range(3)]),
             _topic(REMINDERS, [_partition(0, 412, -95_000, state="paused", held=12)], paused=True),
             _topic(RETRIES, [_partition(0, 7, 4_000), unserved]),
         )
-        shown = tuple(each for each in topics if topic in ("", each.topic))
-        return StatusAnswer(topics=shown, instances=("router-0", "router-1"))
+        wanted = tuple(each for each in topics if topic in ("", each.topic))
+        return StatusAnswer(topics=wanted, instances=("router-0", "router-1"))
 
     def pending(self, topic: str) -> PendingAnswer:
         bounds_s = [*(bound_ms / 1_000 for bound_ms in BOUNDS_MS), None]
@@ -78,7 +81,7 @@ def _partition(number: int, pending: int, due_in_ms: int, *, state: str = "activ
 
 
 def _topic(name: str, partitions: list[PartitionAnswer], *, paused: bool = False) -> TopicAnswer:
-    pending = sum(each.pending for each in partitions)
+    pending = sum(each.pending for each in partitions if each.state != "unserved")
     return TopicAnswer(topic=name, pending=pending, paused=paused, drained=False, partitions=tuple(partitions))
 
 
@@ -88,9 +91,9 @@ def _config(tokens: Path) -> Config:
     return Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "admin": admin, "delay_topics": topics})
 
 
-def main() -> None:
-    """Write every picture."""
-    FOLDER.mkdir(exist_ok=True)
+@contextmanager
+def shown() -> Iterator[Browser]:
+    """The page with these doubles behind it, signed in."""
     with tempfile.TemporaryDirectory() as directory:
         tokens = Path(directory) / "tokens"
         tokens.write_text(f"operate {OPERATE}\n")
@@ -102,16 +105,23 @@ def main() -> None:
         with browser(Path(directory) / "profile") as window:
             window.open(f"http://localhost:{serving.port}")
             window.sign_in(OPERATE)
-            for name, address, shown, dark in (
-                ("topics", "#topics", "tbody", False),
-                ("topic", f"#topic/{ORDERS}", ".bars", True),
-                ("find", f"#find/{ORDERS}/0/8", ".timeline", False),
-            ):
-                window.look(*SIZE, dark=dark)
-                window.go(address)
-                window.wait(f"main {shown}")
-                window.driver.save_screenshot(str(FOLDER / f"{name}.png"))
+            yield window
         serving.stop()
+
+
+def main() -> None:
+    """Write every picture."""
+    FOLDER.mkdir(exist_ok=True)
+    with shown() as window:
+        for name, address, part, dark in (
+            ("topics", "#topics", "tbody", False),
+            ("topic", f"#topic/{ORDERS}", ".bars", True),
+            ("find", f"#find/{ORDERS}/0/8", ".timeline", False),
+        ):
+            window.look(*SIZE, dark=dark)
+            window.go(address)
+            window.wait(f"main {part}")
+            window.driver.save_screenshot(str(FOLDER / f"{name}.png"))
 
 
 if __name__ == "__main__":

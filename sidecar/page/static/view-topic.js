@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { element } from "./dom.js";
 import { count, countdown, duration } from "./format.js";
 import { badge, bars, changeButton, stateTone, table, tile } from "./parts.js";
-import { firstDue, stateOf, sum } from "./view-topics.js";
+import { firstDue, notIndexed, stateOf, sum } from "./view-topics.js";
 
 export const title = "Topic";
 export const everyMs = 2_000;
@@ -40,7 +40,7 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
       tile("Pending", count(topic.pending)),
       tile("Next due", countdown(firstDue(topic.partitions))),
       tile("Held", count(held), held ? "fair" : ""),
-      tile("Not indexed", count(sum(topic.partitions, "lag"))),
+      tile("Not indexed", notIndexed(topic.partitions)),
     ),
     element(
       "div",
@@ -93,16 +93,22 @@ const partitionTable = (topic) =>
     [
       ["Partition", "number", (each) => each.partition],
       ["State", "", (each) => badge(each.state, stateTone(each.state), each.why)],
-      ["Pending", "number", (each) => (each.state === "unserved" ? "?" : count(each.pending))],
+      ["Pending", "number", (each) => known(each, each.pending)],
       ["Next due", "", (each) => countdown(each.next_due_ms)],
-      ["Held", "number", (each) => count(each.held)],
-      ["Not indexed", "number", (each) => count(each.lag)],
+      ["Held", "number", (each) => known(each, each.held)],
+      ["Not indexed", "number", (each) => notIndexed([each])],
       ["Served by", "wide", (each) => each.instance || element("span", { class: "faint" }, "nobody")],
       ["Why", "wide", (each) => each.why || element("span", { class: "faint" }, "–")],
     ],
     topic.partitions,
     "It has no partitions.",
   );
+
+// Of a partition that nobody serves: what was reported last, with its age, or nothing at all.
+function known({ state, age_ms: age }, number) {
+  if (state !== "unserved") return count(number);
+  return age === null ? "?" : [`${count(number)} `, element("span", { class: "faint" }, `${duration(age)} ago`)];
+}
 
 const holdsTable = (values) =>
   table(

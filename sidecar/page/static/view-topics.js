@@ -35,7 +35,7 @@ export function render({ topics, instances }, { mayChange }) {
         ["Pending", "number", (topic) => pendingCell(topic)],
         ["Next due", "", (topic) => countdown(firstDue(topic.partitions))],
         ["Held", "number", (topic) => count(sum(topic.partitions, "held"))],
-        ["Not indexed", "number", (topic) => count(sum(topic.partitions, "lag"))],
+        ["Not indexed", "number", (topic) => notIndexed(topic.partitions)],
         ["Served by", "wide", servedCell],
         ...(mayChange ? [["Change", "action", changeCell]] : []),
       ],
@@ -45,10 +45,21 @@ export function render({ topics, instances }, { mayChange }) {
   );
 }
 
-export const sum = (partitions, key) => partitions.reduce((total, each) => total + each[key], 0);
+// What is told of a partition that nobody serves is what its last router reported, and may be long past.
+const served = (partitions) => partitions.filter(({ state }) => state !== "unserved");
+
+/** Of the partitions that are served. */
+export const sum = (partitions, key) => served(partitions).reduce((total, each) => total + each[key], 0);
+
+/** Offsets not yet indexed: known of every partition, unless the brokers may not be asked. */
+export function notIndexed(partitions) {
+  const known = partitions.map((each) => each.lag).filter((lag) => lag !== null);
+  const shown = count(known.reduce((total, lag) => total + lag, 0));
+  return known.length === partitions.length ? shown : `${shown} + ?`;
+}
 
 export function firstDue(partitions) {
-  const known = partitions.map((each) => each.next_due_ms).filter((due) => due !== null);
+  const known = served(partitions).map((each) => each.next_due_ms).filter((due) => due !== null);
   return known.length ? known.reduce((first, due) => Math.min(first, due)) : null;
 }
 
