@@ -24,7 +24,7 @@ from tests.page.browser import Browser, browser
 from tests.support.admin_api import OPERATE, FakeInquiries, FakeOperations
 
 FOLDER: Final = Path(__file__).with_name("pictures")
-SIZE: Final = (1080, 600)
+SIZE: Final = (1120, 600)
 
 ORDERS: Final = "orders.delay"
 REMINDERS: Final = "billing.reminders.delay"
