@@ -55,14 +55,17 @@ DELAY_OCCURRENCE: Final = "delay-occurrence"
 DELAY_SERIES: Final = "delay-series"
 DELAY_ERROR: Final = "delay-error"
 DELAY_ERROR_MESSAGE: Final = "delay-error-message"
+DELAY_REDRIVEN: Final = "delay-redriven"
+"""How often a rejected record was driven again. Who drives it writes it, and it passes a router like a header of the
+user: a producer that makes it up only has its own record driven less often."""
 
 PROVENANCE: Final = frozenset(
     (DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_ID, DELAY_HOPS, DELAY_OCCURRENCE, DELAY_SERIES)
 )
 """Headers the router adds to a released record; inbound ones of these names are dropped, in any case."""
 
-OURS: Final = PROVENANCE | {DELAY_ERROR, DELAY_ERROR_MESSAGE}
-"""Every header that the router writes."""
+OURS: Final = PROVENANCE | {DELAY_ERROR, DELAY_ERROR_MESSAGE, DELAY_REDRIVEN}
+"""Every header that is written here."""
 
 MAX_NAME_CHARS: Final = 256
 """Of an alias; longer names that producers choose are not remembered."""

@@ -83,6 +83,7 @@ LATER: Final = (
     Later("resume", "operations:resume_command", "Release again what was paused."),
     Later("drain", "operations:drain_command", "Seal all partitions of a topic and give them up."),
     Later("undrain", "operations:undrain_command", "Serve the partitions of a delay topic again."),
+    Later("rejected", "rejected:rejected_group", "Show rejected records, and drive them again."),
     Later("policy", "policy:policy_group", "Show and change what may be set in operation."),
 )
 """Commands with the line that ``--help`` and a completion show for them."""

@@ -4,9 +4,21 @@ Rejecting a record must never hold up its partition, whatever limits the rejecte
 in the message, and the whole record is still where ``delay-source`` says.
 """
 
+import re
+from typing import Final
+
 from index.record import Record
 from index.schedule import Rejection
 from sidecar.payload.records import Refused
+
+_SAID: Final = re.compile(
+    r"\(the rejected topic refused its (?:value|headers|key) of [0-9]+ bytes; see delay-source\)\Z"
+)
+
+
+def is_shortened(message: str) -> bool:
+    """Whether a rejected record with this message has lost a part so."""
+    return _SAID.search(message) is not None
 
 
 def shortened(refused: Refused) -> Refused | None:

@@ -1,4 +1,4 @@
-"""The rights that the Spark jobs need and no more; ``check --acls --job index`` prints them.
+"""The rights that Spark jobs and ``rejected redrive`` need, and no more; ``check --acls --job index`` prints them.
 
 A job works beside the router and under a principal of its own, if you like: it never writes state, joins no group of
 the router's, and releases nothing. Its consumers name the router's group, which takes Describe on it and no more.
@@ -73,6 +73,16 @@ def _audit(config: Config) -> Iterator[Acl]:
     yield _group(config)
 
 
+def _redrive(config: Config) -> Iterator[Acl]:
+    for topic in config.delay_topics:
+        yield _on(topic.rejected, READ, "read what was rejected, and what of it was driven again")
+        yield _on(topic.rejected, WRITE, "mark what is driven again, in the same transaction")
+        yield _on(topic.name, WRITE, "drive rejected records again")
+        own = f"{config.router.group_id}.{topic.rejected}.redrive"
+        yield Acl(TRANSACTIONAL_ID, own, LITERAL, WRITE, "drive each once, and one at a time")
+    yield _group(config)
+
+
 def _released(config: Config, why: str) -> Iterator[Acl]:
     for topic in config.delay_topics:
         yield from _witness(_on(topic.rejected, READ, "see what was rejected"))
@@ -103,6 +113,7 @@ JOBS: Final[Mapping[str, Callable[[Config], Iterator[Acl]]]] = {
     "rebuild": _rebuild,
     "schedule": _schedule,
     "audit": _audit,
+    "redrive": _redrive,
 }
 
 _OF_TARGETS: Final = {

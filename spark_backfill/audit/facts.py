@@ -28,7 +28,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_backfill.audit.protocol import Protocol, digest, rejected_as_sent, source, whole_number
+from spark_backfill.audit.protocol import Protocol, digest, is_redrive_mark, rejected_as_sent, source, whole_number
 from spark_backfill.audit.scope import Judged, Place
 
 SENT: Final = 0
@@ -175,8 +175,8 @@ def _copies(records: DataFrame, scene: Scene) -> DataFrame:
     is_rejected = f.col("topic").isin(rejected_topics)
     null = f.lit(None).cast("bigint")
     parsed = records.select("*", source(headers).alias("parts"))
-    # Whoever else writes to a target has no delay-source; to a rejected topic nobody else should.
-    parsed = parsed.where(f.col("parts").isNotNull() | is_rejected)
+    # Whoever else writes to a target has no delay-source; to a rejected topic nobody else should, but for redrives.
+    parsed = parsed.where(f.col("parts").isNotNull() | (is_rejected & ~is_redrive_mark(headers)))
     placed = _placed(parsed, scene)
     plain = _user_headers(headers, scene)
     return placed.select(

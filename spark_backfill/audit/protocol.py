@@ -24,6 +24,9 @@ UNREADABLE: Final = -1
 
 CONTROL_PREFIX: Final = "deliver-"
 SOURCE_HEADER: Final = "delay-source"
+REDRIVE_MARK: Final = "delay-redriven-offsets"
+"""The only header of a record that says which rejected records were driven again."""
+
 REJECTION_HEADERS: Final = ("delay-error", "delay-error-message", "delay-source")
 
 _LONG: Final = "bigint"
@@ -148,6 +151,12 @@ def rejected_as_sent(headers: Column) -> Column:
     sent = f.size(headers) - len(REJECTION_HEADERS)
     added = [f.get(headers, sent + place)["key"] == name for place, name in enumerate(REJECTION_HEADERS)]
     return f.when((sent >= 0) & added[0] & added[1] & added[2], f.slice(headers, f.lit(1), f.greatest(sent, f.lit(0))))
+
+
+def is_redrive_mark(headers: Column) -> Column:
+    """Whether a record of a rejected topic only says which of the others were driven again."""
+    is_named = f.get(headers, f.lit(0))["key"] == REDRIVE_MARK
+    return f.coalesce((f.size(headers) == 1) & is_named, f.lit(False))
 
 
 def any_of(flags: Iterable[Column]) -> Column:

@@ -147,11 +147,12 @@ _INNER: dict[str, frozenset[str]] = {
     ),
     "process": frozenset({"partition", "topics", "kafka", "config"}),
     "status": frozenset({"partition", "policies", "intake", "kafka", "config"}),
+    "rejected": frozenset({"release", "intake", "kafka", "config"}),
     "admission": frozenset({"process", "config"}),
     "page": frozenset({"admission"}),
     "api": frozenset({"admission", "page", "status", "policies", "process", "kafka", "config"}),
     "asking": frozenset({"status", "policies", "topics", "kafka", "config"}),
-    "cli": frozenset({"app", "demo", "asking", "status", "policies", "partition", "series", "topics"})
+    "cli": frozenset({"app", "demo", "asking", "rejected", "status", "policies", "partition", "series", "topics"})
     | {"kafka", "config"},
     "audit": frozenset(),
     "local_kafka": frozenset(),

@@ -51,7 +51,7 @@ def test_module_and_console_script_are_the_same_command() -> None:
 
 
 def test_all_commands_of_the_contract() -> None:
-    assert set(cli.commands) >= {"run", "init", "check", "send", "demo", "status", "config"}
+    assert set(cli.commands) >= {"run", "init", "check", "send", "rejected", "demo", "status", "config"}
 
 
 @pytest.mark.parametrize("command", LATER, ids=lambda command: command.name)

@@ -20,6 +20,7 @@ def rights(file: Path, *jobs: str) -> dict[tuple[str, str, str], str]:
     return found
 
 
+SPARK = [job for job in acls_jobs.JOBS if job != "redrive"]
 INDEX = {
     ("topic", "orders.delay", "literal"): "DescribeConfigs Read",
     ("topic", "orders.delay.delay-state", "literal"): "Read",
@@ -46,10 +47,23 @@ SCHEDULE = {
     ("transactional-id", "delay-router.schedule.", "prefixed"): "Write",
 }
 
+REDRIVE = {
+    ("topic", "orders.delay.rejected", "literal"): "Read Write",
+    ("topic", "orders.delay", "literal"): "Write",
+    ("transactional-id", "delay-router.orders.delay.rejected.redrive", "literal"): "Write",
+    ("group", "delay-router", "literal"): "Describe",
+}
+
 
 @pytest.mark.parametrize(
     ("job", "wanted"),
-    [("index", INDEX), ("rebuild", {**INDEX, **RELEASED}), ("audit", AUDIT), ("schedule", SCHEDULE)],
+    [
+        ("index", INDEX),
+        ("rebuild", {**INDEX, **RELEASED}),
+        ("audit", AUDIT),
+        ("schedule", SCHEDULE),
+        ("redrive", REDRIVE),
+    ],
 )
 def test_a_job_needs_this_and_nothing_else(tmp_path: Path, job: str, wanted: dict[tuple[str, str, str], str]) -> None:
     assert rights(configured(tmp_path, "eu.*"), job) == wanted
@@ -62,13 +76,13 @@ def test_index_need_not_ask_where_the_payload_goes_when_it_is_told(tmp_path: Pat
 
 
 def test_several_jobs_of_one_principal_need_each_right_once(tmp_path: Path) -> None:
-    found = rights(configured(tmp_path), *acls_jobs.JOBS)
+    found = rights(configured(tmp_path), *SPARK)
     assert found["topic", "orders.delay", "literal"] == "DescribeConfigs Read Write"
     assert set(found) == {*rights(configured(tmp_path), "rebuild"), *rights(configured(tmp_path), "schedule")}
 
 
 def test_no_job_may_write_state_or_release(tmp_path: Path) -> None:
-    for (kind, name, _), operations in rights(configured(tmp_path, "eu.*"), *acls_jobs.JOBS).items():
+    for (kind, name, _), operations in rights(configured(tmp_path, "eu.*"), *SPARK).items():
         if name in ("orders", "eu.", "orders.delay.rejected", "orders.delay.delay-state"):
             assert "Write" not in operations, name
         if (kind, name) == ("group", "delay-router"):

@@ -1,0 +1,185 @@
+"""The commands ``rejected list`` and ``rejected redrive``."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from index.times import parse_instant_ms, parse_number
+from sidecar.cli.options import config_option, json_option, load
+from sidecar.cli.output import print_json, print_table, shown_time
+from sidecar.cli.side import topic_argument
+
+if TYPE_CHECKING:
+    from sidecar.rejected.listing import Listed
+    from sidecar.rejected.redriving import Report
+    from sidecar.rejected.selection import Selection
+
+SHOWN: Final = 100
+_MESSAGE_CHARACTERS: Final = 100
+
+
+class Instant(click.ParamType[int, Any]):
+    """RFC 3339 with an offset, or epoch milliseconds; as milliseconds."""
+
+    name = "INSTANT"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it."""
+        raw = str(value).encode()
+        try:
+            return parse_number(raw) if raw.isdigit() else parse_instant_ms(raw)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}; or milliseconds since 1970", param, ctx)
+
+
+class Position(click.ParamType[tuple[int, int], Any]):
+    """PARTITION/OFFSET in the rejected topic."""
+
+    name = "PARTITION/OFFSET"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Read it."""
+        partition, _, offset = str(value).partition("/")
+        try:
+            return parse_number(partition.encode()), parse_number(offset.encode())
+        except ValueError:
+            self.fail(f"{value!r}: write PARTITION/OFFSET, as the page before it ends", param, ctx)
+
+
+def _set(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    pairs = [text.partition("=") for text in given]
+    for text, (name, equals, _value) in zip(given, pairs, strict=True):
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r}: write NAME=VALUE")
+    return tuple((name, value.encode()) for name, _, value in pairs)
+
+
+def _selecting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which records are meant."""
+    for option in (
+        click.option("--until", "until_ms", type=Instant(), help="Rejected before this instant."),
+        click.option("--since", "since_ms", type=Instant(), help="Rejected at this instant or later: RFC 3339 or ms."),
+        click.option("--id", "ids", multiple=True, metavar="ID", help="With this deliver-id; repeatable."),
+        click.option("--code", "codes", multiple=True, metavar="CODE", help="Rejected for this reason; repeatable."),
+    ):
+        command = option(command)
+    return command
+
+
+def _selection(
+    topic: str, codes: tuple[str, ...], ids: tuple[str, ...], since_ms: int | None, until_ms: int | None
+) -> "Selection":
+    from sidecar.rejected.selection import Selection  # noqa: PLC0415 - the help needs no Kafka client
+
+    return Selection(topic, frozenset(codes), frozenset(each.encode() for each in ids), since_ms, until_ms)
+
+
+@click.group("rejected")
+def rejected_group() -> None:
+    """Show rejected records, and drive them again."""
+
+
+@rejected_group.command("list")
+@topic_argument()
+@config_option
+@json_option
+@_selecting
+@click.option("--limit", type=click.IntRange(1, 10_000), default=SHOWN, show_default=True, help="Records at most.")
+@click.option("--from", "begin", type=Position(), default="0/0", help="Go on where the page before ended.")
+def list_command(
+    topic: str,
+    config_file: Path | None,
+    *,
+    as_json: bool,
+    codes: tuple[str, ...],
+    ids: tuple[str, ...],
+    since_ms: int | None,
+    until_ms: int | None,
+    limit: int,
+    begin: tuple[int, int],
+) -> None:
+    """Show rejected records of a delay TOPIC, without key and value."""
+    # The help and a completion need no Kafka client.
+    from sidecar.rejected import listing  # noqa: PLC0415
+    from sidecar.topics import reach  # noqa: PLC0415
+
+    config = load(config_file)
+    found = config.require_delay_topic(topic)
+    selection = _selection(topic, codes, ids, since_ms, until_ms)
+    page = listing.page(config, reach.connect(config), found, selection, begin, limit)
+    next_from = None if page.next_from is None else f"{page.next_from[0]}/{page.next_from[1]}"
+    if as_json:
+        print_json({"records": [listing.as_json(each) for each in page.records], "next_from": next_from})
+        return
+    print_table("", ("at", "rejected", "code", "came from", "id", "driven", "why"), map(_row, page.records))
+    if next_from is not None:
+        click.echo(f"There may be more: --from {next_from}")
+
+
+def _row(listed: "Listed") -> tuple[str, ...]:
+    record, is_redriven = listed
+    driven = {True: "yes", False: "", None: "?"}[is_redriven]
+    times = f" ({record.redriven} before)" if record.redriven else ""
+    why = f"{record.message[:_MESSAGE_CHARACTERS]}{f' [{record.obstacle}]' if record.obstacle else ''}"
+    shown_id = "" if record.deliver_id is None else record.deliver_id.decode("utf-8", "replace")
+    at, source = f"{record.partition}/{record.offset}", str(record.source)
+    return at, shown_time(record.rejected_ms), record.code, source, shown_id, f"{driven}{times}", why
+
+
+@rejected_group.command("redrive")
+@topic_argument()
+@config_option
+@json_option
+@_selecting
+@click.option("--set-header", "put", multiple=True, callback=_set, metavar="NAME=VALUE", help="In place of its own.")
+@click.option("--drop-header", "drop", multiple=True, metavar="NAME", help="Leave this header out.")
+@click.option("--most", type=click.IntRange(min=1), help="Drive so many records at most; the others wait.")
+@click.option(
+    "--max-redriven",
+    type=click.IntRange(1, 1_000),
+    default=3,
+    show_default=True,
+    help="Leave what was driven so often already.",
+)
+@click.option("--dry-run", is_flag=True, help="Only count; changes nothing.")
+def redrive_command(
+    topic: str,
+    config_file: Path | None,
+    *,
+    as_json: bool,
+    codes: tuple[str, ...],
+    ids: tuple[str, ...],
+    since_ms: int | None,
+    until_ms: int | None,
+    put: tuple[tuple[str, bytes], ...],
+    drop: tuple[str, ...],
+    most: int | None,
+    max_redriven: int,
+    dry_run: bool,
+) -> None:
+    """Copy rejected records back into their delay TOPIC, each exactly once; safe to repeat."""
+    # The help and a completion need no Kafka client.
+    from sidecar.rejected import redriving  # noqa: PLC0415
+    from sidecar.rejected.selection import HeaderChanges  # noqa: PLC0415
+    from sidecar.topics import reach  # noqa: PLC0415
+
+    config = load(config_file)
+    found = config.require_delay_topic(topic)
+    selection = _selection(topic, codes, ids, since_ms, until_ms)
+    order = redriving.Order(selection, HeaderChanges(drop, put), max_redriven, most, dry_run)
+    report = redriving.redrive(config, reach.connect(config), found, order, _show_progress)
+    if as_json:
+        print_json({**report.as_json(), "dry_run": dry_run})
+        return
+    done = f"{report.to_drive:,} would be driven" if dry_run else f"{report.driven:,} driven"
+    click.echo(
+        f"{topic}: {report.selected:,} rejected records selected: {done}, {report.already_redriven:,} driven before,"
+        f" {report.over_limit:,} driven {max_redriven} times already, {report.not_whole:,} not whole"
+    )
+
+
+def _show_progress(report: "Report") -> None:
+    if report.to_drive:
+        click.echo(f"{report.driven:,} of {report.to_drive:,}", err=True)

@@ -1,0 +1,102 @@
+"""Reading a rejected topic by position, committed records only."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from index.errors import DelayRouterError
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S, log_range, uncommitted_end
+
+_AT_ONCE: Final = 1_000
+_POLL_S: Final = 0.1
+_LOOK_AGAIN_S: Final = 0.1
+_SILENT_FOR_S: Final = 30.0
+"""Brokers that hand over nothing for so long are away."""
+
+
+class RejectedLog:
+    """The partitions of one rejected topic; a context, whose end closes the consumer."""
+
+    def __init__(self, config: Config, admin: AdminClient, topic: str) -> None:
+        self.topic = topic
+        self._config = config
+        self._admin = admin
+        self._consumer: Consumer = clients.bulk_reader(config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has; KafkaException when there is no such topic."""
+        found = self._consumer.list_topics(topic, REQUEST_TIMEOUT_S).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return len(found.partitions)
+
+    def committed(self) -> dict[int, range]:
+        """Offsets of each partition from the first one to the end of what no open transaction hides."""
+        return {
+            number: range(*log_range(self._admin, self.topic, number))
+            for number in range(self.partitions_of(self.topic))
+        }
+
+    def whole(self) -> dict[int, range]:
+        """The same up to what the topic holds now, once no open transaction hides any of it.
+
+        DelayRouterError when one stays open for longer than transactions of routers may.
+        """
+        ends = {
+            number: uncommitted_end(self._admin, self.topic, number) for number in range(self.partitions_of(self.topic))
+        }
+        # Brokers look for what has timed out every 10 s.
+        until_s = time.monotonic() + self._config.router.transaction_timeout_ms / 1_000 + 15
+        while True:
+            found = self.committed()
+            hidden = [number for number, end in ends.items() if found[number].stop < end]
+            if not hidden:
+                return {
+                    number: range(found[number].start, max(end, found[number].start)) for number, end in ends.items()
+                }
+            if time.monotonic() > until_s:
+                number = hidden[0]
+                raise DelayRouterError(
+                    f"{self.topic}/{number}: an open transaction hides what lies behind offset {found[number].stop}, so"
+                    " that nobody can tell what was driven again already; find it: kafka-transactions.sh find-hanging"
+                )
+            time.sleep(_LOOK_AGAIN_S)
+
+    def scan(self, offsets: Mapping[int, range]) -> Iterator[Message]:
+        """Every record at these offsets, in order within a partition."""
+        left = {number: each for number, each in offsets.items() if each}
+        self._consumer.assign([TopicPartition(self.topic, number, each.start) for number, each in left.items()])
+        heard_s = time.monotonic()
+        while left:
+            for message in self._consumer.consume(_AT_ONCE, _POLL_S):
+                heard_s = time.monotonic()
+                partition, at = message.partition() or 0, message.offset() or 0
+                if not _is_end(message):
+                    if partition in left and at < left[partition].stop:
+                        yield message
+                    at += 1
+                # The event of the end tells how far it is also where the last ones are marks of transactions.
+                if partition in left and at >= left[partition].stop:
+                    del left[partition]
+            if time.monotonic() - heard_s > _SILENT_FOR_S:
+                raise DelayRouterError(f"{self.topic}: the brokers have handed over nothing for {_SILENT_FOR_S:.0f} s")
+
+
+def _is_end(message: Message) -> bool:
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return True

@@ -1,0 +1,169 @@
+"""Rejected records driven again on a real broker: each once, whatever is killed, and nothing that was not selected."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient
+
+from sidecar.audit import Record
+from sidecar.cli.program import cli
+from sidecar.config.model import load
+from sidecar.kafka import transactions
+from sidecar.rejected import redriving
+from sidecar.rejected.producer import redriver
+from sidecar.rejected.selection import Selection
+from tests.integration.scenario import Header, Stage, header
+
+COUNT = 60
+
+KILLED = """
+import os, signal, sys
+from sidecar.kafka import transactions
+from sidecar.rejected import redriving
+from sidecar.cli.program import main
+moment, commits, commit = sys.argv[1], [0], transactions.commit
+def killed(producer):
+    commits[0] += 1
+    if commits[0] == 2 and moment == "before":
+        producer.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    commit(producer)
+    if commits[0] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+transactions.commit = killed
+redriving.IN_ONE_TRANSACTION = 10
+sys.argv = ["delay-router", *sys.argv[2:]]
+main()
+"""
+
+
+@pytest.fixture
+def delay(stage: Stage) -> str:
+    """A delay topic of two partitions, without a router yet."""
+    stage.target("out")
+    return stage.delay("delay", 2, default_target=f"{stage.word}.out")
+
+
+@pytest.fixture
+def file(stage: Stage, delay: str, tmp_path: Path) -> Path:
+    """The configuration of the commands."""
+    path = tmp_path / "commands.toml"
+    path.write_text(
+        f'[kafka]\n"bootstrap.servers" = "{stage.bootstrap}"\n[router]\ngroup_id = "{stage.group_id}"\n'
+        f'[[delay_topics]]\nname = "{delay}"\ndefault_target = "{stage.word}.out"\n'
+    )
+    return path
+
+
+def run(file: Path, command: str, topic: str, *options: str) -> Result:
+    return CliRunner().invoke(cli, ["rejected", command, topic, "--config", str(file), *options])
+
+
+def redriven(file: Path, topic: str, *options: str) -> dict[str, Any]:
+    result = run(file, "redrive", topic, "--json", *options)
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def reject(stage: Stage, delay: str) -> None:
+    """Have a router reject COUNT records for a target that may not be, and COUNT for their time."""
+    for number in range(COUNT):
+        mended: Header = ("deliver-to", b"nobody") if number % 2 else ("deliver-id", b"job-%d" % number)
+        stage.post(delay, mended, ("deliver-to", b"nobody2"), value=b"t%d" % number, partition=number % 2)
+        stage.post(delay, ("deliver-at", b"soon"), value=b"s%d" % number, partition=number % 2)
+    stage.flush()
+    stage.wait_records(f"{delay}.rejected", 2 * COUNT)
+
+
+def copies(stage: Stage, delay: str) -> list[Record]:
+    return [record for record in stage.records(delay) if "delay-redriven" in dict(record.headers)]
+
+
+def test_each_record_is_driven_once_whatever_is_killed(stage: Stage, delay: str, file: Path) -> None:
+    with stage.router() as router:
+        router.start_and_wait()
+        reject(stage, delay)
+        dry = redriven(file, delay, "--code", "TARGET_NOT_ALLOWED", "--dry-run")
+        assert (dry["to_drive"], dry["driven"], dry["selected"]) == (COUNT, 0, COUNT)
+        assert copies(stage, delay) == []
+
+        options = [delay, "--config", str(file), "--code", "TARGET_NOT_ALLOWED", "--drop-header", "deliver-to"]
+        for moment in ("before", "after"):
+            call = [sys.executable, "-c", KILLED, moment, "rejected", "redrive", *options]
+            killed = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
+            assert killed.returncode == -signal.SIGKILL, killed.stderr
+        last = redriven(file, delay, "--code", "TARGET_NOT_ALLOWED", "--drop-header", "deliver-to")
+        assert (last["driven"], last["already_redriven"]) == (COUNT - 30, 30), "10 before one kill, 20 before the other"
+        again = redriven(file, delay, "--code", "TARGET_NOT_ALLOWED")
+        assert (again["driven"], again["already_redriven"]) == (0, COUNT)
+
+        out = stage.wait_records(f"{stage.word}.out", COUNT)
+        assert Counter(record.value for record in out) == {b"t%d" % number: 1 for number in range(COUNT)}
+        assert {header(record, "delay-redriven") for record in out} == {b"1"}
+        assert not [name for record in out for name, _ in record.headers if name.startswith("delay-error")]
+        # Each went back into the partition that it came from.
+        assert {record.partition for record in copies(stage, delay)} == {0, 1}
+        assert all(int((record.value or b"")[1:]) % 2 == record.partition for record in copies(stage, delay))
+        report = stage.audit()
+        assert report.rejected == 2 * COUNT, "those that were not selected are as they were"
+        assert (report.released_once, report.duplicated, report.lost, report.foreign) == (COUNT, 0, 0, 0)
+
+        listed = json.loads(run(file, "list", delay, "--json", "--id", "job-2").stdout)["records"]
+        assert [(each["is_redriven"], each["code"]) for each in listed] == [(True, "TARGET_NOT_ALLOWED")] * len(listed)
+        assert len(listed) == 1
+        first = json.loads(run(file, "list", delay, "--json", "--limit", "100").stdout)
+        rest = json.loads(run(file, "list", delay, "--json", "--from", first["next_from"]).stdout)
+        assert len(first["records"]) + len(rest["records"]) == 2 * COUNT
+        assert Counter(each["is_redriven"] for each in first["records"] + rest["records"])[True] == COUNT
+        assert router.stop() == 0
+
+
+def test_what_comes_back_each_time_does_so_three_times(stage: Stage, delay: str, file: Path) -> None:
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.send(delay, ("deliver-at", b"soon"), value=b"again")
+        for times in range(1, 4):
+            stage.wait_records(f"{delay}.rejected", 2 * times - 1)
+            assert redriven(file, delay)["driven"] == 1
+        # Three marks among them.
+        stage.wait_records(f"{delay}.rejected", 7)
+        last = redriven(file, delay)
+        assert (last["driven"], last["over_limit"]) == (0, 1)
+        assert redriven(file, delay, "--max-redriven", "4", "--set-header", "deliver-at=1")["driven"] == 1
+        (record,) = stage.wait_records(f"{stage.word}.out", 1)
+        assert header(record, "delay-redriven") == b"4"
+        assert router.stop() == 0
+
+
+def test_of_two_at_once_only_the_later_goes_on(
+    stage: Stage, delay: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.send(delay, ("deliver-at", b"soon"), value=b"once")
+        stage.wait_records(f"{delay}.rejected", 1)
+        assert router.stop() == 0
+    config = load(file, {})
+    commit, others = transactions.commit, []
+
+    def overtaken(producer: Any) -> None:
+        if not others:
+            others.append(redriver(config, f"{delay}.rejected"))
+            transactions.fence(others[0], lambda: False, "")
+        commit(producer)
+
+    monkeypatch.setattr(transactions, "commit", overtaken)
+    order = redriving.Order(Selection(delay))
+    with pytest.raises(redriving.AnotherRunError, match=r"another redrive of .*0 of 1 records were driven"):
+        redriving.redrive(config, AdminClient({**stage.kafka}), config.delay_topics[0], order)
+    assert copies(stage, delay) == []
+    assert redriven(file, delay)["driven"] == 1
+    assert len(copies(stage, delay)) == 1
