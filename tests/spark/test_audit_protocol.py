@@ -9,7 +9,15 @@ from pyspark.sql import functions as f
 from index.headers import PRESETS, Alias, Role, Unit
 from index.rules import Rules, Schedule
 from sidecar.audit import record as single
-from spark_backfill.audit.protocol import AT_ONCE, UNREADABLE, Protocol, digest, rejected_as_sent, source
+from spark_backfill.audit.protocol import (
+    AT_ONCE,
+    UNREADABLE,
+    Protocol,
+    digest,
+    is_redrive_mark,
+    rejected_as_sent,
+    source,
+)
 
 Header = tuple[str, bytes | None]
 SCHEMA = "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp_ms bigint"
@@ -214,3 +222,9 @@ def test_a_rejected_record_is_what_was_sent_and_three_headers(spark: SparkSessio
     frame = rows(spark, [[*sent, *added], added, added[:2], [*added, ("a", b"1")]])
     found = [row[0] for row in frame.select(rejected_as_sent(f.col("headers"))).collect()]
     assert [None if each is None else [tuple(header) for header in each] for each in found] == [sent, [], None, None]
+
+
+def test_only_a_record_with_one_header_is_a_mark_of_what_was_driven_again(spark: SparkSession) -> None:
+    mark: Header = ("delay-redriven-offsets", b"1-3")
+    found = rows(spark, [[mark], [mark, mark], [("a", None), mark], [("a", b"")], []])
+    assert [row[0] for row in found.select(is_redrive_mark(f.col("headers"))).collect()] == [True, *[False] * 4]
