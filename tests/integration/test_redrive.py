@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from sidecar.audit import Record
@@ -152,7 +153,8 @@ def test_of_two_at_once_only_the_later_goes_on(
         stage.wait_records(f"{delay}.rejected", 1)
         assert router.stop() == 0
     config = load(file, {})
-    commit, others = transactions.commit, []
+    commit = transactions.commit
+    others: list[Producer] = []
 
     def overtaken(producer: Any) -> None:
         if not others:
