@@ -10,8 +10,12 @@ from index.errors import DelayRouterError
 from index.headers import (
     DELAY_ERROR,
     DELAY_ERROR_MESSAGE,
+    DELAY_OCCURRENCE,
     DELAY_REDRIVEN,
+    DELAY_SERIES,
     DELAY_SOURCE,
+    RECURRING,
+    SERIES,
     Headers,
     lowered,
 )
@@ -27,7 +31,9 @@ MAX_MARKED: Final = 100_000
 """Offsets of one mark; far more than one transaction drives."""
 
 _ADDED: Final = [DELAY_ERROR, DELAY_ERROR_MESSAGE, DELAY_SOURCE]
+_OF_A_SERIES: Final = [DELAY_OCCURRENCE, DELAY_SERIES]
 _GONE: Final = frozenset({DELAY_ERROR, DELAY_ERROR_MESSAGE, DELAY_REDRIVEN})
+_RECURS: Final = RECURRING.union((SERIES, *_OF_A_SERIES))
 _SOURCE: Final = re.compile(r"([^/]+)/([0-9]{1,10})/([0-9]{1,19})")
 _RANGE: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 
@@ -44,7 +50,10 @@ class Place(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A rejected record; ``headers`` are those it came with, without what rejecting and driving it has added."""
+    """A rejected record; ``headers`` are those it came with, without what rejecting and driving it has added.
+
+    Those of an occurrence are without what makes it recur, too.
+    """
 
     partition: int
     offset: int
@@ -105,8 +114,15 @@ def read(message: Message, id_names: Iterable[str]) -> RejectedRecord | Mark | N
         _obstacle(code, said, is_sure=is_sure),
         message.key(),
         message.value(),
-        [header for header in came if lowered(header[0]) not in _GONE],
+        _returned(came),
     )
+
+
+def _returned(came: Headers) -> Headers:
+    """An occurrence goes back alone: its series goes on without it, and a second one would begin where it recurred."""
+    occurred = [name for name, _ in came[-2:]] == _OF_A_SERIES
+    gone = _GONE | _RECURS if occurred else _GONE
+    return [header for header in came if lowered(header[0]) not in gone]
 
 
 def _obstacle(code: str, message: str, *, is_sure: bool) -> str:

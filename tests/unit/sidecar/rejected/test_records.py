@@ -139,6 +139,18 @@ def test_selections_are_of_one_delay_topic() -> None:
         Selection("d", frozenset({"NOPE"}))
 
 
+def test_an_occurrence_goes_back_alone_and_begins_no_second_series() -> None:
+    series: Headers = [("Deliver-Every", b"PT1H"), ("deliver-times", b"9"), ("deliver-series", b"7 2 1000 00ff")]
+    occurrence: Headers = [("delay-occurrence", b"2"), ("delay-series", b"d/3/7")]
+    assert rejected([*CAME, *series, *occurrence], Reason.EXPIRED).headers == CAME
+    # What was rejected before it was a series begins one when it is driven again.
+    begins = [*CAME, *series[:2]]
+    assert rejected(begins, Reason.INVALID_SCHEDULE).headers == begins
+    # Nor does a name alone make one: the router adds both, behind everything else.
+    odd = [occurrence[0], *begins]
+    assert rejected(odd).headers == odd
+
+
 def test_headers_are_dropped_and_replaced_in_any_case() -> None:
     changes = HeaderChanges(("A", "absent"), (("deliver-ID", b"y"), ("b", b"1")))
     assert changes.of(rejected(CAME)) == [
