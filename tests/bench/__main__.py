@@ -106,8 +106,7 @@ def main(
         with cluster(jvm=BENCH_JVM) as kafka:
             facts = machine.describe(kafka.origin)
             context = Context(kafka.bootstrap, sizes, random.Random(seed), partial(_say, console))
-            _say(console, "warming the broker up ...")
-            warm_up(context)
+            _warm(console, context)
             rows = middle([_round(console, chosen, context, number) for number in range(rounds or _usual(quick))])
     except KafkaUnavailable as error:
         raise click.ClickException(str(error)) from error
@@ -126,6 +125,14 @@ def _with_needed(names: tuple[str, ...]) -> list[str]:
         if NEEDS[name].intersection(needed):
             needed.add(name)
     return [name for name in BENCHMARKS if name in needed]
+
+
+def _warm(console: Console, context: Context) -> None:
+    _say(console, "warming the broker up ...")
+    try:
+        warm_up(context)
+    except EXPECTED_ERRORS as error:
+        raise click.ClickException(f"the broker could not be warmed up: {error}") from error
 
 
 def _usual(quick: bool) -> int:
