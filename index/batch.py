@@ -1,12 +1,14 @@
 """What one transaction of a partition carries: records that leave, a bucket that is installed, and the progress."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from index.adopting import Adoption
 from index.bucket import Manifest
 from index.pending import Entry
 from index.progress import BEFORE_ALL, Position, Progress
+from index.receipts import Receipt
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -32,7 +34,8 @@ class Batch(Generic[P, R]):
     """What leaves in one transaction, and the progress that must be committed with it.
 
     ``late`` are entries that W had passed already when they became known: by indexing, or by adopting their bucket.
-    ``due_bytes`` is what ``due`` costs in a transaction, as far as it was planned.
+    ``due_bytes`` is what ``due`` costs in a transaction, as far as it was planned. ``cancelled`` are entries that W or C
+    passes and that do not leave; their receipts are in this batch or were in one before.
     """
 
     late: list[Entry[P]]
@@ -41,6 +44,8 @@ class Batch(Generic[P, R]):
     progress: Progress
     installs: Installs | None = None
     due_bytes: int = 0
+    receipts: Sequence[Receipt] = ()
+    cancelled: list[Entry[P]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.late) + len(self.due) + len(self.rejected)
+        return len(self.late) + len(self.due) + len(self.rejected) + len(self.receipts)

@@ -119,6 +119,10 @@ class Bucket:
         self.stored -= self.manifest.segments[number].entries
         self._next += 1
 
+    def holds(self, offset: int) -> bool:
+        """Whether what is pending of an offset is in this bucket."""
+        return self.manifest.from_offset <= offset < self.manifest.to_offset
+
     def found(self, last: Position) -> None:
         """The last entry of a segment that is the bucket's own, and not masked."""
         self._last = max(self._last, last)

@@ -29,9 +29,14 @@ from typing import Generic, TypeVar
 from index.adopting import SHARE, Adoption
 from index.batch import Batch, Installation, Installs
 from index.bucket import Manifest
+from index.mask import Mask
+from index.named import NamedSchedules
+from index.names import hash_of
 from index.pending import Entry
 from index.pending_set import PendingSet
 from index.progress import Position, Progress
+from index.receipts import Control, Receipt
+from index.record import Record
 from index.schedule import AT_ONCE
 from index.skipped import SkippedRanges
 
@@ -47,7 +52,13 @@ class PartitionIndex(Generic[P, R]):
     gives the bytes a payload will cost in a transaction.
     """
 
-    def __init__(self, progress: Progress, size_of: Callable[[P], int], buckets: Iterable[Manifest] = ()) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        size_of: Callable[[P], int],
+        buckets: Iterable[Manifest] = (),
+        mask: Mask | None = None,
+    ) -> None:
         self._committed = progress
         self._size_of = size_of
         self._replay_below = progress.cursor
@@ -56,6 +67,7 @@ class PartitionIndex(Generic[P, R]):
         behind = dict(progress.catching_up)
         for manifest in buckets:
             self._pending.add_bucket(manifest, progress.watermark, behind.get(manifest.bucket_id))
+        self._named: NamedSchedules = NamedSchedules(mask or Mask())
         self._late: list[Entry[P]] = []
         self._rejected: list[tuple[int, R]] = []
         self._skipped = SkippedRanges(progress.skipped)
@@ -88,8 +100,13 @@ class PartitionIndex(Generic[P, R]):
 
     @property
     def owed(self) -> int:
-        """How many late and rejected records must leave before anything else does."""
-        return len(self._late) + len(self._rejected)
+        """How many late and rejected records, and receipts, must leave before anything else does."""
+        return len(self._late) + len(self._rejected) + self._named.owed
+
+    @property
+    def named(self) -> NamedSchedules:
+        """Ids, receipts and what is masked: for the caller to add ids to, and to write what has changed."""
+        return self._named
 
     def add(self, run: Sequence[Entry[P]]) -> Sequence[Entry[P]]:
         """Index accepted records, in offset order; returns those that a replay does not show to have left already.
@@ -102,6 +119,8 @@ class PartitionIndex(Generic[P, R]):
         self._indexed_to = run[-1][1] + 1
         if self._skipped and run[0][1] < self._replay_below:
             run = [each for each in run if not self._skipped.covers(each[1])]
+        if self._named.mask and run and run[0][1] < self._replay_below:
+            run = self._named.mask.without(run)
         watermark = self._committed.watermark
         due_ms, offset = watermark
         pending = [each for each in run if each[0] > due_ms or (each[0] == due_ms and each[1] > offset)]
@@ -120,6 +139,44 @@ class PartitionIndex(Generic[P, R]):
             return False
         self._rejected.append((offset, rejected))
         return True
+
+    def control(
+        self,
+        offset: int,
+        control: Control,
+        record: Record,
+        entry: Entry[P] | None = None,
+        *,
+        stored: Iterable[Position] = (),
+        held: Iterable[Position] = (),
+    ) -> Receipt | None:
+        """Index a control, and the ``entry`` that it is where it is a schedule itself; None: a replay, it is settled.
+
+        ``stored`` are places that buckets know for its id, ``held`` those of it that wait behind W.
+        """
+        if offset < self._replay_below:
+            if entry is None:
+                self.advance(offset + 1)
+            else:
+                self._add_named(control, entry)
+            return None
+        self._enter(offset)
+        due_ms = None if entry is None else entry[0]
+        receipt = self._named.evaluate(offset, control, record, due_ms, stored, held, self._is_pending)
+        if entry is not None and not receipt.voids_itself:
+            self._indexed_to = offset
+            self._add_named(control, entry)
+        return receipt
+
+    def _add_named(self, control: Control, entry: Entry[P]) -> None:
+        if self.add([entry]):
+            self._named.names.add(hash_of(control.deliver_id), Position(entry[0], entry[1]))
+
+    def _is_pending(self, place: Position) -> bool:
+        if place.offset >= self._committed.cursor:
+            return True
+        behind = next((each.behind for each in self._pending.buckets.values() if each.holds(place.offset)), None)
+        return place > (self._committed.watermark if behind is None else behind)
 
     def skip(self, from_offset: int, to_offset: int, rejected: R) -> None:
         """Index [from_offset, to_offset) as one rejection; until S has passed it, no replay accepts a record of it."""
@@ -146,10 +203,13 @@ class PartitionIndex(Generic[P, R]):
 
     def next_owed_ms(self) -> int | None:
         """When the first owed record may leave, AT_ONCE unless the clock was set back; None when nothing is owed."""
+        others = [self._rejected[0][0]] if self._rejected else []
+        if self._named.first_owed is not None:
+            others.append(self._named.first_owed)
         if not self._late:
-            return AT_ONCE if self._rejected else None
+            return AT_ONCE if others else None
         due_ms, offset, _ = self._late[0]
-        return AT_ONCE if self._rejected and self._rejected[0][0] < offset else due_ms
+        return AT_ONCE if others and min(others) < offset else due_ms
 
     def furthest_due_ms(self) -> int | None:
         """Due time of the last pending record, or None."""
@@ -165,7 +225,9 @@ class PartitionIndex(Generic[P, R]):
             raise ValueError(f"planned at {self._indexed_to}, before the replay reached {self._replay_below}")
         if self._in_flight is not None:
             raise ValueError("planned while a batch is in flight")
-        catching_up = self._catch_up(now_ms, max_entries, max_bytes)
+        # While a receipt has to stay, nothing leaves that it may speak of: see index.named.
+        stays = self._named.owed and self._named.last_owed >= self._cursor_at(now_ms)
+        catching_up = [] if stays else self._catch_up(now_ms, max_entries, max_bytes)
         due = self._pending.take_due(now_ms, max_entries)
         fitting, due_bytes = self._fitting(max_bytes, due)
         if fitting < len(due):
@@ -175,12 +237,22 @@ class PartitionIndex(Generic[P, R]):
         cursor = self._cursor_after(installs) if isinstance(installs, Adoption) else self._cursor_at(now_ms)
         late, self._late = _split(self._late, bisect_left(self._late, cursor, key=_offset_of_entry))
         rejected, self._rejected = _split(self._rejected, bisect_left(self._rejected, cursor, key=_offset_of_rejected))
+        receipts = self._named.leave(cursor)
         progress = self._progress_after(due, cursor, installs)
         if isinstance(installs, Adoption):
             behind = (*progress.catching_up, *installs.behind(progress.watermark))
             progress = progress._replace(catching_up=behind)
-        self._in_flight = Batch(late + catching_up, due, rejected, progress, installs, due_bytes)
+        late, due, cancelled = self._not_cancelled(late + catching_up, due)
+        self._named.mask.forget(self._pending.ranges(), progress.sealed_to)
+        self._in_flight = Batch(late, due, rejected, progress, installs, due_bytes, receipts, cancelled)
         return self._in_flight
+
+    def _not_cancelled(self, late: list[Entry[P]], due: list[Entry[P]]) -> tuple[list[Entry[P]], ...]:
+        mask = self._named.mask
+        if not mask:
+            return late, due, []
+        cancelled = [entry for entry in (*late, *due) if entry[1] in mask]
+        return [*mask.without(late)], [*mask.without(due)], cancelled
 
     @property
     def may_freeze(self) -> bool:
@@ -197,10 +269,13 @@ class PartitionIndex(Generic[P, R]):
         assert self._in_flight is not None
         self._committed = self._in_flight.progress
         installed = self._in_flight.installs
+        self._pending.cancel(self._named.confirm())
+        self._pending.drop(self._in_flight.cancelled)
         self._in_flight = None
         self._skipped.forget(self._committed.sealed_to)
         if self._pending.catching_up:
             self._pending.catching_up.confirm()
+        self._named.sweep(self._is_pending)
         if installed is None:
             return
         watermark = self._committed.watermark
@@ -216,6 +291,7 @@ class PartitionIndex(Generic[P, R]):
     def check(self) -> None:
         """Assert every invariant; O(n log n)."""
         self._pending.check()
+        self._named.check()
         committed = self._committed
         assert committed.sealed_to <= committed.cursor
         if not self.replaying:
@@ -245,15 +321,7 @@ class PartitionIndex(Generic[P, R]):
         return taken
 
     def _fitting(self, max_bytes: int, due: list[Entry[P]]) -> tuple[int, int]:
-        """How many of the first entries go into a batch, and their bytes."""
-        sizes = list(map(self._size_of, [payload for _, _, payload in due]))
-        all_bytes = sum(sizes)
-        if all_bytes <= max_bytes or not due:
-            return len(due), all_bytes
-        # One record always goes, however big: a batch that can never be planned would block the partition.
-        sums = list(accumulate(sizes))
-        fitting = max(bisect_right(sums, max_bytes), 1)
-        return fitting, sums[fitting - 1]
+        return _fitting(list(map(self._size_of, [payload for _, _, payload in due])), max_bytes)
 
     def _cursor_after(self, adoption: Adoption) -> int:
         manifest = adoption.manifest
@@ -267,7 +335,8 @@ class PartitionIndex(Generic[P, R]):
         # A tuple compares by due time first, and the usual answer, that all are due, must cost little.
         if not self._late or max(self._late)[0] <= now_ms:
             return self._indexed_to
-        return next(offset for due_ms, offset, _ in self._late if due_ms > now_ms)
+        held_back = next(offset for due_ms, offset, _ in self._late if due_ms > now_ms)
+        return self._named.cursor_before_doomed(held_back, self._late)
 
     def _progress_after(self, due: list[Entry[P]], cursor: int, installs: Installs | None) -> Progress:
         last = self._committed
@@ -284,6 +353,17 @@ class PartitionIndex(Generic[P, R]):
 
 def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:
     return min((each for each in (one_ms, other_ms) if each is not None), default=None)
+
+
+def _fitting(sizes: list[int], max_bytes: int) -> tuple[int, int]:
+    """How many of the first entries go into a batch, and their bytes."""
+    all_bytes = sum(sizes)
+    if all_bytes <= max_bytes or not sizes:
+        return len(sizes), all_bytes
+    # One record always goes, however big: a batch that can never be planned would block the partition.
+    sums = list(accumulate(sizes))
+    fitting = max(bisect_right(sums, max_bytes), 1)
+    return fitting, sums[fitting - 1]
 
 
 def _split(items: list[T], at: int) -> tuple[list[T], list[T]]:

@@ -155,6 +155,25 @@ class PendingIndex(Generic[P]):
             start = end
         self._count += count
 
+    def discard(self, due_ms: int, offset: int) -> Entry[P] | None:
+        """Remove one entry wherever it lies, if it is there; the first of a chunk sorts the chunk."""
+        key = due_ms >> CHUNK_BITS
+        chunk = self._chunks.get(key)
+        if chunk is None:
+            return None
+        if key not in self._sorted:
+            chunk.sort()
+            self._sorted.add(key)
+        at = bisect_left(chunk, (due_ms, offset))
+        if at == len(chunk) or chunk[at][1] != offset:
+            return None
+        found: Entry[P] = chunk.pop(at)
+        self._count -= 1
+        if not chunk:
+            del self._chunks[key]
+            self._sorted.discard(key)
+        return found
+
     def first(self) -> tuple[int, int] | None:
         """(due_ms, offset) of the first entry, or None when nothing is pending."""
         if not self._chunks:

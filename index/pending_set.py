@@ -152,6 +152,27 @@ class PendingSet(Generic[P]):
                 part.settle()
                 part.offsets -= offsets
 
+    def cancel(self, places: Sequence[Position]) -> None:
+        """Let go of those of these records that are in no bucket, nor being sealed: they no longer hold S back.
+
+        Others stay until W comes to them, when the mask drops them: it is W that tells when a bucket is done.
+        """
+        mutable = self.mutable
+        found = [mutable.entries.discard(*place) for place in places if place.offset >= mutable.from_offset]
+        gone = [entry for entry in found if entry is not None]
+        mutable.settle().difference_update(BitMap64([offset for _, offset, _ in gone]))
+        self.drop(gone)
+
+    def drop(self, entries: list[Entry[P]]) -> None:
+        """These entries are not to leave, and ``drop_some`` is to give them out."""
+        if entries:
+            self._dropped.append(entries)
+
+    def ranges(self) -> list[range]:
+        """The offsets that buckets hold, and the one that is being sealed."""
+        there = [range(b.manifest.from_offset, b.manifest.to_offset) for b in self.buckets.values()]
+        return there if self.frozen is None else [*there, range(self.frozen.from_offset, self.mutable.from_offset)]
+
     def lowest_unsealed(self, *, without_frozen: bool = False) -> int | None:
         """The lowest offset that is in no bucket, which is S; None when there is none."""
         parts = [self.mutable] if without_frozen or self.frozen is None else [self.frozen, self.mutable]

@@ -1,0 +1,111 @@
+"""Which records of a delay partition were cancelled, by offset, for as long as something could still bring them back.
+
+A cancelled record lies where it lay: in the delay topic from S on, which is read again after a restart, and in the
+segments of buckets, which never change. Whoever takes entries from there asks the mask. It is kept in the state topic
+in *containers* of 2^16 offsets, so half a million cancels are a handful of records, and a transaction writes only the
+containers that it changes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from pyroaring import BitMap, BitMap64
+
+from index.pending import Entry
+
+P = TypeVar("P")
+
+CONTAINER_BITS = 16
+"""As the containers of a roaring bitmap: at most 8 KiB each, however many offsets of it were cancelled."""
+
+_LOW = (1 << CONTAINER_BITS) - 1
+
+
+class Mask:
+    """The cancelled offsets of one partition, and which containers the next transaction has to write.
+
+    >>> mask = Mask()
+    >>> mask.add([70_000, 70_001])
+    >>> [(number, list(offsets)) for number, offsets in mask.changes()]
+    [(1, [4464, 4465])]
+    >>> mask.committed()
+    >>> mask.forget([range(70_001, 80_000)], needed_from=90_000)
+    >>> 70_000 in mask, 70_001 in mask
+    (False, True)
+    """
+
+    def __init__(self, containers: Iterable[tuple[int, BitMap]] = ()) -> None:
+        """Take (number, low bits of offsets) of each container that is stored."""
+        self._offsets = BitMap64()
+        self._stored: set[int] = set()
+        self._changed: set[int] = set()
+        for number, low in containers:
+            self._stored.add(number)
+            self._offsets.update([(number << CONTAINER_BITS) + each for each in low])
+
+    def __bool__(self) -> bool:
+        return bool(self._offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._offsets
+
+    def add(self, offsets: Iterable[int]) -> None:
+        """These were cancelled, by the next transaction."""
+        new = BitMap64(offsets) - self._offsets
+        self._offsets |= new
+        self._changed |= {offset >> CONTAINER_BITS for offset in new}
+
+    def forget(self, ranges: Sequence[range], needed_from: int) -> None:
+        """Drop what nothing can bring back: offsets below ``needed_from`` that lie in none of ``ranges``."""
+        if not self._offsets or self._offsets.min() >= needed_from:
+            return
+        needed = BitMap64()
+        needed.add_range(needed_from, max(needed_from, self._offsets.max() + 1))
+        for each in ranges:
+            needed.add_range(each.start, each.stop)
+        gone = self._offsets - needed
+        self._offsets &= needed
+        self._changed |= {offset >> CONTAINER_BITS for offset in gone}
+
+    def without(self, run: Sequence[Entry[P]]) -> Sequence[Entry[P]]:
+        """The entries of a run that were not cancelled."""
+        if not self._offsets:
+            return run
+        masked = self._offsets & BitMap64([offset for _, offset, _ in run])
+        return [entry for entry in run if entry[1] not in masked] if masked else run
+
+    def changes(self) -> Iterator[tuple[int, BitMap]]:
+        """Each container that the next transaction has to write, and what it holds then: nothing, to be removed."""
+        for number in sorted(self._changed):
+            low = self._container(number)
+            if low or number in self._stored:
+                yield number, low
+
+    def committed(self) -> None:
+        """What ``changes`` told has been written."""
+        for number, low in self.changes():
+            if low:
+                self._stored.add(number)
+            else:
+                self._stored.discard(number)
+        self._changed = set()
+
+    @property
+    def containers(self) -> int:
+        """How many records of the state topic hold it, once everything is written."""
+        return len({offset >> CONTAINER_BITS for offset in self._offsets})
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        there = {offset >> CONTAINER_BITS for offset in self._offsets}
+        assert there - self._changed <= self._stored
+        assert self._stored <= there | self._changed
+
+    def _container(self, number: int) -> BitMap:
+        first = number << CONTAINER_BITS
+        span = BitMap64()
+        span.add_range(first, first + _LOW + 1)
+        return BitMap([offset & _LOW for offset in self._offsets & span])

@@ -1,0 +1,130 @@
+"""Named schedules of one delay partition: controls that are evaluated, receipts that are owed, and what is masked.
+
+A control is owed like a rejection: it is evaluated when it is indexed, against everything pending in front of it, and
+its receipt leaves in the next transaction, which moves C past it::
+
+    control ──► evaluate ──► receipt owed ──────────► receipt in flight ──► done
+                   │         what it cancels          what it cancels
+                   └───────► is *doomed*: it stays ──► is in the *mask*, ──► let go of in memory
+                             where it is              and does not leave
+
+What is doomed is not let go of before the receipt is committed. Were it, S or W or C could pass it first, and whoever
+took over from there would evaluate the control again and find nothing: neither released nor in a receipt.
+
+[S, C) is not evaluated again after a restart: what its controls cancelled is in the mask.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from pyroaring import BitMap64
+
+from index.mask import Mask
+from index.names import Names, hash_of
+from index.pending import Entry
+from index.progress import Position
+from index.receipts import Control, Receipt, receipt_of
+from index.record import Record
+
+P = TypeVar("P")
+
+
+class NamedSchedules:
+    """Of one owned partition; the caller tells what is pending."""
+
+    def __init__(self, mask: Mask) -> None:
+        self.mask = mask
+        self.names = Names()
+        self._receipts: list[Receipt] = []
+        self._doomed = BitMap64()
+        self._in_flight: list[Receipt] = []
+
+    @property
+    def owed(self) -> int:
+        """How many receipts must leave."""
+        return len(self._receipts)
+
+    @property
+    def first_owed(self) -> int | None:
+        """Offset of the first control whose receipt must leave."""
+        return self._receipts[0].offset if self._receipts else None
+
+    @property
+    def last_owed(self) -> int:
+        """Offset of the last control whose receipt must leave; there must be one."""
+        return self._receipts[-1].offset
+
+    def evaluate(
+        self,
+        offset: int,
+        control: Control,
+        record: Record,
+        due_ms: int | None,
+        stored: Iterable[Position],
+        held: Iterable[Position],
+        is_pending: Callable[[Position], bool],
+    ) -> Receipt:
+        """Evaluate a control; its receipt is owed from here on.
+
+        ``due_ms`` is set where it is a schedule itself, ``stored`` are places that buckets know for its id, and ``held``
+        such that are behind W and wait still.
+        """
+        known = (*self.names.find(hash_of(control.deliver_id)), *stored)
+        pending = {*held, *(place for place in known if is_pending(place))}
+        live = [place for place in pending if place.offset < offset and self._is_live(place.offset)]
+        in_log_order = tuple(sorted(live, key=lambda place: place.offset))
+        receipt = receipt_of(offset, control, in_log_order, due_ms, record)
+        self._receipts.append(receipt)
+        self._doomed.update(receipt.masks)
+        return receipt
+
+    def sweep(self, is_pending: Callable[[Position], bool]) -> None:
+        """Let go of what has left, if it is time to."""
+        if self.names.must_sweep:
+            self.names.sweep(lambda place: self._is_live(place.offset) and is_pending(place))
+
+    def cursor_before_doomed(self, cursor: int, late: Sequence[Entry[P]]) -> int:
+        """How far C may go when it stays in front of a late record that is not due, at ``cursor``.
+
+        Receipts from there on stay, and then C must not pass a late record that one of them has cancelled.
+        """
+        while True:
+            doomed = BitMap64(o for each in self._receipts if each.offset >= cursor for o in each.masks)
+            held_back = min((offset for _, offset, _ in late if offset < cursor and offset in doomed), default=cursor)
+            if held_back == cursor:
+                return cursor
+            cursor = held_back
+
+    def leave(self, cursor: int) -> list[Receipt]:
+        """The receipts of the next transaction, which moves C to ``cursor``; what they cancel is masked by it."""
+        assert not self._in_flight, "receipts are in flight already"
+        self._in_flight = [each for each in self._receipts if each.offset < cursor]
+        self._receipts = [each for each in self._receipts if each.offset >= cursor]
+        for receipt in self._in_flight:
+            self.mask.add(receipt.masks)
+        return self._in_flight
+
+    def confirm(self) -> list[Position]:
+        """The transaction was committed; returns the schedules that were cancelled by it."""
+        cancelled = [place for receipt in self._in_flight for place in receipt.cancelled]
+        for receipt in self._in_flight:
+            if receipt.cancelled:
+                self.names.remove(hash_of(receipt.control.deliver_id), receipt.cancelled)
+        self._doomed -= BitMap64(o for receipt in self._in_flight for o in receipt.masks)
+        self._in_flight = []
+        self.mask.committed()
+        return cancelled
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        self.mask.check()
+        self.names.check()
+        offsets = [receipt.offset for receipt in (*self._in_flight, *self._receipts)]
+        assert offsets == sorted(set(offsets))
+        cancelled = [offset for receipt in (*self._in_flight, *self._receipts) for offset in receipt.masks]
+        assert len(cancelled) == len(set(cancelled)), "a schedule is in two receipts"
+        assert BitMap64(cancelled) == self._doomed
+        assert not any(offset in self.mask for receipt in self._receipts for offset in receipt.masks)
+
+    def _is_live(self, offset: int) -> bool:
+        return offset not in self._doomed and offset not in self.mask

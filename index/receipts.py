@@ -1,0 +1,80 @@
+"""What a control asks for, and the receipt that says what became of it."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from index.progress import Position
+from index.record import Record
+
+
+class Action(StrEnum):
+    """What a control does with the pending schedules of its id that lie in front of it."""
+
+    CANCEL = "cancel"
+    REPLACE = "replace"
+
+
+class Outcome(StrEnum):
+    """What became of a control; the ``outcome`` of its receipt."""
+
+    CANCELLED = "cancelled"
+    REPLACED = "replaced"
+    NOT_PENDING = "not-pending"
+    CHANGED = "changed"
+
+
+class Control(NamedTuple):
+    """What a control record asks for: by its headers and the rules alone, so that it is the same on every replay.
+
+    ``if_due_ms``: it holds only for schedules due exactly then; None: for all.
+    """
+
+    action: Action
+    deliver_id: bytes
+    if_due_ms: int | None = None
+
+
+class Receipt(NamedTuple):
+    """The one answer to a control: which schedules it cancelled, by (due, offset) in the order of the log.
+
+    ``due_ms`` is that of the schedule that takes their place; None where none does. ``offset`` and ``record`` are
+    those of the control, and ``voids_itself`` says that it would have been a schedule and is not.
+    """
+
+    offset: int
+    control: Control
+    outcome: Outcome
+    cancelled: tuple[Position, ...]
+    due_ms: int | None
+    record: Record
+    voids_itself: bool = False
+
+    @property
+    def masks(self) -> tuple[int, ...]:
+        """Offsets of records that are not to be released any more."""
+        cancelled = tuple(place.offset for place in self.cancelled)
+        return (*cancelled, self.offset) if self.voids_itself else cancelled
+
+
+def receipt_of(
+    offset: int, control: Control, pending: tuple[Position, ...], due_ms: int | None, record: Record
+) -> Receipt:
+    """The receipt of a control at ``offset`` for what is ``pending`` of its id in front of it.
+
+    A replacement that is to hold only for what is due at some time is no schedule where nothing is: what it was to take
+    the place of has left, or is another one by now, and both would come.
+
+    >>> nothing = Record(None, None, (), 0)
+    >>> receipt_of(9, Control(Action.CANCEL, b"a"), (Position(70, 4),), None, nothing).outcome.value
+    'cancelled'
+    >>> receipt_of(9, Control(Action.CANCEL, b"a", if_due_ms=71), (Position(70, 4),), None, nothing).outcome.value
+    'changed'
+    """
+    wanted = control.if_due_ms
+    matching = tuple(place for place in pending if wanted is None or place.due_ms == wanted)
+    if matching:
+        outcome = Outcome.CANCELLED if control.action is Action.CANCEL else Outcome.REPLACED
+    else:
+        outcome = Outcome.CHANGED if pending else Outcome.NOT_PENDING
+    voids_itself = due_ms is not None and wanted is not None and not matching
+    return Receipt(offset, control, outcome, matching, None if voids_itself else due_ms, record, voids_itself)

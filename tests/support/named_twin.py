@@ -1,0 +1,268 @@
+"""Named schedules on the index alone: random work with crashes, seals and merges, and an independent checker.
+
+The checker knows the log and what was committed, in its order, and nothing of how a control is evaluated: each schedule
+is released once or in exactly one receipt, each control has exactly one receipt, and nothing that lay in front of a
+control is released once its receipt is committed.
+"""
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from pyroaring import BitMap
+
+from index.batch import Batch, Installation
+from index.bucket import Manifest, Placement, SegmentRef
+from index.bucket_rules import SealRules, cut, to_merge
+from index.mask import Mask
+from index.names import hash_of
+from index.partition import PartitionIndex
+from index.pending import Entry
+from index.progress import Position, Progress, start_of
+from index.receipts import Action, Control, Receipt
+from index.record import Record
+
+FIRST_OFFSET = 1_000
+IDS = (b"a", b"b", b"c")
+NOTHING = Record(None, None, (), 0)
+
+
+class Row(NamedTuple):
+    """One offset of the log; ``due_ms`` None: no schedule; ``action`` None: no control."""
+
+    offset: int
+    due_ms: int | None
+    deliver_id: bytes | None
+    action: Action | None = None
+    if_due_ms: int | None = None
+
+    @property
+    def control(self) -> Control | None:
+        return self.action and Control(self.action, self.deliver_id or b"", self.if_due_ms)
+
+
+@dataclass
+class Writing:
+    """A bucket on its way into segments."""
+
+    segments: Iterator[list[Entry[Row]]]
+    from_offset: int
+    to_offset: int
+    sources: tuple[int, ...] = ()
+    written: list[SegmentRef] = field(default_factory=list)
+
+
+@dataclass
+class NamedTwin:
+    """A partition, its log, and what is committed of it."""
+
+    index_class: ClassVar[type[PartitionIndex[Row, Row]]] = PartitionIndex
+
+    rng: random.Random
+    log: list[Row] = field(default_factory=list)
+    end: int = FIRST_OFFSET
+    now_ms: int = 1_000
+    committed: Progress = field(default_factory=lambda: start_of(FIRST_OFFSET))
+    containers: dict[int, BitMap] = field(default_factory=dict)
+    manifests: dict[int, Manifest] = field(default_factory=dict)
+    store: list[list[Entry[Row]]] = field(default_factory=list)
+    left: list[Row | Receipt] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.rules = SealRules(time_step_ms=self.rng.choice([20, 500]), segment_entries=self.rng.choice([1, 3, 10]))
+        self.index = self.new_index()
+
+    def new_index(self) -> PartitionIndex[Row, Row]:
+        self.writing: Writing | None = None
+        self.ready: Installation | None = None
+        mask = Mask(self.containers.items())
+        return self.index_class(self.committed, lambda _: 10, self.manifests.values(), mask)
+
+    def append(self) -> None:
+        for _ in range(self.rng.randint(1, 4)):
+            self.end += self.rng.random() < 0.1
+            due_ms = max(0, self.now_ms + self.rng.randint(-40, self.rng.choice([40, 600])))
+            deliver_id = self.rng.choice([*IDS, None])
+            luck = self.rng.random()
+            row = Row(self.end, due_ms, deliver_id)
+            if deliver_id is not None and luck < 0.4:
+                known = [each.due_ms for each in self.log if each.deliver_id == deliver_id and each.due_ms is not None]
+                if_due_ms = self.rng.choice(known) if known and self.rng.random() < 0.3 else None
+                if luck < 0.25:
+                    row = Row(self.end, None, deliver_id, Action.CANCEL, if_due_ms)
+                else:
+                    row = Row(self.end, due_ms, deliver_id, Action.REPLACE, if_due_ms)
+            self.log.append(row)
+            self.end += 1
+
+    def read(self, most: int) -> None:
+        ahead = [row for row in self.log if row.offset >= self.index.indexed_to]
+        for row in ahead[:most]:
+            entry = None if row.due_ms is None else (row.due_ms, row.offset, row)
+            control = row.control
+            if control is not None:
+                self._control(row, control, entry)
+            elif entry is not None and self.index.add([entry]) and row.deliver_id is not None:
+                self.index.named.names.add(hash_of(row.deliver_id), Position(*entry[:2]))
+        if len(ahead) <= most:
+            self.index.advance(self.end)
+
+    def _control(self, row: Row, control: Control, entry: Entry[Row] | None) -> None:
+        receipt = self.index.control(row.offset, control, NOTHING, entry, stored=self.stored(control.deliver_id))
+        self.done["replayed" if receipt is None else receipt.outcome] += 1
+
+    def stored(self, deliver_id: bytes) -> list[Position]:
+        """What the pages of buckets would tell."""
+        segments = [self.store[ref.record_offset] for each in self.manifests.values() for ref in each.segments]
+        return [Position(*entry[:2]) for run in segments for entry in run if entry[2].deliver_id == deliver_id]
+
+    def crash(self) -> None:
+        self.index = self.new_index()
+        while self.index.replaying:
+            self.read(self.rng.randint(1, 4))
+
+    def release(self) -> None:
+        batch = self.index.plan(self.now_ms, self.rng.choice([0, 1, 3, 100]), 10_000, self.ready)
+        luck = self.rng.random()
+        if luck < 0.9:
+            self.confirm(batch)
+            if luck < 0.8:
+                self.index.confirm()
+                self.ready = None
+                self.index.parts.drop_some(100)
+                return
+        self.crash()
+
+    def confirm(self, batch: Batch[Row, Row]) -> None:
+        assert all(due_ms <= self.now_ms for due_ms, _, _ in batch.late + batch.due), "early"
+        self.left += batch.receipts
+        self.left += [row for _, _, row in batch.late + batch.due]
+        self.committed = batch.progress
+        for number, low in self.index.named.mask.changes():
+            self.containers[number] = low
+            if not low:
+                del self.containers[number]
+        if isinstance(batch.installs, Installation):
+            for source in batch.installs.merged_from:
+                del self.manifests[source]
+            self.manifests[batch.installs.manifest.bucket_id] = batch.installs.manifest
+            self.done["merged" if batch.installs.merged_from else "sealed"] += 1
+
+    def freeze(self) -> None:
+        parts = self.index.parts
+        if self.writing or self.ready or not self.index.may_freeze or not len(parts.mutable.entries):
+            return
+        frozen = parts.freeze(self.index.indexed_to)
+        segments = cut(frozen.entries.chunks(), self.rules, lambda _: 10)
+        self.writing = Writing(segments, frozen.from_offset, parts.mutable.from_offset)
+
+    def merge(self) -> None:
+        if self.writing or self.ready:
+            return
+        found = to_merge(self.index.parts.buckets.values(), 1, self.index.committed.watermark)
+        sources = [source.manifest for source in found]
+        if sources:
+            runs = [[entry for ref in each.segments for entry in self.store[ref.record_offset]] for each in sources]
+            merged = list(heapq.merge(*runs, key=lambda entry: entry[:2]))
+            ids = tuple(each.bucket_id for each in sources)
+            segments = cut([merged], self.rules, lambda _: 10)
+            self.writing = Writing(segments, sources[0].from_offset, sources[-1].to_offset, ids)
+
+    def write(self) -> None:
+        """One segment, or the manifest once all are written."""
+        writing = self.writing
+        if writing is None:
+            return
+        segment = next(writing.segments, None)
+        if segment is not None:
+            first, last = Position(*segment[0][:2]), Position(*segment[-1][:2])
+            self.store.append(segment)
+            writing.written.append(SegmentRef(first, last, len(segment), 9, len(self.store) - 1, Placement.INLINE))
+            return
+        self.writing = None
+        bucket_id = self.index.committed.next_bucket
+        made = Manifest(bucket_id, writing.from_offset, writing.to_offset, None, tuple(writing.written))
+        if writing.written:
+            keep_to = Position(self.now_ms + self.rng.choice([-1_000, 0, 30]), 0)
+            self.ready = Installation(made, writing.sources, keep_to)
+        elif not writing.sources:
+            if len(self.index.parts.frozen.entries if self.index.parts.frozen else ()):
+                self.index.parts.thaw()
+            else:
+                self.index.parts.discard_frozen()
+
+    def load(self) -> None:
+        for bucket_id, bucket in self.index.parts.buckets.items():
+            number = bucket.next_segment
+            if number is not None:
+                segment = self.store[bucket.manifest.segments[number].record_offset]
+                self.index.parts.load(bucket_id, number, segment, self.index.committed.watermark)
+                return
+
+    def remove(self) -> None:
+        for bucket_id, bucket in list(self.index.parts.buckets.items()):
+            merged = (self.writing.sources if self.writing else ()) + (self.ready.merged_from if self.ready else ())
+            if bucket.is_done(self.index.committed.watermark) and bucket_id not in merged:
+                del self.index.parts.buckets[bucket_id], self.manifests[bucket_id]
+                self.done["removed"] += 1
+
+    def clock(self) -> None:
+        self.now_ms = max(0, self.now_ms + self.rng.randint(-40, 60))
+
+    def play(self, steps: int) -> Counter[str]:
+        """Do so many things at random, bring it to its end, and check all of it; what was done is counted."""
+        weights = {
+            self.append: 3.0, self.release: 3.0, self.clock: 2.0, self.freeze: 1.0, self.write: 3.0,
+            self.merge: 0.7, self.load: 1.0, self.remove: 0.7, self.crash: 0.2,
+        }  # fmt: skip
+        for _ in range(steps):
+            self.read(self.rng.choice([0, 1, 5, 100]))
+            self.rng.choices(list(weights), list(weights.values()))[0]()
+            self.index.check()
+        self.crash()
+        self.now_ms += 4_000
+        for _ in range(1_000):
+            self.read(1_000)
+            self.load()
+            self.confirm(batch := self.index.plan(self.now_ms, 5, 10_000))
+            self.index.confirm()
+            self.remove()
+            self.index.check()
+            if not self.index.owed and not self.index.pending and not self.manifests and not batch.installs:
+                break
+        # The bits of what has just gone go with the next transaction.
+        self.confirm(self.index.plan(self.now_ms, 5, 10_000))
+        self.index.confirm()
+        self.check()
+        return self.done
+
+    def check(self) -> None:
+        """Whether every record and control has come to exactly one end, in the right order."""
+        ends: Counter[int] = Counter()
+        receipts: dict[int, int] = {}
+        for place, each in enumerate(self.left):
+            if isinstance(each, Row):
+                ends[each.offset] += 1
+                continue
+            assert each.offset not in receipts, f"control {each.offset} has two receipts"
+            receipts[each.offset] = place
+            ends.update(each.masks)
+        for row in self.log:
+            assert (row.offset in receipts) == (row.control is not None), f"receipt of {row}"
+            assert row.due_ms is None or ends[row.offset] == 1, f"{row} ended {ends[row.offset]} times"
+        for place, each in enumerate(self.left):
+            if isinstance(each, Row):
+                for control in self._before(each, place, receipts):
+                    raise AssertionError(f"{each} was released after the receipt of {control}")
+        assert not self.containers, "bits of the mask are left, though nothing is pending"
+
+    def _before(self, row: Row, place: int, receipts: dict[int, int]) -> Iterator[Row]:
+        for other in self.log:
+            stands_behind = other.control and other.deliver_id == row.deliver_id and other.offset > row.offset
+            holds = other.if_due_ms is None or other.if_due_ms == row.due_ms
+            if stands_behind and holds and receipts[other.offset] < place:
+                yield other
