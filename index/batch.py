@@ -34,8 +34,8 @@ class Batch(Generic[P, R]):
     """What leaves in one transaction, and the progress that must be committed with it.
 
     ``late`` are entries that W had passed already when they became known: by indexing, or by adopting their bucket.
-    ``due_bytes`` is what ``due`` costs in a transaction, as far as it was planned. ``cancelled`` are entries that W or C
-    passes and that do not leave; their receipts are in this batch or were in one before.
+    ``due_bytes`` is what ``due`` costs in a transaction, as far as it was planned. ``cancelled`` are entries that
+    W or C passes and that do not leave: their receipts are in this batch, or were in one before.
     """
 
     late: list[Entry[P]]

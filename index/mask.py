@@ -9,7 +9,7 @@ containers that it changes.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap64
 
 from index.pending import Entry
 
@@ -18,8 +18,6 @@ P = TypeVar("P")
 CONTAINER_BITS = 16
 """As the containers of a roaring bitmap: at most 8 KiB each, however many offsets of it were cancelled."""
 
-_LOW = (1 << CONTAINER_BITS) - 1
-
 
 class Mask:
     """The cancelled offsets of one partition, and which containers the next transaction has to write.
@@ -27,21 +25,18 @@ class Mask:
     >>> mask = Mask()
     >>> mask.add([70_000, 70_001])
     >>> [(number, list(offsets)) for number, offsets in mask.changes()]
-    [(1, [4464, 4465])]
+    [(1, [70000, 70001])]
     >>> mask.committed()
     >>> mask.forget([range(70_001, 80_000)], needed_from=90_000)
     >>> 70_000 in mask, 70_001 in mask
     (False, True)
     """
 
-    def __init__(self, containers: Iterable[tuple[int, BitMap]] = ()) -> None:
-        """Take (number, low bits of offsets) of each container that is stored."""
-        self._offsets = BitMap64()
-        self._stored: set[int] = set()
+    def __init__(self, stored: Iterable[int] = ()) -> None:
+        """Take the offsets that the state holds."""
+        self._offsets = BitMap64(stored)
+        self._stored = _numbers(self._offsets)
         self._changed: set[int] = set()
-        for number, low in containers:
-            self._stored.add(number)
-            self._offsets.update([(number << CONTAINER_BITS) + each for each in low])
 
     def __bool__(self) -> bool:
         return bool(self._offsets)
@@ -56,7 +51,7 @@ class Mask:
         """These were cancelled, by the next transaction."""
         new = BitMap64(offsets) - self._offsets
         self._offsets |= new
-        self._changed |= {offset >> CONTAINER_BITS for offset in new}
+        self._changed |= _numbers(new)
 
     def forget(self, ranges: Sequence[range], needed_from: int) -> None:
         """Drop what nothing can bring back: offsets below ``needed_from`` that lie in none of ``ranges``."""
@@ -68,7 +63,7 @@ class Mask:
             needed.add_range(each.start, each.stop)
         gone = self._offsets - needed
         self._offsets &= needed
-        self._changed |= {offset >> CONTAINER_BITS for offset in gone}
+        self._changed |= _numbers(gone)
 
     def without(self, run: Sequence[Entry[P]]) -> Sequence[Entry[P]]:
         """The entries of a run that were not cancelled."""
@@ -77,35 +72,32 @@ class Mask:
         masked = self._offsets & BitMap64([offset for _, offset, _ in run])
         return [entry for entry in run if entry[1] not in masked] if masked else run
 
-    def changes(self) -> Iterator[tuple[int, BitMap]]:
+    def changes(self) -> Iterator[tuple[int, BitMap64]]:
         """Each container that the next transaction has to write, and what it holds then: nothing, to be removed."""
         for number in sorted(self._changed):
-            low = self._container(number)
-            if low or number in self._stored:
-                yield number, low
+            span = BitMap64()
+            span.add_range(number << CONTAINER_BITS, (number + 1) << CONTAINER_BITS)
+            within = self._offsets & span
+            if within or number in self._stored:
+                yield number, within
 
     def committed(self) -> None:
         """What ``changes`` told has been written."""
-        for number, low in self.changes():
-            if low:
-                self._stored.add(number)
-            else:
-                self._stored.discard(number)
-        self._changed = set()
+        if self._changed:
+            self._stored = _numbers(self._offsets)
+            self._changed = set()
 
     @property
     def containers(self) -> int:
         """How many records of the state topic hold it, once everything is written."""
-        return len({offset >> CONTAINER_BITS for offset in self._offsets})
+        return len(_numbers(self._offsets))
 
     def check(self) -> None:
         """Assert every invariant."""
-        there = {offset >> CONTAINER_BITS for offset in self._offsets}
+        there = _numbers(self._offsets)
         assert there - self._changed <= self._stored
         assert self._stored <= there | self._changed
 
-    def _container(self, number: int) -> BitMap:
-        first = number << CONTAINER_BITS
-        span = BitMap64()
-        span.add_range(first, first + _LOW + 1)
-        return BitMap([offset & _LOW for offset in self._offsets & span])
+
+def _numbers(offsets: BitMap64) -> set[int]:
+    return {offset >> CONTAINER_BITS for offset in offsets}

@@ -66,8 +66,8 @@ class NamedSchedules:
     ) -> Receipt:
         """Evaluate a control; its receipt is owed from here on.
 
-        ``due_ms`` is set where it is a schedule itself, ``stored`` are places that buckets know for its id, and ``held``
-        such that are behind W and wait still.
+        ``due_ms`` is set where it is a schedule itself, ``stored`` are places that buckets know for its id, ``held``
+        those of it that wait behind W.
         """
         known = (*self.names.find(hash_of(control.deliver_id)), *stored)
         pending = {*held, *(place for place in known if is_pending(place))}

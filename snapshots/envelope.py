@@ -42,6 +42,7 @@ class Kind(IntEnum):
     INTENT = 6
     HELD = 7
     OWED = 8
+    MASK = 9
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

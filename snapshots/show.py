@@ -3,7 +3,7 @@
 Everything that came from outside is escaped, so that a key or a header cannot write to a terminal.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from index.errors import FormatError
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
 from snapshots.inventory import inventory_of
 from snapshots.manifest import manifest_key, parse_manifest, segment_key
+from snapshots.mask import parse_mask
 from snapshots.proto import state_pb2
 from snapshots.segment import StoredEntry, decode_segment, parse_segment
 from snapshots.staged import Intent, Staged, intent_key, parse_intent, parse_staged, staged_key
@@ -43,6 +44,8 @@ def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
         yield from _show_intent(parse_intent(stored))
     elif kind is Kind.HELD:
         yield _line("held", f"a part of a record that waits for its target, {_count(len(body), 'byte')}")
+    elif kind is Kind.MASK:
+        yield from _show_mask(parse_mask(stored))
     elif kind is Kind.OWED:
         yield _line("owed", f"a part of a committed record that is to be written again, {_count(len(body), 'byte')}")
     else:
@@ -72,9 +75,15 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
     for skipped in message.skipped:
         yield _line("skipped", f"[{skipped.from_offset}, {skipped.to_offset}): rejected as one, could not be read")
     if message.HasField("inventory"):
-        ids, held_keys = inventory_of(message.inventory)
+        ids, held_keys, mask_keys = inventory_of(message.inventory)
         yield _line("buckets", " ".join(map(str, ids)) or "none")
         yield _line("held", f"{_count(held_keys, 'record')} of this topic: what waits for its targets")
+        if mask_keys:
+            yield _line("mask", f"{_count(mask_keys, 'record')} of this topic: what was cancelled")
+
+
+def _show_mask(offsets: Sequence[int]) -> Iterator[str]:
+    yield _line("cancelled", f"{_count(len(offsets), 'record')} from offset {offsets[0]} to {offsets[-1]}")
 
 
 def _show_rules(message: state_pb2.RuleHistory) -> Iterator[str]:

@@ -10,6 +10,7 @@ key                     value
 ``rules``               the rules that decided [S, C) and the buckets, and from which offset each applied
 ``bucket/<id>``         one manifest per bucket, see :mod:`snapshots.manifest`
 ``held/<offset>/<n>``   a record that was due and waits for its target, see :mod:`snapshots.held`
+``mask/<number>``       which offsets were cancelled, see :mod:`snapshots.mask`
 ``owed/<place>``        a committed record that its topic does not show, see :mod:`snapshots.owed`; not folded here
 ======================  ===============================================================
 
@@ -35,6 +36,7 @@ from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.inventory import Inventory, inventory_message, inventory_of, refuse_other
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
+from snapshots.mask import MASK_PREFIX, decode_mask
 from snapshots.owed import OWED_PREFIX
 from snapshots.proto import state_pb2
 
@@ -48,6 +50,7 @@ class StoredState:
 
     ``inventory`` is what the progress says that buckets and held records are, which is true; None where a router wrote
     it that did not say so yet, and nobody would miss what is gone.
+    ``mask`` are the offsets that were cancelled.
     """
 
     progress: Progress
@@ -56,6 +59,7 @@ class StoredState:
     buckets: tuple[Manifest, ...] = ()
     held: tuple[HeldEntry, ...] = ()
     inventory: Inventory | None = None
+    mask: tuple[int, ...] = ()
 
 
 def encode_progress(progress: Progress, delay_topic_id: str, inventory: Inventory | None = None) -> bytes:
@@ -102,10 +106,11 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> StoredSt
             latest[key] = value
     manifests = {key: latest.pop(key) for key in list(latest) if key is not None and key.startswith(MANIFEST_PREFIX)}
     held = [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(HELD_PREFIX)]
+    mask = [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(MASK_PREFIX)]
     unknown = latest.keys() - {PROGRESS_KEY, RULES_KEY}
     if unknown:
         raise FormatError(f"key {unknown.pop()!r} in the state topic is not known here; upgrade the router")
-    if not latest and not manifests and not held:
+    if not latest and not manifests and not held and not mask:
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
     if missing:
@@ -114,10 +119,10 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> StoredSt
     history = _decode_history(latest[RULES_KEY])
     buckets = tuple(sorted((decode_manifest(*stored) for stored in manifests.items()), key=_from_offset))
     if inventory is not None:
-        refuse_other(inventory, [manifest.bucket_id for manifest in buckets], len(held))
+        refuse_other(inventory, [manifest.bucket_id for manifest in buckets], len(held), len(mask))
     _refuse_impossible(buckets, progress)
     history.check(rules_needed_from(progress, buckets))
-    return StoredState(progress, delay_topic_id, history, buckets, decode_held(held), inventory)
+    return StoredState(progress, delay_topic_id, history, buckets, decode_held(held), inventory, decode_mask(mask))
 
 
 def _from_offset(manifest: Manifest) -> int:

@@ -33,12 +33,24 @@ class Progress(_message.Message):
     def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[Skipped, _Mapping]]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., series_key: _Optional[bytes] = ...) -> None: ...
 
 class Inventory(_message.Message):
-    __slots__ = ("bucket_id_deltas", "held_keys")
+    __slots__ = ("bucket_id_deltas", "held_keys", "mask_keys")
     BUCKET_ID_DELTAS_FIELD_NUMBER: _ClassVar[int]
     HELD_KEYS_FIELD_NUMBER: _ClassVar[int]
+    MASK_KEYS_FIELD_NUMBER: _ClassVar[int]
     bucket_id_deltas: _containers.RepeatedScalarFieldContainer[int]
     held_keys: int
-    def __init__(self, bucket_id_deltas: _Optional[_Iterable[int]] = ..., held_keys: _Optional[int] = ...) -> None: ...
+    mask_keys: int
+    def __init__(self, bucket_id_deltas: _Optional[_Iterable[int]] = ..., held_keys: _Optional[int] = ..., mask_keys: _Optional[int] = ...) -> None: ...
+
+class Mask(_message.Message):
+    __slots__ = ("number", "count", "offsets")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    count: int
+    offsets: bytes
+    def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., offsets: _Optional[bytes] = ...) -> None: ...
 
 class Skipped(_message.Message):
     __slots__ = ("from_offset", "to_offset")

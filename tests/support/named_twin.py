@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from pyroaring import BitMap
+from pyroaring import BitMap64
 
 from index.batch import Batch, Installation
 from index.bucket import Manifest, Placement, SegmentRef
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
     @property
     def control(self) -> Control | None:
-        return self.action and Control(self.action, self.deliver_id or b"", self.if_due_ms)
+        return None if self.action is None else Control(self.action, self.deliver_id or b"", self.if_due_ms)
 
 
 @dataclass
@@ -66,7 +66,7 @@ class NamedTwin:
     end: int = FIRST_OFFSET
     now_ms: int = 1_000
     committed: Progress = field(default_factory=lambda: start_of(FIRST_OFFSET))
-    containers: dict[int, BitMap] = field(default_factory=dict)
+    containers: dict[int, BitMap64] = field(default_factory=dict)
     manifests: dict[int, Manifest] = field(default_factory=dict)
     store: list[list[Entry[Row]]] = field(default_factory=list)
     left: list[Row | Receipt] = field(default_factory=list)
@@ -79,7 +79,7 @@ class NamedTwin:
     def new_index(self) -> PartitionIndex[Row, Row]:
         self.writing: Writing | None = None
         self.ready: Installation | None = None
-        mask = Mask(self.containers.items())
+        mask = Mask(offset for container in self.containers.values() for offset in container)
         return self.index_class(self.committed, lambda _: 10, self.manifests.values(), mask)
 
     def append(self) -> None:

@@ -169,7 +169,7 @@ def test_damage_is_exit_code_1(name: str, message: str, capsys: pytest.CaptureFi
     assert message in error
 
 
-@pytest.mark.parametrize("stored", [b"", b"KDR\x01", b"KDR\x01\x09" + bytes(8), b"PK\x03\x04" + bytes(20)])
+@pytest.mark.parametrize("stored", [b"", b"KDR\x01", b"KDR\x01\x7f" + bytes(8), b"PK\x03\x04" + bytes(20)])
 def test_something_else_is_exit_code_1(stored: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "other").write_bytes(stored)
     assert main(["inspect", str(tmp_path / "other")]) == 1

@@ -1,0 +1,64 @@
+"""What was cancelled, in the state topic: a record for each 2^16 offsets of which some were (:mod:`index.mask`).
+
+The key names the container, and the value is written whole whenever a bit of it changes. A container without a bit has
+a tombstone, so an empty one is refused: nobody writes it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from index.errors import FormatError
+from index.mask import CONTAINER_BITS, Mask
+from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.offsets import MAX_OFFSET, decode_offsets, encode_offsets
+from snapshots.proto import state_pb2
+
+MASK_PREFIX: Final = b"mask/"
+
+
+def mask_key(number: int) -> bytes:
+    """Key of one container."""
+    return b"%b%020d" % (MASK_PREFIX, number)
+
+
+def mask_records(mask: Mask) -> Iterator[tuple[bytes, bytes | None]]:
+    """Records of the state topic for what has changed, tombstones where nothing is left."""
+    for number, offsets in mask.changes():
+        yield mask_key(number), _encoded(number, list(offsets)) if offsets else None
+
+
+def decode_mask(stored: Iterable[tuple[bytes, bytes]]) -> tuple[int, ...]:
+    """The cancelled offsets of all containers of a partition; FormatError names what is wrong."""
+    offsets: list[int] = []
+    for key, value in stored:
+        try:
+            found = parse_mask(value)
+        except FormatError as error:
+            raise FormatError(f"record {key!r} of the state topic: {error}") from error
+        if key != mask_key(found[0] >> CONTAINER_BITS):
+            raise FormatError(f"record {key!r} of the state topic holds container {found[0] >> CONTAINER_BITS}")
+        offsets += found
+    return tuple(sorted(offsets))
+
+
+def parse_mask(stored: bytes) -> list[int]:
+    """The cancelled offsets of one container, ascending and at least one; FormatError on anything else."""
+    message = state_pb2.Mask()
+    try:
+        message.ParseFromString(unwrap(Kind.MASK, stored))
+    except DecodeError as error:
+        raise FormatError(str(error)) from error
+    number = message.number
+    if not 0 <= number <= MAX_OFFSET >> CONTAINER_BITS:
+        raise FormatError(f"there is no container {number}")
+    offsets = decode_offsets(message.offsets, message.count)
+    if not offsets or any(offset >> CONTAINER_BITS != number for offset in (offsets[0], offsets[-1])):
+        raise FormatError(f"container {number} holds nothing, or offsets of another")
+    return offsets
+
+
+def _encoded(number: int, offsets: list[int]) -> bytes:
+    message = state_pb2.Mask(number=number, count=len(offsets), offsets=encode_offsets(offsets))
+    return wrap(Kind.MASK, message.SerializeToString())
