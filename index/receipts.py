@@ -1,5 +1,6 @@
 """What a control asks for, and the receipt that says what became of it."""
 
+import json
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -78,3 +79,19 @@ def receipt_of(
         outcome = Outcome.CHANGED if pending else Outcome.NOT_PENDING
     voids_itself = due_ms is not None and wanted is not None and not matching
     return Receipt(offset, control, outcome, matching, None if voids_itself else due_ms, record, voids_itself)
+
+
+def receipt_value(receipt: Receipt) -> bytes:
+    """The value of a receipt's record; its key is the id, its headers those of the control.
+
+    >>> control = Control(Action.REPLACE, b"a")
+    >>> receipt_value(receipt_of(9, control, (Position(70, 4),), 90, Record(None, None, (), 0)))
+    b'{"action": "replace", "outcome": "replaced", "cancelled": [{"offset": 4, "due": 70}], "due": 90}'
+    """
+    plain = {
+        "action": receipt.control.action,
+        "outcome": receipt.outcome,
+        "cancelled": [{"offset": place.offset, "due": place.due_ms} for place in receipt.cancelled],
+        "due": receipt.due_ms,
+    }
+    return json.dumps(plain).encode()

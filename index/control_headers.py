@@ -1,0 +1,86 @@
+"""What the headers of a control ask for: ``deliver-cancel``, ``deliver-replace`` and ``deliver-if-due``.
+
+They are rare, so they are read together, and only where a record has one of them. Nothing is asked but the headers: the
+same record is the same control on every replay.
+
+A record that cancels is no schedule, so a header that says when or where one is to leave contradicts it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from index.headers import CONTROL_PREFIX, Alias, Headers, Role, lowered, quoted
+from index.readers import reader
+from index.receipts import Action, Control
+from index.rejections import unreadable
+from index.schedule import Reason, Rejection
+
+CANCEL: Final = CONTROL_PREFIX + "cancel"
+REPLACE: Final = CONTROL_PREFIX + "replace"
+IF_DUE: Final = CONTROL_PREFIX + "if-due"
+NAMES: Final = frozenset((CANCEL, REPLACE, IF_DUE))
+
+_read_id: Final = reader(Alias(CANCEL, Role.ID))
+_read_instant: Final = reader(Alias(IF_DUE, Role.AT))
+
+
+def control_of(headers: Headers, says: Callable[[str], Role | None]) -> Control | Rejection | None:
+    """What a record asks for; None where it is a schedule only, a rejection where its headers cannot be followed.
+
+    ``says`` tells what the name of another header means, None where it is the user's.
+
+    >>> control_of([("deliver-cancel", b"order-7"), ("trace", b"1")], says={}.get)
+    Control(action=<Action.CANCEL: 'cancel'>, deliver_id=b'order-7', if_due_ms=None)
+    """
+    given: dict[str, bytes | None] = {}
+    for name, raw in headers:
+        plain = lowered(name)
+        if plain not in NAMES:
+            continue
+        if plain in given:
+            return Rejection(Reason.AMBIGUOUS_HEADER, f"{name}: is given more than once")
+        given[plain] = raw
+    if not given:
+        return None
+    others = {role: (name, raw) for name, raw in headers if (role := says(name)) is not None}
+    if CANCEL in given:
+        return _cancel(given, {name for name, _ in others.values()})
+    if REPLACE not in given:
+        return Rejection(Reason.INVALID_SCHEDULE, f"{IF_DUE}: only beside {CANCEL} or {REPLACE}")
+    return _replace(given, others)
+
+
+def _cancel(given: dict[str, bytes | None], others: set[str]) -> Control | Rejection:
+    if contradicting := sorted(others | (given.keys() & {REPLACE})):
+        message = f"{CANCEL} beside {contradicting[0]}: a record that cancels is no schedule"
+        return Rejection(Reason.AMBIGUOUS_HEADER, message)
+    return _control(Action.CANCEL, CANCEL, given[CANCEL], given)
+
+
+def _replace(given: dict[str, bytes | None], others: dict[Role, tuple[str, bytes | None]]) -> Control | Rejection:
+    if given[REPLACE] != b"true":
+        message = f"{REPLACE} {quoted(given[REPLACE])}: only 'true' is a value of it"
+        return Rejection(Reason.INVALID_SCHEDULE, message)
+    if Role.ID not in others:
+        return Rejection(Reason.INVALID_SCHEDULE, f"{REPLACE}: deliver-id says which schedule, and is missing")
+    return _control(Action.REPLACE, *others[Role.ID], given)
+
+
+def _control(action: Action, name: str, raw: bytes | None, given: dict[str, bytes | None]) -> Control | Rejection:
+    try:
+        deliver_id = _read_id(_there(raw))
+    except ValueError as error:
+        return unreadable(name, raw, error)
+    if IF_DUE not in given:
+        return Control(action, bytes(deliver_id))
+    try:
+        if_due_ms = _read_instant(_there(given[IF_DUE]))
+    except ValueError as error:
+        return unreadable(IF_DUE, given[IF_DUE], error)
+    return Control(action, bytes(deliver_id), int(if_due_ms))
+
+
+def _there(raw: bytes | None) -> bytes:
+    if raw is None:
+        raise ValueError("a value is needed")
+    return raw
