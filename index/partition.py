@@ -22,175 +22,27 @@ due after W, and so after every late record.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from index.adopting import SHARE, Adoption
 from index.batch import Batch, Installation, Installs
-from index.bucket import Manifest
-from index.mask import Mask
-from index.named import NamedSchedules
-from index.names import hash_of
+from index.entering import Entering
 from index.pending import Entry
-from index.pending_set import PendingSet
 from index.progress import Position, Progress
-from index.receipts import Control, Receipt
-from index.record import Record
 from index.schedule import AT_ONCE
-from index.skipped import SkippedRanges
 
 P = TypeVar("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-class PartitionIndex(Generic[P, R]):
+class PartitionIndex(Entering[P, R]):
     """The pending set of one delay partition and its progress.
 
     ``P`` is what the caller keeps of a record until it is released, ``R`` of one until it is rejected; ``size_of``
     gives the bytes a payload will cost in a transaction.
     """
-
-    def __init__(
-        self,
-        progress: Progress,
-        size_of: Callable[[P], int],
-        buckets: Iterable[Manifest] = (),
-        mask: Mask | None = None,
-    ) -> None:
-        self._committed = progress
-        self._size_of = size_of
-        self._replay_below = progress.cursor
-        self._indexed_to = progress.sealed_to
-        self._pending: PendingSet[P] = PendingSet(progress.sealed_to)
-        behind = dict(progress.catching_up)
-        for manifest in buckets:
-            self._pending.add_bucket(manifest, progress.watermark, behind.get(manifest.bucket_id))
-        self._named: NamedSchedules = NamedSchedules(mask or Mask())
-        self._late: list[Entry[P]] = []
-        self._rejected: list[tuple[int, R]] = []
-        self._skipped = SkippedRanges(progress.skipped)
-        self._in_flight: Batch[P, R] | None = None
-
-    @property
-    def committed(self) -> Progress:
-        """Progress of the last batch that was confirmed, or what the index started from."""
-        return self._committed
-
-    @property
-    def indexed_to(self) -> int:
-        """The next offset to index."""
-        return self._indexed_to
-
-    @property
-    def replaying(self) -> bool:
-        """Whether records below the committed C are still to be indexed again; nothing may be planned until then."""
-        return self._indexed_to < self._replay_below
-
-    @property
-    def pending(self) -> int:
-        """How many records wait for their due time, in-flight ones excluded; in memory and in buckets."""
-        return self._pending.in_memory + self._pending.stored
-
-    @property
-    def parts(self) -> PendingSet[P]:
-        """Where what is pending lies; for sealing, loading, merging and removal."""
-        return self._pending
-
-    @property
-    def owed(self) -> int:
-        """How many late and rejected records, and receipts, must leave before anything else does."""
-        return len(self._late) + len(self._rejected) + self._named.owed
-
-    @property
-    def named(self) -> NamedSchedules:
-        """Ids, receipts and what is masked: for the caller to add ids to, and to write what has changed."""
-        return self._named
-
-    def add(self, run: Sequence[Entry[P]]) -> Sequence[Entry[P]]:
-        """Index accepted records, in offset order; returns those that a replay does not show to have left already.
-
-        A run at a time, because a call for each record would cost as much as what it does.
-        """
-        if not run:
-            return run
-        self._enter(run[0][1])
-        self._indexed_to = run[-1][1] + 1
-        if self._skipped and run[0][1] < self._replay_below:
-            run = [each for each in run if not self._skipped.covers(each[1])]
-        if self._named.mask and run and run[0][1] < self._replay_below:
-            run = self._named.mask.without(run)
-        watermark = self._committed.watermark
-        due_ms, offset = watermark
-        pending = [each for each in run if each[0] > due_ms or (each[0] == due_ms and each[1] > offset)]
-        self._pending.mutable.add(pending)
-        if len(pending) == len(run):
-            return run
-        passed = [each for each in run if (each[0], each[1]) <= watermark]
-        late = [each for each in passed if each[1] >= self._replay_below]
-        self._late += late
-        return pending + late
-
-    def reject(self, offset: int, rejected: R) -> bool:
-        """Index a rejected record; False when a replay shows that it has left already."""
-        self._enter(offset)
-        if offset < self._replay_below:
-            return False
-        self._rejected.append((offset, rejected))
-        return True
-
-    def control(
-        self,
-        offset: int,
-        control: Control,
-        record: Record,
-        entry: Entry[P] | None = None,
-        *,
-        stored: Iterable[Position] = (),
-        held: Iterable[Position] = (),
-    ) -> Receipt | None:
-        """Index a control, and the ``entry`` that it is where it is a schedule itself; None: a replay, it is settled.
-
-        ``stored`` are places that buckets know for its id, ``held`` those of it that wait behind W.
-        """
-        if offset < self._replay_below:
-            if entry is None:
-                self.advance(offset + 1)
-            else:
-                self._add_named(control, entry)
-            return None
-        self._enter(offset)
-        due_ms = None if entry is None else entry[0]
-        receipt = self._named.evaluate(offset, control, record, due_ms, stored, held, self._is_pending)
-        if entry is not None and not receipt.voids_itself:
-            self._indexed_to = offset
-            self._add_named(control, entry)
-        return receipt
-
-    def _add_named(self, control: Control, entry: Entry[P]) -> None:
-        if self.add([entry]):
-            self._named.names.add(hash_of(control.deliver_id), Position(entry[0], entry[1]))
-
-    def _is_pending(self, place: Position) -> bool:
-        if place.offset >= self._committed.cursor:
-            return True
-        behind = next((each.behind for each in self._pending.buckets.values() if each.holds(place.offset)), None)
-        return place > (self._committed.watermark if behind is None else behind)
-
-    def skip(self, from_offset: int, to_offset: int, rejected: R) -> None:
-        """Index [from_offset, to_offset) as one rejection; until S has passed it, no replay accepts a record of it."""
-        if self.reject(from_offset, rejected):
-            self._skipped.add(from_offset, to_offset)
-        self.advance(to_offset)
-
-    def advance(self, to_offset: int) -> None:
-        """Say that every record below ``to_offset`` has been indexed; control records and gaps are passed this way."""
-        if to_offset < self._indexed_to:
-            raise ValueError(f"advanced to {to_offset} after {self._indexed_to - 1} was indexed")
-        if self._in_flight is not None:
-            raise ValueError("records indexed while a batch is in flight")
-        self._indexed_to = to_offset
 
     def next_due_ms(self) -> int | None:
         """Due time of the first pending record, or None."""
@@ -303,13 +155,6 @@ class PartitionIndex(Generic[P, R]):
         assert [offset for offset, _ in self._rejected] == sorted({offset for offset, _ in self._rejected})
         assert all(offset >= committed.cursor for _, offset, _ in self._late)
         assert all(offset >= committed.cursor for offset, _ in self._rejected)
-
-    def _enter(self, offset: int) -> None:
-        if offset < self._indexed_to:
-            raise ValueError(f"offset {offset} indexed after {self._indexed_to - 1}")
-        if self._in_flight is not None:
-            raise ValueError("records indexed while a batch is in flight")
-        self._indexed_to = offset + 1
 
     def _catch_up(self, now_ms: int, max_entries: int, max_bytes: int) -> list[Entry[P]]:
         catching_up, watermark = self._pending.catching_up, self._committed.watermark

@@ -18,7 +18,6 @@ What is at or before the watermark, or held already, is dropped; so every such r
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Generic, TypeVar
 
@@ -28,31 +27,9 @@ from index.adopting import CatchingUp, everything
 from index.bucket import Bucket, Manifest
 from index.pending import NO_LIMIT, Entry, PendingIndex
 from index.progress import Position
+from index.unsealed import Unsealed
 
 P = TypeVar("P")
-
-
-@dataclass(slots=True)
-class Unsealed(Generic[P]):
-    """The entries of one ledger range that are in no bucket yet; ``offsets`` gives S as its minimum."""
-
-    from_offset: int
-    entries: PendingIndex[P] = field(default_factory=PendingIndex)
-    offsets: BitMap64 = field(default_factory=BitMap64)
-    # Added in runs: one call for many is ten times cheaper than one each.
-    fresh: list[int] = field(default_factory=list)
-
-    def add(self, run: Sequence[Entry[P]]) -> None:
-        """Add entries."""
-        self.entries.add(run)
-        self.fresh += [offset for _, offset, _ in run]
-
-    def settle(self) -> BitMap64:
-        """The offsets of all entries."""
-        if self.fresh:
-            self.offsets.update(self.fresh)
-            self.fresh = []
-        return self.offsets
 
 
 class PendingSet(Generic[P]):

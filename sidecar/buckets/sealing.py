@@ -18,9 +18,9 @@ from index.batch import Installation
 from index.bucket import Placement
 from index.bucket_rules import SealRules, cut, placement_of
 from index.pending import Entry
-from index.pending_set import Unsealed
 from index.progress import Position
 from index.target_counts import count_routes
+from index.unsealed import Unsealed
 from sidecar.payload.packing import records_of
 from sidecar.payload.records import Packed, Payload, routes_of
 from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, joined, record_size

@@ -107,7 +107,7 @@ def test_a_wrong_one_is_found(wrong: str, monkeypatch: pytest.MonkeyPatch) -> No
     elif name == "PartitionIndex":
         monkeypatch.setattr(NamedTwin, "index_class", replacement)
     else:
-        monkeypatch.setattr("index.partition.NamedSchedules", replacement)
+        monkeypatch.setattr("index.entering.NamedSchedules", replacement)
     for seed in range(MOST_SEEDS):
         try:
             NamedTwin(random.Random(seed)).play(200)

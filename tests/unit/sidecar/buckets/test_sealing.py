@@ -10,12 +10,12 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.bucket_rules import PlacementRule, SealRules, cut
 from index.errors import RefusedError
 from index.pending import Entry
-from index.pending_set import Unsealed
 from index.progress import Position
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
+from index.unsealed import Unsealed
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource
 from sidecar.config.delay_topic import DelayTopicConfig

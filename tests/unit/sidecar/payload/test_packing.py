@@ -6,11 +6,11 @@ from concurrent.futures import Future
 from index.batch import Batch
 from index.bucket_rules import SealRules
 from index.pending import Entry
-from index.pending_set import Unsealed
 from index.progress import start_of
 from index.record import Record
 from index.rules import Rules
 from index.schedule import Schedule
+from index.unsealed import Unsealed
 from sidecar.buckets.sealing import Sealing
 from sidecar.payload.packing import UNPACKED_AT_ONCE, records_of, whole_batch
 from sidecar.payload.records import Packed, Payload, Refused, packed, scheduled, size_of
