@@ -74,6 +74,7 @@ class NamedTwin:
 
     def __post_init__(self) -> None:
         self.rules = SealRules(time_step_ms=self.rng.choice([20, 500]), segment_entries=self.rng.choice([1, 3, 10]))
+        self.set_back_ms = self.rng.choice([10, 40, 200])
         self.index = self.new_index()
 
     def new_index(self) -> PartitionIndex[Row, Row]:
@@ -85,7 +86,7 @@ class NamedTwin:
     def append(self) -> None:
         for _ in range(self.rng.randint(1, 4)):
             self.end += self.rng.random() < 0.1
-            due_ms = max(0, self.now_ms + self.rng.randint(-40, self.rng.choice([40, 600])))
+            due_ms = max(0, self.now_ms + self.rng.randint(-40, self.rng.choice([40, 600, 3_000])))
             deliver_id = self.rng.choice([*IDS, None])
             luck = self.rng.random()
             row = Row(self.end, due_ms, deliver_id)
@@ -134,6 +135,9 @@ class NamedTwin:
                 self.index.confirm()
                 self.ready = None
                 self.index.parts.drop_some(100)
+                # Only now everything indexed is below C.
+                if self.rng.random() < 0.3:
+                    self.freeze()
                 return
         self.crash()
 
@@ -195,6 +199,14 @@ class NamedTwin:
             else:
                 self.index.parts.discard_frozen()
 
+    def fail(self) -> None:
+        """The segments were refused, or a source could not be read."""
+        if self.writing is not None:
+            if not self.writing.sources:
+                self.index.parts.thaw()
+                self.done["thawed"] += 1
+            self.writing = None
+
     def load(self) -> None:
         for bucket_id, bucket in self.index.parts.buckets.items():
             number = bucket.next_segment
@@ -211,20 +223,20 @@ class NamedTwin:
                 self.done["removed"] += 1
 
     def clock(self) -> None:
-        self.now_ms = max(0, self.now_ms + self.rng.randint(-40, 60))
+        self.now_ms = max(0, self.now_ms + self.rng.randint(-self.set_back_ms, self.set_back_ms + 20))
 
     def play(self, steps: int) -> Counter[str]:
         """Do so many things at random, bring it to its end, and check all of it; what was done is counted."""
         weights = {
-            self.append: 3.0, self.release: 3.0, self.clock: 2.0, self.freeze: 1.0, self.write: 3.0,
-            self.merge: 0.7, self.load: 1.0, self.remove: 0.7, self.crash: 0.2,
+            self.append: 2.0, self.release: 3.0, self.clock: 2.0, self.freeze: 3.0, self.write: 6.0,
+            self.merge: 2.0, self.load: 1.0, self.remove: 0.7, self.crash: 0.1, self.fail: 0.1,
         }  # fmt: skip
         for _ in range(steps):
-            self.read(self.rng.choice([0, 1, 5, 100]))
+            self.read(self.rng.choice([0, 0, 1, 5, 100]))
             self.rng.choices(list(weights), list(weights.values()))[0]()
             self.index.check()
         self.crash()
-        self.now_ms += 4_000
+        self.now_ms += 8_000
         for _ in range(1_000):
             self.read(1_000)
             self.load()
