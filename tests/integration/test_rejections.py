@@ -90,7 +90,7 @@ def cases(word: str) -> dict[str, list[tuple[list[Header], str]]]:
             ([("deliver-after", b"P1M")], "P1M"),
             ([("deliver-att", at)], "did you mean deliver-at?"),
             ([("deliver-in", b"PT15M")], "did you mean deliver-after?"),
-            ([("deliver-at", at), ("Deliver-Every", b"1h")], "does not do that yet"),
+            ([("deliver-at", at), ("Deliver-Every", b"1h")], "its key recurring = true allows them"),
             ([("deliver-at", b"2026-01-01T00:00:00")], "offset"),
             ([("deliver-at", b"")], "deliver-at"),
             ([("deliver-partition", b"-1")], "deliver-partition"),
