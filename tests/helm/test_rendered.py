@@ -111,6 +111,36 @@ def test_secrets_come_by_reference_only(tmp_path: Path) -> None:
     assert config.router.instance_id == "<metadata.name>"
 
 
+def test_a_user_name_may_be_given_where_the_secret_holds_none(tmp_path: Path) -> None:
+    resources = rendered(chart.values("strimzi"))
+    config = _loaded(resources, tmp_path)
+    assert config.kafka["sasl.username"] == "delay-router"
+    assert config.kafka["sasl.password"] == "<delay-router/password>"
+    pod = chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]
+    assert ("delay-router", "username") not in _mounted(pod).values(), (
+        "a key that is not there keeps the pod from starting"
+    )
+
+
+def test_what_is_added_to_the_pods_reaches_the_job_for_topics_too() -> None:
+    resources = rendered(chart.values("everything"))
+    (job,) = of_kind(resources, "Job")
+    for pod in (each["spec"]["template"]["spec"] for each in (job, chart.the(resources, "StatefulSet"))):
+        (container,) = pod["containers"]
+        assert [min(source) for source in container["envFrom"]] == ["configMapRef", "prefix"]
+        named = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert (named["zones"], named["scratch"]) == ("/usr/share/zoneinfo/own", "/scratch")
+        assert named.keys() == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_common_labels_are_on_everything_and_give_way_to_closer_ones() -> None:
+    resources = rendered(chart.values("everything"))
+    of_pods = chart.the(resources, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert of_pods["team"] == "messaging"
+    labels = [each["metadata"]["labels"] for each in resources]
+    assert {(each["app.kubernetes.io/part-of"], each["team"]) for each in labels} == {("shop", "everybody")}
+
+
 def test_client_certificates_are_mounted(tmp_path: Path) -> None:
     resources = rendered(chart.values("mutual-tls"))
     config = _loaded(resources, tmp_path)
@@ -161,6 +191,9 @@ def test_a_contradiction_is_refused_with_its_remedy() -> None:
         ("config.router.tick=10", "/config/router/tick"),
         ("replica=3", "'replica' not allowed"),
         ("user=0", "/user"),
+        ("extraVolumes[0].name=node,extraVolumes[0].hostPath.path=/", "'hostPath' not allowed"),
+        ("commonLabels.helm\\.sh/chart=mine", "invalid propertyName 'helm.sh/chart'"),
+        ("podLabels.app\\.kubernetes\\.io/component=mine", "invalid propertyName 'app.kubernetes.io/component'"),
         ("terminationGracePeriodSeconds=30", "/terminationGracePeriodSeconds"),
     ):
         arguments = ("--kube-version", chart.NEWEST, "--values", chart.values("minimal"), "--set", settings)

@@ -30,11 +30,19 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "delay-router.labels" -}}
 {{ include "delay-router.common-labels" . }}
 app.kubernetes.io/component: router
+{{- end }}
+
+{{- /* Call with (dict "root" $ "more" LABELS), which win over commonLabels. */}}
+{{- define "delay-router.labels-and" -}}
+{{- toYaml (mergeOverwrite (include "delay-router.labels" .root | fromYaml) .more) }}
 {{- end }}
 
 {{- define "delay-router.image" -}}

@@ -15,12 +15,17 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{- /* Call with (dict "root" $). Secrets are files; the environment says where. */}}
+{{- /* Call with (dict "root" $ "sasl" VALUES). Secrets are files; the environment says where. */}}
 {{- define "delay-router.secret-env" -}}
 {{- $root := .root }}
 {{- if $root.Values.sasl.enabled }}
+{{- if .sasl.username }}
+- name: DELAY_ROUTER__KAFKA__SASL_USERNAME
+  value: {{ .sasl.username | quote }}
+{{- else }}
 - name: DELAY_ROUTER__KAFKA__SASL_USERNAME_FILE
   value: /etc/delay-router/sasl/username
+{{- end }}
 - name: DELAY_ROUTER__KAFKA__SASL_PASSWORD_FILE
   value: /etc/delay-router/sasl/password
 {{- end }}
@@ -56,6 +61,16 @@ capabilities:
   mountPath: /etc/delay-router/tls/client
   readOnly: true
 {{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "delay-router.env-from" -}}
+{{- with .Values.envFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- /* Call with (dict "root" $ "configMap" NAME "sasl" VALUES). */}}
@@ -73,8 +88,10 @@ capabilities:
     secretName: {{ .sasl.existingSecret }}
     defaultMode: 0440
     items:
+      {{- if not .sasl.username }}
       - key: {{ .sasl.usernameKey }}
         path: username
+      {{- end }}
       - key: {{ .sasl.passwordKey }}
         path: password
 {{- end }}
@@ -101,6 +118,9 @@ capabilities:
       - key: {{ . }}
         path: password
       {{- end }}
+{{- end }}
+{{- with .root.Values.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
