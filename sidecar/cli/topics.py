@@ -11,18 +11,22 @@ from sidecar.cli.output import print_findings, print_json, print_table
 from sidecar.cli.side import complete_topics
 from sidecar.config.model import Config
 from sidecar.kafka.commands import ANY_ROUTER
-from sidecar.topics import acls, acls_jobs, reach
+from sidecar.rights import acls, acls_jobs, strimzi
 from sidecar.topics import init as initialisation
+from sidecar.topics import reach
 from sidecar.topics import start_over as starting_over
 from sidecar.topics.findings import Level
 
 COUNT = click.IntRange(min=1)
+_SCRIPT = "kafka-acls"
+_STRIMZI = "strimzi"
 
 
 @click.command("check")
 @config_option
 @json_option
 @click.option("--acls", "only_acls", is_flag=True, help="Print the rights a router needs, as kafka-acls commands.")
+@click.option("--format", "form", type=click.Choice([_SCRIPT, _STRIMZI]), help="With --acls: strimzi for a KafkaUser.")
 @click.option("--principal", metavar="User:NAME", help="With --acls: who the router, or the job, is to the brokers.")
 @click.option(
     "--job",
@@ -32,14 +36,26 @@ COUNT = click.IntRange(min=1)
     help="With --acls: the rights of this Spark job instead; repeatable.",
 )
 def check_command(
-    config_file: Path | None, as_json: bool, only_acls: bool, principal: str | None, jobs: tuple[str, ...]
+    config_file: Path | None,
+    as_json: bool,
+    only_acls: bool,
+    form: str | None,
+    principal: str | None,
+    jobs: tuple[str, ...],
 ) -> None:
     """Check configuration, topics, rights and retention; changes nothing."""
-    if (principal is not None or jobs) and not only_acls:
-        raise click.UsageError(f"{'--job' if principal is None else '--principal'} belongs to --acls")
+    given = {"--principal": principal, "--job": jobs, "--format": form}
+    alone = [option for option, value in given.items() if value not in (None, ())]
+    if alone and not only_acls:
+        raise click.UsageError(f"{alone[0]} belongs to --acls")
+    if form == _STRIMZI and as_json:
+        raise click.UsageError("--format strimzi is YAML: leave out --json")
     config = load(config_file)
     if only_acls:
-        _print_acls(config, ANY_ROUTER if principal is None else principal, jobs, as_json=as_json)
+        if form == _STRIMZI:
+            _print_kafka_user(config, principal, jobs)
+        else:
+            _print_acls(config, ANY_ROUTER if principal is None else principal, jobs, as_json=as_json)
         return
     findings = reach.report(config)
     if as_json:
@@ -123,13 +139,26 @@ def _print_acls(config: Config, principal: str, jobs: tuple[str, ...], *, as_jso
     """From the configuration alone: whoever may grant rights need not reach the cluster as the router."""
     if not principal.startswith("User:") or principal == "User:":
         raise click.UsageError(f"--principal {principal}: write User:NAME, as the brokers' log shows it")
-    config.require_delay_topics()
-    needed = acls_jobs.needed(config, jobs) if jobs else acls.needed(config)
+    needed = _needed(config, jobs)
     if as_json:
         print_json(needed.as_json(principal))
         return
     for line in acls.script(needed, config.bootstrap, principal):
         click.echo(line)
+
+
+def _print_kafka_user(config: Config, principal: str | None, jobs: tuple[str, ...]) -> None:
+    """A job is given a name of its own: applied under the router's, its rights would replace the router's."""
+    if principal is None and jobs:
+        raise click.UsageError("--format strimzi with --job: name the user of the job with --principal User:NAME")
+    needed = _needed(config, jobs)
+    for line in strimzi.kafka_user(needed, config.bootstrap, principal or "User:delay-router"):
+        click.echo(line)
+
+
+def _needed(config: Config, jobs: tuple[str, ...]) -> acls.Needed:
+    config.require_delay_topics()
+    return acls_jobs.needed(config, jobs) if jobs else acls.needed(config)
 
 
 @click.command("start-over")

@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 
 from sidecar import local_kafka
 from sidecar.local_kafka.settings import HOST, free_addresses
-from sidecar.topics.acls import Acl
+from sidecar.rights.acls import Acl
 
 ADMIN: Final = "admin"
 ROUTER: Final = "router"

@@ -13,8 +13,9 @@ from confluent_kafka.admin import AdminClient
 from sidecar.buckets import loading, trimming
 from sidecar.config.model import Config, load
 from sidecar.kafka import admin
-from sidecar.topics import acls, check, reach
-from sidecar.topics.acls import Acl
+from sidecar.rights import acls
+from sidecar.rights.acls import Acl
+from sidecar.topics import check, reach
 from sidecar.topics.findings import Finding, Level
 from tests.integration.one_worker import log_start, one_worker
 from tests.integration.router_process import RouterProcess

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sidecar.cli.program import cli as router_cli
 from sidecar.demo.router import config_text
-from sidecar.topics.acls import Acl
+from sidecar.rights.acls import Acl
 from snapshots.staged import Staged
 from spark_backfill import settings
 from spark_backfill.build import index_job, rebuild_job

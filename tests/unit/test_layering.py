@@ -121,6 +121,7 @@ _INNER: dict[str, frozenset[str]] = {
     "kafka": frozenset({"config"}),
     "kernel": frozenset({"kafka"}),
     "topics": frozenset({"kafka", "config"}),
+    "rights": frozenset({"kafka", "config"}),
     "payload": frozenset(),
     "series": frozenset({"payload"}),
     "intake": frozenset({"payload", "kafka", "config"}),
@@ -153,7 +154,7 @@ _INNER: dict[str, frozenset[str]] = {
     "api": frozenset({"admission", "page", "status", "policies", "process", "kafka", "config"}),
     "asking": frozenset({"status", "policies", "topics", "kafka", "config"}),
     "cli": frozenset({"app", "demo", "asking", "rejected", "status", "policies", "partition", "series", "topics"})
-    | {"kafka", "config"},
+    | {"rights", "kafka", "config"},
     "audit": frozenset(),
     "local_kafka": frozenset(),
     "demo": frozenset({"audit", "local_kafka"}),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from sidecar.config.model import Config
-from sidecar.topics.acls import (
+from sidecar.rights.acls import (
     DESCRIBE,
     DESCRIBE_CONFIGS,
     GROUP,

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from sidecar.cli.program import cli
 from sidecar.config.model import load
-from sidecar.topics import acls_jobs
+from sidecar.rights import acls_jobs
 from tests.support.configuration import configured
 
 

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from sidecar.cli.program import cli
 from sidecar.config.model import load
-from sidecar.topics import acls
-from sidecar.topics.acls import Acl
+from sidecar.rights import acls
+from sidecar.rights.acls import Acl
 from tests.support.configuration import configured
 
 
