@@ -80,8 +80,9 @@ test-spark: venv ## Run only the tests of the Spark jobs
 chart-tools: ## Build helm and helm-unittest with Go, into ~/.cache/kafka-delay-router/tools
 	@tests/helm/install-tools
 
-chart-schema: venv ## Write what values.schema.json says of the configuration file, from the router's model
+chart-schema: venv ## Write what values.schema.json and the example for Strimzi say of topics and configuration
 	@$(BIN)/python -m tests.helm.schema
+	@$(BIN)/python -m tests.helm.strimzi
 
 test-helm: venv ## Run only the tests of the chart, its alerts and its dashboard
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
