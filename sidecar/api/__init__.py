@@ -2,16 +2,17 @@
 
 What
 ----
-Status, pending records and look-ups (:mod:`sidecar.api.questions`), policies (:mod:`sidecar.api.policies`), pause,
-resume and drain (:mod:`sidecar.api.switches`). Any instance answers for the whole group: questions go through
-``Inquiries``, which knows what all instances report, and changes through the policies topic, which all of them follow.
+Status, pending records and look-ups (:mod:`sidecar.api.questions`), rejected records, which can be driven again
+(:mod:`sidecar.api.rejected`), policies (:mod:`sidecar.api.policies`), pause, resume and drain
+(:mod:`sidecar.api.switches`). Any instance answers for the whole group: questions go through ``Inquiries``, which knows
+what all instances report, and changes through the policies topic, which all of them follow.
 So no request is ever forwarded from one router to another, and none needs credentials for the next.
 
 ``GET /api/v1/openapi.json`` describes every path. There is no page with scripts that would show it. Beside the API, and
 only where ``admin.page`` is set, the listener has the files of the page for operators (:mod:`sidecar.page`).
 
-May import: ``admission``, ``page``, ``status``, ``policies``, ``process``, ``kafka``, ``config``. Begin with
-:mod:`sidecar.api.application`, then one of the modules of paths; :mod:`sidecar.api.start` is what the process calls.
+May import: ``admission``, ``page``, ``rejected``, ``status``, ``policies``, ``process``, ``kafka``, ``config``. Begin
+with :mod:`sidecar.api.application`, then one of the modules of paths; the process calls :mod:`sidecar.api.start`.
 
 Who
 ---
@@ -35,7 +36,8 @@ Limits, all before a request reaches the code that answers it (:mod:`sidecar.adm
   What changes something must be ``application/json``, which no form can send; there is no CORS. DELETE has no body and
   no form, so it needs no type.
 * Calls that wait for Kafka run in few threads (:mod:`sidecar.api.calls`), two of them for changes only, so that a pause
-  does not wait behind look-ups. After 20 s the caller gets 504; more than can wait get 503.
+  does not wait behind look-ups. After 20 s the caller gets 504; more than can wait get 503. Rejected records are driven
+  again in a thread of their own, so many and for so long in one call; what is left waits for the next.
 * Long answers are written in pieces, so that none holds the interpreter's lock for long: releasing goes on beside it.
 
 What answers say
@@ -50,5 +52,6 @@ Rejected
 * *A session or a cookie*: the page sends its token as everybody does, and there is nothing to forge a request with.
 * *Forwarding to the instance that owns a partition*: needs routes between pods, a second set of credentials and a
   timeout inside the timeout; and it fails just when an instance does.
-* *An idempotency key*: every change here states what shall be, so that doing it twice is doing it once.
+* *An idempotency key*: every change here states what shall be, so that doing it twice is doing it once; and
+  a record that is driven again is marked in the same transaction.
 """

@@ -18,6 +18,10 @@ from sidecar.kafka.errors import error_of
 from sidecar.policies.policy import Policy, Scope
 from sidecar.policies.switches import Switches
 from sidecar.policies.table import PolicyTable
+from sidecar.rejected.counting import Counted
+from sidecar.rejected.listing import Page, Position
+from sidecar.rejected.redriving import Order, Report
+from sidecar.rejected.selection import Selection
 from sidecar.status.answers import Inquiries
 
 T = TypeVar("T")
@@ -42,17 +46,40 @@ class Operating(Switches, Protocol):
         """Remove the policy of a scope."""
 
 
+class RejectedRecords(Protocol):
+    """The part of :class:`sidecar.rejected.operations.RejectedOperations` that has a path."""
+
+    def page(self, selection: Selection, begin: Position, most: int) -> Page:
+        """Selected records from a position of the rejected topic on."""
+
+    def counts(self, topic: str) -> Counted:
+        """How many there are, by code."""
+
+    def redrive(self, order: Order) -> Report:
+        """Drive records again."""
+
+
 class Backend:
     """Of one process; ``ask`` and ``change`` are for the event loop."""
 
     def __init__(
-        self, config: Config, operations: Operating, inquiries: Inquiries, *, timeout_s: float = TIMEOUT_S
+        self,
+        config: Config,
+        operations: Operating,
+        inquiries: Inquiries,
+        rejected: RejectedRecords,
+        *,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.config = config
         self.operations = operations
         self.inquiries = inquiries
+        self.rejected = rejected
         self._reading = Calls("admin-read", READING_THREADS, timeout_s)
         self._changing = Calls("admin-change", CHANGING_THREADS, timeout_s)
+        # One after the other, since the later would fence the earlier; and no pause waits behind it.
+        self._redriving = Calls("admin-redrive", 1, timeout_s)
+        self._all_calls = (self._reading, self._changing, self._redriving)
         self._looking = threading.Lock()
         self._table: PolicyTable | None = None
         self._looked_s = 0.0
@@ -69,6 +96,10 @@ class Backend:
         finally:
             # Whoever reads next is to see it.
             self._changes += 1
+
+    async def redrive(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Drive rejected records again; an order that cannot be is 422."""
+        return await _refusing(self._redriving, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
 
     def table(self) -> PolicyTable:
         """All policies, at most ``FRESH_FOR_S`` old; blocks."""
@@ -87,12 +118,12 @@ class Backend:
     @property
     def is_idle(self) -> bool:
         """Whether no call is under way."""
-        return self._reading.is_idle and self._changing.is_idle
+        return all(calls.is_idle for calls in self._all_calls)
 
     def stop(self) -> None:
         """Begin no further call."""
-        self._reading.stop()
-        self._changing.stop()
+        for calls in self._all_calls:
+            calls.stop()
 
 
 async def _refusing(calls: Calls, wrong: HTTPStatus, function: Callable[..., T], *arguments: Any) -> T:

@@ -25,11 +25,14 @@ class AdminApi:
         """
         if not config.admin.is_on:
             return
-        from sidecar.api import server  # noqa: PLC0415 - a router without it needs neither its memory nor its time
+        # A router without it needs neither its memory nor its time.
+        from sidecar.api import server  # noqa: PLC0415
+        from sidecar.rejected.operations import RejectedOperations  # noqa: PLC0415
 
         inquiries = GroupInquiries(config, admin, policies, own=own, instance=instance_name(config)).start()
         self._stops.append(inquiries.close)
-        serving = server.serve(config, Operations(config, admin, policies), inquiries)
+        rejected = RejectedOperations(config, admin)
+        serving = server.serve(config, Operations(config, admin, policies), inquiries, rejected)
         self._stops.append(serving.stop)
         self._is_idle = lambda: serving.is_idle
 

@@ -2,6 +2,7 @@
 
 May import: ``release``, ``intake``, ``kafka``, ``config``. Begin with :mod:`sidecar.rejected.redriving`;
 :mod:`sidecar.rejected.records` says what a rejected record is, :mod:`sidecar.rejected.log` how the topic is read.
+:mod:`sidecar.rejected.listing` and :mod:`sidecar.rejected.counting` show what lies in it.
 
 Exactly once
 ------------

@@ -1,5 +1,6 @@
 """Reading a rejected topic by position, committed records only."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Final, Self
@@ -19,11 +20,19 @@ _SILENT_FOR_S: Final = 30.0
 """Brokers that hand over nothing for so long are away."""
 
 
-class RejectedLog:
-    """The partitions of one rejected topic; a context, whose end closes the consumer."""
+class OutOfTimeError(DelayRouterError):
+    """Reading took longer than it was given."""
 
-    def __init__(self, config: Config, admin: AdminClient, topic: str) -> None:
+
+class RejectedLog:
+    """The partitions of one rejected topic; a context, whose end closes the consumer.
+
+    Waiting and reading end with OutOfTimeError at ``until_s`` of the monotonic clock.
+    """
+
+    def __init__(self, config: Config, admin: AdminClient, topic: str, until_s: float = math.inf) -> None:
         self.topic = topic
+        self._until_s = until_s
         self._config = config
         self._admin = admin
         self._consumer: Consumer = clients.bulk_reader(config)
@@ -71,6 +80,7 @@ class RejectedLog:
                     f"{self.topic}/{number}: an open transaction hides what lies behind offset {found[number].stop}, so"
                     " that nobody can tell what was driven again already; find it: kafka-transactions.sh find-hanging"
                 )
+            self._refuse_overtime("waiting for the end of an open transaction")
             time.sleep(_LOOK_AGAIN_S)
 
     def scan(self, offsets: Mapping[int, range]) -> Iterator[Message]:
@@ -79,6 +89,7 @@ class RejectedLog:
         self._consumer.assign([TopicPartition(self.topic, number, each.start) for number, each in left.items()])
         heard_s = time.monotonic()
         while left:
+            self._refuse_overtime("reading it")
             for message in self._consumer.consume(_AT_ONCE, _POLL_S):
                 heard_s = time.monotonic()
                 partition, at = message.partition() or 0, message.offset() or 0
@@ -91,6 +102,10 @@ class RejectedLog:
                     del left[partition]
             if time.monotonic() - heard_s > _SILENT_FOR_S:
                 raise DelayRouterError(f"{self.topic}: the brokers have handed over nothing for {_SILENT_FOR_S:.0f} s")
+
+    def _refuse_overtime(self, doing: str) -> None:
+        if time.monotonic() > self._until_s:
+            raise OutOfTimeError(f"{self.topic}: {doing} takes longer than there is time for")
 
 
 def _is_end(message: Message) -> bool:

@@ -4,6 +4,8 @@ Records go back into the partition they came from, so that what a producer had i
 time of now. Of each only what it came with goes back, with the changes asked for and one more in ``delay-redriven``.
 """
 
+import math
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,7 +19,7 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka import transactions
 from sidecar.kafka.errors import Verdict, classify, error_of
-from sidecar.rejected.log import RejectedLog
+from sidecar.rejected.log import OutOfTimeError, RejectedLog
 from sidecar.rejected.producer import redriver
 from sidecar.rejected.records import Mark, RejectedRecord, mark_headers, read
 from sidecar.rejected.selection import MOST_REDRIVEN, NO_CHANGES, HeaderChanges, Selection, id_names
@@ -36,13 +38,17 @@ class AnotherRunError(DelayRouterError):
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be driven, and how: at most ``most`` records, none more often than ``most_redriven`` times."""
+    """What is to be driven, and how: at most ``most`` records, none more often than ``most_redriven`` times.
+
+    What is not driven after ``within_s`` waits for the next run.
+    """
 
     selection: Selection
     changes: HeaderChanges = NO_CHANGES
     most_redriven: int = MOST_REDRIVEN
     most: int | None = None
     dry_run: bool = False
+    within_s: float = math.inf
 
 
 @dataclass
@@ -71,15 +77,20 @@ def redrive(
 ) -> Report:
     """Drive what the order says; AnotherRunError when another run took over, DelayRouterError when Kafka refuses.
 
-    After any error what is reported as driven is, and everything else is not: to begin again is right.
+    OutOfTimeError when none was driven in time; where some were, the report says how many. After any error what is
+    reported as driven is, and everything else is not: to begin again is right.
     """
     report = Report()
+    until_s = time.monotonic() + order.within_s
     producer = None if order.dry_run else redriver(config, topic.rejected)
     try:
         if producer is not None:
-            transactions.fence(producer, lambda: False, "this is the setting of the brokers")
-        with RejectedLog(config, admin, topic.rejected) as log:
+            transactions.fence(producer, lambda: time.monotonic() > until_s, "this is the setting of the brokers")
+        with RejectedLog(config, admin, topic.rejected, until_s) as log:
             _Run(log, topic, order, report, on_progress).drive(producer)
+    except OutOfTimeError:
+        if not report.driven:
+            raise
     except KafkaException as exception:
         raise _explained(exception, topic, report) from exception
     finally:

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,6 +19,9 @@ from sidecar.cli.program import cli
 from sidecar.config.model import load
 from sidecar.kafka import transactions
 from sidecar.rejected import redriving
+from sidecar.rejected.counting import CodeCount
+from sidecar.rejected.log import OutOfTimeError
+from sidecar.rejected.operations import RejectedOperations
 from sidecar.rejected.producer import redriver
 from sidecar.rejected.selection import Selection
 from tests.integration.scenario import Header, Stage, header
@@ -167,5 +171,10 @@ def test_of_two_at_once_only_the_later_goes_on(
     with pytest.raises(redriving.AnotherRunError, match=r"another redrive of .*0 of 1 records were driven"):
         redriving.redrive(config, AdminClient({**stage.kafka}), config.delay_topics[0], order)
     assert copies(stage, delay) == []
+    asked = RejectedOperations(config, AdminClient({**stage.kafka}))
+    with pytest.raises(OutOfTimeError):
+        asked.redrive(redriving.Order(Selection(delay), within_s=0))
+    assert asked.counts(delay) == ({"INVALID_SCHEDULE": CodeCount(1, 0, ANY)}, True)
     assert redriven(file, delay)["driven"] == 1
     assert len(copies(stage, delay)) == 1
+    assert asked.counts(delay) == ({"INVALID_SCHEDULE": CodeCount(1, 1, ANY)}, True)

@@ -9,6 +9,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from index.errors import ConfigError
+from index.headers import Headers
 from sidecar.admission.guard import Guard
 from sidecar.admission.open_files import NO_FILES
 from sidecar.admission.tokens import TokenFile
@@ -20,6 +21,11 @@ from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
 from sidecar.policies.switches import SwitchKey
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
 from sidecar.process.pace import Pace
+from sidecar.rejected.counting import CodeCount, Counted
+from sidecar.rejected.listing import Listed, Page, Position
+from sidecar.rejected.records import Place, RejectedRecord
+from sidecar.rejected.redriving import Order, Report
+from sidecar.rejected.selection import Selection
 from sidecar.status.answers import (
     DueRange,
     Fate,
@@ -121,6 +127,55 @@ class FakeInquiries:
         return LookupAnswer(topic=topic, partition=partition, offset=offset, fate=fate)
 
 
+class FakeRejected:
+    """What a test has put into the rejected topic of each delay topic, in the order of offsets of partition 0."""
+
+    def __init__(self) -> None:
+        self.records: list[RejectedRecord] = []
+        self.redriven: set[int] = set()
+        self.orders: list[Order] = []
+        self.fails: Exception | None = None
+
+    def add(self, topic: str, code: str, message: str = "no", deliver_id: bytes | None = None) -> None:
+        offset = len(self.records)
+        place = Place(topic, 1, 40 + offset)
+        headers: Headers = [("c", b"canary")]
+        told = (1_000 + offset, place, code, message, 0, deliver_id, "")
+        self.records.append(RejectedRecord(0, offset, *told, b"canary", b"canary", headers))
+
+    def page(self, selection: Selection, begin: Position, most: int) -> Page:
+        self._fail()
+        found = [each for each in self.records if selection.takes(each) and each.place >= begin]
+        next_from = found[most].place if len(found) > most else None
+        return Page([Listed(each, each.offset in self.redriven) for each in found[:most]], next_from)
+
+    def counts(self, topic: str) -> Counted:
+        self._fail()
+        codes: dict[str, CodeCount] = {}
+        for each in self.records:
+            if each.source.topic == topic:
+                count = codes.setdefault(each.code, CodeCount())
+                count.records += 1
+                count.redriven += each.offset in self.redriven
+                count.last_ms = each.rejected_ms
+        return Counted(codes, is_whole=True)
+
+    def redrive(self, order: Order) -> Report:
+        self._fail()
+        self.orders.append(order)
+        found = [each.offset for each in self.records if order.selection.takes(each)]
+        waiting = [offset for offset in found if offset not in self.redriven][: order.most]
+        report = Report(selected=len(found), to_drive=len(waiting), already_redriven=len(found) - len(waiting))
+        if not order.dry_run:
+            self.redriven.update(waiting)
+            report.driven = len(waiting)
+        return report
+
+    def _fail(self) -> None:
+        if self.fails:
+            raise self.fails
+
+
 class _InMemory(httpx.BaseTransport):
     """Requests go to the application without a socket, each in a loop of its own."""
 
@@ -151,7 +206,8 @@ class Api:
         self.operations = FakeOperations(self.config)
         self.inquiries = FakeInquiries(self.config)
         self.now_s = 1_000.0
-        self.backend = Backend(self.config, self.operations, self.inquiries, timeout_s=timeout_s)
+        self.rejected = FakeRejected()
+        self.backend = Backend(self.config, self.operations, self.inquiries, self.rejected, timeout_s=timeout_s)
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)
         pace = Pace(lambda: self.now_s)
         files = page_files() if self.config.admin.page else NO_FILES

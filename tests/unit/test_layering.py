@@ -151,7 +151,7 @@ _INNER: dict[str, frozenset[str]] = {
     "rejected": frozenset({"release", "intake", "kafka", "config"}),
     "admission": frozenset({"process", "config"}),
     "page": frozenset({"admission"}),
-    "api": frozenset({"admission", "page", "status", "policies", "process", "kafka", "config"}),
+    "api": frozenset({"admission", "page", "rejected", "status", "policies", "process", "kafka", "config"}),
     "asking": frozenset({"status", "policies", "topics", "kafka", "config"}),
     "cli": frozenset({"app", "demo", "asking", "rejected", "status", "policies", "partition", "series", "topics"})
     | {"rights", "kafka", "config"},

@@ -22,7 +22,7 @@ from sidecar.admission import guard
 from sidecar.api.application import PREFIX, application, document
 from sidecar.api.backend import Backend
 from sidecar.process import pace
-from tests.support.admin_api import OPERATE, Api, FakeInquiries, FakeOperations, config
+from tests.support.admin_api import OPERATE, Api, FakeInquiries, FakeOperations, FakeRejected, config
 
 EXAMPLES = 6
 """Of each operation and kind: enough for every key and limit of the document to have its turn in a few runs."""
@@ -33,7 +33,8 @@ _HEADERS = {"Authorization": f"Bearer {OPERATE}"}
 
 def operations() -> list[tuple[str, str]]:
     made = config(token_file="none")
-    paths = document(application(Backend(made, FakeOperations(made), FakeInquiries(made))))["paths"]
+    backend = Backend(made, FakeOperations(made), FakeInquiries(made), FakeRejected())
+    paths = document(application(backend))["paths"]
     # The document's own path is left out by schemathesis.
     return [(path, method.upper()) for path, methods in paths.items() for method in methods if path != DOCUMENT]
 

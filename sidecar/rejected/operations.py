@@ -1,0 +1,32 @@
+"""What may be asked of rejected topics and done with them, for the admin API; any thread may call."""
+
+from confluent_kafka.admin import AdminClient
+
+from sidecar.config.model import Config
+from sidecar.rejected import counting, listing, redriving
+from sidecar.rejected.counting import Counted
+from sidecar.rejected.listing import Page, Position
+from sidecar.rejected.redriving import Order, Report
+from sidecar.rejected.selection import Selection
+
+
+class RejectedOperations:
+    """By the name of the delay topic; ConfigError for one that there is not, KafkaException when no answer comes."""
+
+    def __init__(self, config: Config, admin: AdminClient) -> None:
+        self._config = config
+        self._admin = admin
+
+    def page(self, selection: Selection, begin: Position, most: int) -> Page:
+        """See :func:`sidecar.rejected.listing.page`."""
+        topic = self._config.require_delay_topic(selection.topic)
+        return listing.page(self._config, self._admin, topic, selection, begin, most)
+
+    def counts(self, topic: str) -> Counted:
+        """See :func:`sidecar.rejected.counting.counts`."""
+        return counting.counts(self._config, self._admin, self._config.require_delay_topic(topic))
+
+    def redrive(self, order: Order) -> Report:
+        """See :func:`sidecar.rejected.redriving.redrive`."""
+        topic = self._config.require_delay_topic(order.selection.topic)
+        return redriving.redrive(self._config, self._admin, topic, order)
