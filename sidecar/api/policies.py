@@ -22,6 +22,7 @@ from sidecar.api.shapes import (
     scope_of_target,
     scope_of_topic,
 )
+from sidecar.policies.operations import now_ms
 from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of
 from sidecar.policies.table import effective
 
@@ -43,7 +44,7 @@ def routes(backend: Backend) -> APIRouter:
     async def get_effective_policy(topic: TopicName, target: _Target = None) -> Response:
         """Every key with the value that holds, and where it comes from."""
         backend.require_topic(topic)
-        found = effective(await backend.ask(backend.table), backend.config, topic, target or "")
+        found = effective((await backend.ask(backend.table)).at(now_ms()), backend.config, topic, target or "")
         values = {key: Effective(value=each.value, origin=each.origin) for key, each in found.items()}
         return bodies.whole(EffectiveAnswer(topic=topic, target=target or "", values=values))
 

@@ -15,7 +15,17 @@ from index.times import parse_number
 from sidecar.admission.problems import Refusal
 from sidecar.admission.tokens import Role
 from sidecar.api.bodies import JSON
-from sidecar.policies.policy import KEYS, Policy, Scope, ScopeKind, keys_in, target_scope, topic_scope
+from sidecar.config.units import InstantMs
+from sidecar.config.value_types import Reason
+from sidecar.policies.policy import (
+    KEYS,
+    Policy,
+    Scope,
+    ScopeKind,
+    keys_in,
+    target_scope,
+    topic_scope,
+)
 from sidecar.status.answers import Answer
 
 _TOPIC: Final = r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"
@@ -30,10 +40,21 @@ _SIZE: Final = {
     "pattern": "^(0|[0-9]{1,15}B|[0-9]{1,12}KiB|[0-9]{1,9}MiB|[0-9]{1,6}GiB)$",
     "examples": ["64KiB", "10MiB"],
 }
+_DAY: Final = (
+    "([2-8][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+    "|[2-8][0-9](0[48]|[2468][048]|[13579][26])-02-29)"
+)
+_TIME: Final = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,3})?(Z|[+-]0[0-9]:[0-5][0-9])"
+_INSTANT: Final = {
+    "type": "string",
+    "pattern": f"^{_DAY}T{_TIME}$",
+    "examples": ["2030-01-31T08:00:00Z"],
+}
 _SPELLED: Final[Mapping[str, dict[str, Any]]] = {
     "max_delay": _DURATION,
     "expire_after": _DURATION,
     "tick": {"type": "string", "pattern": "^(0|[0-9]{1,4}ms|[0-9]s|10s)$", "examples": ["10ms"]},
+    "paused_until": _INSTANT,
     "records_per_second": {"type": "integer", "minimum": 0, "maximum": 10_000_000},
     "bytes_per_second": _SIZE,
     "default_target": {"type": "string", "pattern": f"^({_TOPIC})?$"},
@@ -156,6 +177,13 @@ class CallerAnswer(Answer):
 
 class Nothing(Answer):
     """An empty object."""
+
+
+class PauseTerms(Answer):
+    """How long a pause lasts, and why; an empty object: until somebody resumes."""
+
+    until: Annotated[InstantMs, WithJsonSchema(_INSTANT)] | None = Field(None, description="Ends by itself then")
+    reason: Reason | None = Field(None, description="Shown to whoever finds it")
 
 
 class Confirmation(Answer):

@@ -10,11 +10,20 @@ from starlette.responses import Response
 from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
-from sidecar.api.shapes import JSON_ONLY, Confirmation, Nothing, SwitchAnswer, scope_of_target, scope_of_topic
+from sidecar.api.shapes import (
+    JSON_ONLY,
+    Confirmation,
+    Nothing,
+    PauseTerms,
+    SwitchAnswer,
+    scope_of_target,
+    scope_of_topic,
+)
 from sidecar.policies.policy import Scope, ScopeKind
 from sidecar.policies.switches import SWITCHES, Switch
 
 _PATHS: Final = {ScopeKind.TOPIC: "/topics/{topic}", ScopeKind.TARGET: "/targets/{target}"}
+_SHAPES: Final = {("drained", True): Confirmation, ("paused", True): PauseTerms}
 _SCOPES: Final = {ScopeKind.TOPIC: scope_of_topic, ScopeKind.TARGET: scope_of_target}
 
 
@@ -28,7 +37,7 @@ def routes(backend: Backend) -> APIRouter:
 
 def _add(router: APIRouter, backend: Backend, switch: Switch) -> None:
     in_scope: Any = Annotated[Scope, Depends(_SCOPES[switch.kind])]
-    shape: Any = Confirmation if switch.needs_confirmation else Nothing
+    shape: Any = _SHAPES.get((switch.key, switch.on), Nothing)
     path = f"{_PATHS[switch.kind]}/{switch.verb}"
     name = f"{switch.verb}_{switch.kind.value}"
 
@@ -38,5 +47,6 @@ def _add(router: APIRouter, backend: Backend, switch: Switch) -> None:
             backend.require_topic(scope.name)
         if switch.needs_confirmation and body.confirm != scope.name:
             raise Refusal(HTTPStatus.CONFLICT, f"{switch.verb} stops a delay topic: name it once more as confirm")
-        await backend.change(partial(backend.operations.switch, scope, switch.key, on=switch.on))
+        terms = {"until_ms": body.until, "reason": body.reason or ""} if switch.is_pause else {}
+        await backend.change(partial(backend.operations.switch, scope, switch.key, on=switch.on, **terms))
         return bodies.whole(SwitchAnswer(scope=str(scope), key=switch.key, value=switch.on))

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from index.errors import ConfigError, DelayRouterError
 from sidecar.asking.http_client import exchange, parts_of
+from sidecar.config.units import format_instant
 from sidecar.policies.policy import Scope, ScopeKind
 from sidecar.policies.switches import SwitchKey, switch_of
 from sidecar.policies.table import EffectiveValue
@@ -99,10 +100,14 @@ class ApiClient:
         """Remove a policy."""
         self._request("DELETE", _path_of(scope))
 
-    def switch(self, scope: Scope, key: SwitchKey, *, on: bool) -> None:
-        """Pause or drain a delay topic or pause a target, or end that."""
+    def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
+        """Pause or drain a delay topic or pause a target, or end that; a pause may end by itself and have a reason."""
         switch = switch_of(scope.kind, key, on=on)
         body = {"confirm": scope.name} if switch.needs_confirmation else {}
+        if until_ms is not None:
+            body["until"] = format_instant(until_ms)
+        if reason:
+            body["reason"] = reason
         self._request("POST", f"/{_KINDS[scope.kind]}/{_quoted(scope.name)}/{switch.verb}", body)
 
     def close(self) -> None:

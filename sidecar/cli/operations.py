@@ -10,7 +10,8 @@ from index.errors import DelayRouterError
 from sidecar.cli.options import json_option
 from sidecar.cli.output import pending_chart, print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
-from sidecar.policies.policy import target_scope, topic_scope
+from sidecar.config.units import format_instant, parse_duration_ms
+from sidecar.policies.policy import Scope, target_scope, topic_scope
 from sidecar.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
 
 if TYPE_CHECKING:
@@ -85,21 +86,36 @@ def _shown(answer: LookupAnswer) -> str:
     return "; ".join(parts)
 
 
-def _pause(chosen: Chosen, topic: str, target: str, *, on: bool) -> None:
+def _scope_of(topic: str, target: str) -> Scope:
     if bool(topic) == bool(target):
         raise click.UsageError("name a delay TOPIC, or --target TOPIC")
-    with chosen as side:
-        side.switch(topic_scope(topic) if topic else target_scope(target), "paused", on=on)
-    click.echo(f"{topic or target}: {'paused' if on else 'resumed'}")
+    return topic_scope(topic) if topic else target_scope(target)
+
+
+def _length_ms(_: click.Context, __: click.Parameter, given: str) -> int:
+    """Of ``--for``; 0 where it is not given."""
+    try:
+        length_ms = parse_duration_ms(given) if given else 0
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if given and not length_ms:
+        raise click.BadParameter(f"{given!r}: a pause lasts longer than that")
+    return length_ms
 
 
 @click.command("pause")
 @topic_argument(required=False)
 @click.option("--target", default="", metavar="TOPIC", help="Hold back what goes to this target topic instead.")
+@click.option("--for", "length_ms", default="", metavar="2h", callback=_length_ms, help="The pause ends by itself.")
+@click.option("--reason", default="", metavar="TEXT", help="Shown to whoever asks for the status.")
 @side_options
-def pause_command(topic: str, target: str, *, chosen: Chosen) -> None:
+def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chosen: Chosen) -> None:
     """Stop releasing from a delay TOPIC, or to a target; what comes in is still indexed."""
-    _pause(chosen, topic, target, on=True)
+    scope = _scope_of(topic, target)
+    until_ms = time.time_ns() // 1_000_000 + length_ms if length_ms else None
+    with chosen as side:
+        side.switch(scope, "paused", on=True, until_ms=until_ms, reason=reason)
+    click.echo(f"{topic or target}: paused" + ("" if until_ms is None else f" until {format_instant(until_ms)}"))
 
 
 @click.command("resume")
@@ -108,7 +124,10 @@ def pause_command(topic: str, target: str, *, chosen: Chosen) -> None:
 @side_options
 def resume_command(topic: str, target: str, *, chosen: Chosen) -> None:
     """Release again: what has become due meanwhile leaves at once, in order."""
-    _pause(chosen, topic, target, on=False)
+    scope = _scope_of(topic, target)
+    with chosen as side:
+        side.switch(scope, "paused", on=False)
+    click.echo(f"{topic or target}: resumed")
 
 
 @click.command("drain")

@@ -10,9 +10,12 @@ keeps the unit in the name of the attribute (``tick_ms``), the file keeps it in 
 """
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
+
+from index.times import parse_instant_ms
 
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_UNITS_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -22,6 +25,11 @@ MAX_DURATION_MS: Final = 36_500 * 86_400_000
 """A hundred years: beyond it a value is a slip of the pen, and sums with it would leave 64 bits."""
 
 MAX_SIZE_BYTES: Final = 1 << 50
+
+MAX_INSTANT_MS: Final = 253_402_300_799_999
+"""The last moment of the year 9999, beyond which RFC 3339 has no dates."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration_ms(raw: object) -> int:
@@ -56,6 +64,24 @@ def format_size(size_bytes: int) -> str:
     return _formatted(size_bytes, _SIZE_UNITS_BYTES)
 
 
+def parse_instant(raw: object) -> int:
+    """Milliseconds since 1970 of an RFC 3339 instant with an offset; ValueError says what is allowed."""
+    try:
+        return parse_instant_ms(raw.encode() if isinstance(raw, str) else b"")
+    except ValueError as error:
+        raise ValueError(f"{error}; not {raw!r}") from None
+
+
+def format_instant(time_ms: int) -> str:
+    """The instant in UTC, to the second where that says it all.
+
+    >>> format_instant(0), format_instant(1_500)
+    ('1970-01-01T00:00:00Z', '1970-01-01T00:00:01.500Z')
+    """
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return moment.isoformat(timespec="milliseconds" if time_ms % 1_000 else "seconds").replace("+00:00", "Z")
+
+
 def parse_count(raw: object) -> object:
     """Refuse ``true`` where a number is meant (Python counts it as 1); anything else goes on to pydantic."""
     if isinstance(raw, bool):
@@ -69,6 +95,9 @@ DurationMs = Annotated[int, BeforeValidator(parse_duration_ms)]
 
 SizeBytes = Annotated[int, BeforeValidator(parse_size_bytes)]
 """Bytes; written with a unit in the configuration."""
+
+InstantMs = Annotated[int, BeforeValidator(parse_instant), Field(ge=0, le=MAX_INSTANT_MS)]
+"""Milliseconds since 1970; written as an RFC 3339 instant."""
 
 Count = Annotated[int, BeforeValidator(parse_count)]
 """A whole number."""

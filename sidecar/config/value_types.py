@@ -3,12 +3,13 @@
 import re
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from index.targets import INTERNAL_PREFIX, illegal_pattern, illegal_topic
 from sidecar.config.problems import SHOWN_CHARACTERS
 
 MAX_PORT: Final = 65_535
+MAX_REASON_CHARACTERS: Final = 200
 _LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s]+):([0-9]{1,5})")
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
@@ -51,6 +52,11 @@ def _printable(text: str) -> str:
     return text
 
 
+def _readable(text: str) -> str:
+    """Terminals show it as it is: a blank for whatever they might obey."""
+    return "".join(each if each.isprintable() else " " for each in text).strip()
+
+
 def _listen_address(listen: str) -> str:
     match = _LISTEN.fullmatch(listen)
     if match is None or int(match[2]) > MAX_PORT:
@@ -77,5 +83,6 @@ PoliciesTopicName = Annotated[str, AfterValidator(_policies_topic_name)]
 TargetPattern = Annotated[str, AfterValidator(_target_pattern)]
 KafkaValue = Annotated[str, BeforeValidator(_kafka_text)]
 Printable = Annotated[str, AfterValidator(_printable)]
+Reason = Annotated[str, Field(max_length=MAX_REASON_CHARACTERS), AfterValidator(_readable)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]

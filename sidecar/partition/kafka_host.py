@@ -32,7 +32,7 @@ from sidecar.partition.shared import Shared
 from sidecar.partition.standing import KafkaStanding
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.policies.table import PolicySettings
+from sidecar.policies.settings import PolicySettings
 from sidecar.release.gate import Gate
 from sidecar.release.kafka_transactions import KafkaTransactions
 from sidecar.release.rates import RateLimits

@@ -18,7 +18,7 @@ from sidecar.partition.origin import Origin
 from sidecar.partition.takeover import Standing
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.policies.table import SettingsSource
+from sidecar.policies.settings import SettingsSource
 from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import Directory

@@ -26,7 +26,8 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.policies.table import SettingsSource, TopicSettings
+from sidecar.policies.settings import SettingsSource
+from sidecar.policies.table import TopicSettings
 from sidecar.release.transaction import Request
 from snapshots.state import encode_history
 
@@ -54,11 +55,11 @@ class RuleChanges:
         """RefusedError when the policies of now cannot be reconciled with the configuration."""
         self.on_entered: Callable[[RuleHistory], None] = _nobody
         self._source = source
-        self._version = source.version
         self._waits = False
         self._not_before_s = 0.0
         self._clock = context.clock
         self._log = context.log
+        self._version = source.version(self._clock.now_ms())
         try:
             self.settings = source.read()
         except ValueError as error:
@@ -72,7 +73,7 @@ class RuleChanges:
 
     def look(self) -> TopicSettings | None:
         """What holds from now on, when that has changed; its rules only once an epoch of theirs is committed."""
-        version = self._source.version
+        version = self._source.version(self._clock.now_ms())
         if version is self._version:
             return None
         self._version = version

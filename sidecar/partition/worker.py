@@ -183,11 +183,12 @@ class Worker(threading.Thread):
                     owned.use_retention(self.retention)
                 owned.maintain()
                 if owned.settings.paused:
-                    self._report(PartitionState.PAUSED, "paused by a policy", owned)
+                    self._report(PartitionState.PAUSED, owned.settings.why_paused, owned)
                 else:
                     full = "" if owned.gate.room_records else "as many records wait for their targets as can be held"
-                    slow = full or self._throttling.why(now_s)
-                    self._report(PartitionState.ACTIVE, slow or owned.upkeep.hidden.why(now_s), owned)
+                    slow = full or self._throttling.why(now_s) or owned.upkeep.hidden.why(now_s)
+                    told = "; ".join(filter(None, (owned.settings.why_paused, slow)))
+                    self._report(PartitionState.ACTIVE, told, owned)
                 report_s = now_s + REPORT_EVERY_S
                 self._pause_s, self._after_what = FIRST_PAUSE_S, ""
 

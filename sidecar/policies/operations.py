@@ -17,15 +17,18 @@ changed by people, a few times a day.
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
 from sidecar.config.model import Config
+from sidecar.config.units import format_instant
 from sidecar.kafka.admin import topic_facts
 from sidecar.policies.policy import (
     MAX_POLICY_BYTES,
+    PAUSE_TERMS,
     Policy,
     Scope,
     ScopeKind,
@@ -34,7 +37,7 @@ from sidecar.policies.policy import (
     plain_of,
     policy_of,
 )
-from sidecar.policies.switches import SwitchKey
+from sidecar.policies.switches import SwitchKey, pause_terms
 from sidecar.policies.table import (
     EffectiveValue,
     Policies,
@@ -47,6 +50,11 @@ from sidecar.policies.table import (
 from sidecar.policies.topic import write_policy
 
 
+def now_ms() -> int:
+    """The wall clock."""
+    return time.time_ns() // 1_000_000
+
+
 class Operations:
     """For the admin API and the command line; may be called from any thread.
 
@@ -54,10 +62,13 @@ class Operations:
     not answer.
     """
 
-    def __init__(self, config: Config, admin: AdminClient, policies: Policies) -> None:
+    def __init__(
+        self, config: Config, admin: AdminClient, policies: Policies, now_ms: Callable[[], int] = now_ms
+    ) -> None:
         self._config = config
         self._admin = admin
         self._policies = policies
+        self._now_ms = now_ms
         self._lock = threading.Lock()
 
     def table(self) -> PolicyTable:
@@ -67,7 +78,7 @@ class Operations:
 
     def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
         """Every key with the value that holds for a delay topic, or a target of it, and where it comes from."""
-        return effective(self.table(), self._config, topic, target)
+        return effective(self.table().at(self._now_ms()), self._config, topic, target)
 
     def replace(self, scope: Scope, values: Mapping[str, object]) -> Policy:
         """Make these values, as JSON spells them, the whole policy of a scope."""
@@ -81,18 +92,20 @@ class Operations:
             if scope in table.doubtful:
                 why = table.unreadable.get(str(scope), "")
                 raise ConfigError(f"policy {scope} cannot be read ({why}); replace it as a whole, or remove it")
-            return self._write(table, scope, changed(scope, table.get(scope), values, unset))
+            return self._write(table, scope, changed(scope, table.at(self._now_ms()).get(scope), values, unset))
 
     def remove(self, scope: Scope) -> None:
         """Remove the policy of a scope; what is less specific holds from then on."""
         self.replace(scope, {})
 
-    def switch(self, scope: Scope, key: SwitchKey, *, on: bool) -> None:
-        """Pause or drain a delay topic or pause a target, or end that."""
+    def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
+        """Pause or drain a delay topic or pause a target, or end that; a pause may end by itself and have a reason."""
         if scope.kind is ScopeKind.TARGET and on:
             self._require_target(scope.name)
         if on:
-            self.change(scope, {key: True})
+            terms = pause_terms(until_ms, reason)
+            # A new pause has nothing of an earlier one.
+            self.change(scope, {key: True, **terms}, unset=PAUSE_TERMS if key == "paused" else ())
             return
         self.change(scope, {}, unset=[key])
         if scope.kind is ScopeKind.TOPIC and self.effective(scope.name)[key].value:
@@ -105,7 +118,9 @@ class Operations:
             raise ConfigError(f"no delay topic of this router may deliver to {target}; see allowed_targets")
 
     def _write(self, table: PolicyTable, scope: Scope, policy: Policy) -> Policy:
-        name = self._config.router.policies_topic
+        name, until_ms = self._config.router.policies_topic, policy.paused_until_ms
+        if until_ms is not None and until_ms <= self._now_ms():
+            raise ConfigError(f"policy {scope}: paused_until: {format_instant(until_ms)} is over; name a later time")
         written = policy if plain_of(policy) else None
         if written is not None:
             if len(encode(written)) > MAX_POLICY_BYTES:

@@ -28,12 +28,15 @@ from index.errors import ConfigError, FormatError
 from index.targets import illegal_topic
 from sidecar.config.delay_topic import Section
 from sidecar.config.problems import lines_of
-from sidecar.config.units import Count, DurationMs, SizeBytes, format_duration, format_size
-from sidecar.config.value_types import OptionalTopicName, TargetPattern
+from sidecar.config.units import Count, DurationMs, InstantMs, SizeBytes, format_duration, format_instant, format_size
+from sidecar.config.value_types import OptionalTopicName, Reason, TargetPattern
 
 VERSION: Final = 1
 MAX_POLICY_BYTES: Final = 65_536
 """Of one value; nobody writes more than this by mistake of a few keys."""
+
+PAUSE_TERMS: Final = ("paused_until", "paused_reason")
+"""Keys that say something of the pause in the same policy."""
 
 _VERSION_KEY: Final = "version"
 
@@ -109,6 +112,12 @@ class Policy(Section):
     paused: StrictBool | None = Field(
         None, description="While true nothing is released; what comes in is still indexed."
     )
+    paused_until_ms: InstantMs | None = Field(
+        None,
+        alias="paused_until",
+        description="When the pause of this policy ends by itself, an RFC 3339 instant.",
+    )
+    paused_reason: Reason | None = Field(None, description="Why this policy pauses; shown in the status.")
     records_per_second: Count | None = Field(
         None,
         ge=0,
@@ -216,15 +225,22 @@ def scope_of(key: bytes | None) -> Scope:
 
 
 def changed(scope: Scope, policy: Policy, values: Mapping[str, object], unset: Iterable[str] = ()) -> Policy:
-    """The policy with some values set and others unset; ConfigError as of ``policy_of``."""
+    """The policy with some values set and others unset, and what was said of a pause gone with it; ConfigError as of
+    ``policy_of``.
+    """
     unknown = [key for key in unset if key not in KEYS]
     if unknown:
         raise ConfigError(f"policy {scope}: {unknown[0]}: unknown key; known are {', '.join(KEYS)}")
     plain = {key: value for key, value in plain_of(policy).items() if key not in set(unset)}
-    return policy_of(scope, plain | dict(values))
+    plain |= values
+    if plain.get("paused") is not True:
+        plain = {key: value for key, value in plain.items() if key not in PAUSE_TERMS or key in values}
+    return policy_of(scope, plain)
 
 
 def _spelled(name: str, value: object) -> object:
+    if name == "paused_until_ms" and isinstance(value, int):
+        return format_instant(value)
     if name.endswith("_ms") and isinstance(value, int):
         return format_duration(value)
     if name == "bytes_per_second" and isinstance(value, int):

@@ -5,6 +5,7 @@ Each is a policy of one key, which is what ``switch`` sets; the verbs are for pe
 
 from typing import Final, Literal, NamedTuple, Protocol
 
+from sidecar.config.units import format_instant
 from sidecar.policies.policy import Scope, ScopeKind
 
 SwitchKey = Literal["paused", "drained"]
@@ -24,6 +25,11 @@ class Switch(NamedTuple):
         """Whether the topic has to be named once more: a slip of the pen would stop all its partitions."""
         return self.key == "drained" and self.on
 
+    @property
+    def is_pause(self) -> bool:
+        """Whether it may be said how long it lasts, and why."""
+        return self.key == "paused" and self.on
+
 
 _TOPIC, _TARGET = ScopeKind.TOPIC, ScopeKind.TARGET
 
@@ -40,8 +46,17 @@ SWITCHES: Final = (
 class Switches(Protocol):
     """Whoever carries them out; the errors are those of :class:`sidecar.policies.operations.Operations`."""
 
-    def switch(self, scope: Scope, key: SwitchKey, *, on: bool) -> None:
-        """Pause or drain a delay topic or pause a target, or end that."""
+    def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
+        """Pause or drain a delay topic or pause a target, or end that.
+
+        ``until_ms`` and ``reason`` are of a pause that begins: when it ends by itself, and why it is.
+        """
+
+
+def pause_terms(until_ms: int | None, reason: str) -> dict[str, str]:
+    """Keys of a policy that say when a pause ends by itself, and why it is."""
+    until = {} if until_ms is None else {"paused_until": format_instant(until_ms)}
+    return until | ({"paused_reason": reason} if reason else {})
 
 
 def switch_of(kind: ScopeKind, key: SwitchKey, *, on: bool) -> Switch:

@@ -42,7 +42,18 @@ from index.rules import Rules, TargetRule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.config.units import format_duration
-from sidecar.policies.policy import DEFAULT, KEYS, Policy, Scope, ScopeKind, plain_of, target_scope, topic_scope
+from sidecar.policies.pauses import in_force, why_paused
+from sidecar.policies.policy import (
+    DEFAULT,
+    KEYS,
+    PAUSE_TERMS,
+    Policy,
+    Scope,
+    ScopeKind,
+    plain_of,
+    target_scope,
+    topic_scope,
+)
 from sidecar.release.expiry import Expiry
 from sidecar.release.rates import TargetLimit
 
@@ -50,7 +61,7 @@ CONFIGURATION: Final = "configuration"
 
 _OF_TOPIC: Final = frozenset(DelayTopicConfig.model_fields)
 _TARGET_KEYS: Final = (
-    *("enabled", "when_disabled", "max_delay", "expire_after", "timestamp", "paused"),
+    *("enabled", "when_disabled", "max_delay", "expire_after", "timestamp", "paused", *PAUSE_TERMS),
     *("records_per_second", "bytes_per_second"),
 )
 
@@ -69,6 +80,10 @@ class PolicyTable:
     def get(self, scope: Scope) -> Policy:
         """The policy of one scope; one that sets nothing when there is none."""
         return self.policies.get(scope, _NOTHING_SET)
+
+    def at(self, now_ms: int) -> "PolicyTable":
+        """Without the pauses that have ended by then."""
+        return PolicyTable(in_force(self.policies, now_ms), self.unreadable, self.doubtful)
 
     def targets(self) -> Iterator[tuple[str, Policy]]:
         """Policies of targets."""
@@ -115,40 +130,12 @@ class EffectiveValue(NamedTuple):
     origin: str
 
 
-class SettingsSource(Protocol):
-    """Where an owned partition learns what holds for its delay topic."""
-
-    @property
-    def version(self) -> object:
-        """Another object whenever something may have changed."""
-
-    def read(self) -> "TopicSettings":
-        """What holds now; ValueError when it cannot be reconciled."""
-
-
-class PolicySettings:
-    """Policies applied to the configuration of one delay topic."""
-
-    def __init__(self, policies: Policies, config: Config, configured: DelayTopicConfig) -> None:
-        self._policies = policies
-        self._config = config
-        self._configured = configured
-
-    @property
-    def version(self) -> object:
-        """The table of all policies."""
-        return self._policies.table
-
-    def read(self) -> "TopicSettings":
-        """As ``settings_of``."""
-        return settings_of(self._policies.table, self._config, self._configured)
-
-
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
     """What holds for one delay topic: ``topic`` is its configuration with policies applied.
 
     ``timestamps`` are those of targets with a mode of their own, ``gated`` has targets that are paused or have a rate.
+    ``why_paused`` tells people what is paused, by which policies, why and until when.
     While ``is_doubtful``, rules kept in the state outrank ``rules``: they are the last that are known to have held.
     """
 
@@ -161,10 +148,14 @@ class TopicSettings:
     drained: bool
     gated: Mapping[str, TargetLimit] = field(default_factory=dict)
     is_doubtful: bool = False
+    why_paused: str = ""
 
 
 def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig) -> TopicSettings:
-    """What holds for a delay topic; ValueError naming the key when policies cannot be reconciled with it."""
+    """What holds for a delay topic; ValueError naming the key when policies cannot be reconciled with it.
+
+    ``table`` is as of now (``PolicyTable.at``): pauses that have ended are not in it.
+    """
     merged = _merged(table, configured.name)
     topic = configured.model_copy(update=_of_topic(table, configured.name))
     rules = config.rules_for(topic)
@@ -186,6 +177,7 @@ def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig
         drained=is_drained(table, configured.name),
         gated={name: _limit(table, config, name, policy) for name, policy in targets.items() if _is_gated(policy)},
         is_doubtful=table.doubts(configured.name),
+        why_paused=why_paused(table.policies, configured.name, sorted(targets)),
     )
 
 
@@ -201,10 +193,11 @@ def effective(table: PolicyTable, config: Config, topic: str, target: str = "") 
     for scope in (DEFAULT, topic_scope(topic)):
         found |= {key: EffectiveValue(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
     if not target:
-        return found
+        return found | _terms_of_pause(table, found["paused"].origin)
     scope = target_scope(target)
     own = {key: EffectiveValue(value, str(scope)) for key, value in plain_of(table.get(scope)).items()}
-    return {key: own.get(key, found[key]) for key in _TARGET_KEYS}
+    found = {key: own.get(key, found[key]) for key in _TARGET_KEYS}
+    return found | _terms_of_pause(table, found["paused"].origin)
 
 
 def refuse_impossible(table: PolicyTable, config: Config, scope: Scope) -> None:
@@ -250,6 +243,12 @@ def _limit(table: PolicyTable, config: Config, target: str, policy: Policy) -> T
     return TargetLimit(*rates, paused=bool(policy.paused), sources=tuple(sources))
 
 
+def _terms_of_pause(table: PolicyTable, origin: str) -> dict[str, EffectiveValue]:
+    """What is said of a pause is said by the policy that pauses, or does not."""
+    said = {} if origin == CONFIGURATION else plain_of(table.get(Scope.parse(origin)))
+    return {key: EffectiveValue(said.get(key, ""), origin) for key in PAUSE_TERMS}
+
+
 def _of_topic(table: PolicyTable, topic: str) -> dict[str, object]:
     return {name: value for name, value in _merged(table, topic).items() if name in _OF_TOPIC}
 
@@ -278,6 +277,8 @@ def _configured(config: Config, topic: DelayTopicConfig) -> dict[str, object]:
         "timestamp": topic.timestamp,
         "expire_after": format_duration(topic.expire_after_ms),
         "paused": False,
+        "paused_until": "",
+        "paused_reason": "",
         "drained": False,
         "records_per_second": 0,
         "bytes_per_second": "0",

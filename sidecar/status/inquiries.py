@@ -159,7 +159,7 @@ class GroupInquiries:
             partition_answer(found[number], now) if number in found else unserved[number]
             for number in sorted({*range(count), *found})
         )
-        settings = effective(self._policies.table, self._config, topic.name)
+        settings = effective(self._policies.table.at(now), self._config, topic.name)
         return TopicAnswer(
             topic=topic.name,
             pending=sum(each.pending for each in partitions if each.state != UNSERVED),

@@ -53,6 +53,7 @@ from tests.simulation.world import (
 STEPS = 240
 SETTLE_ROUNDS = 400
 MOST_AHEAD_MS = 100
+LONGEST_PAUSE_MS = 1 << 40
 OTHERS_CHANCE = 0.4
 _INTERRUPTIONS = (CrashedError, UnknownOutcomeError, AbortedError, FencedError, OutOfRangeError, ConnectionLostError)
 _OTHER_FAULTS = ("killed", "given to", "a segment was", "expired", "the state has lost")
@@ -251,8 +252,10 @@ class Run:
         self._note(f"new rules: {self._rules_used[-1]}")
 
     def _pause_or_resume(self) -> None:
-        self._around.paused[:] = [] if self._around.paused else ["paused"]
-        self._note(f"paused: {bool(self._around.paused)}")
+        """A pause lasts until it is taken back, or ends by itself, to each router at its own time of day."""
+        lasts_ms = self._rng.choice([LONGEST_PAUSE_MS, self._rng.randint(1, LONGEST_DELAY_MS)])
+        self._around.paused[:] = [] if self._around.paused else [self._clock.now_ms + lasts_ms]
+        self._note(f"paused until: {self._around.paused}")
 
     def _go_on_with_a_job(self) -> None:
         """Begin one, with a cursor that may be an old one, or let one take its next step, or be killed."""

@@ -15,7 +15,8 @@ from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 class Surroundings:
     """What all routers of a run share but clock and rules; ``trims``: they remove what they do not need from the log.
 
-    ``gated`` and ``paused`` are what policies say now: targets that are limited, and whether the delay topic is paused.
+    ``gated`` and ``paused`` are what policies say now: targets that are limited, and when the pause of the delay topic
+    ends by itself; empty while it is not paused.
     """
 
     clock: OwnClock
@@ -27,7 +28,7 @@ class Surroundings:
     trims: bool
     rules: Rules
     gated: dict[str, TargetLimit] = field(default_factory=dict)
-    paused: list[str] = field(default_factory=list)
+    paused: list[int] = field(default_factory=list)
 
 
 class SimulatedSettings:
@@ -36,12 +37,11 @@ class SimulatedSettings:
     def __init__(self, around: Surroundings, topic: DelayTopicConfig) -> None:
         self._around = around
         self._topic = topic
-        self._version = self._now()
+        self._version = self._at(around.clock.now_ms)
 
-    @property
-    def version(self) -> object:
+    def version(self, now_ms: int) -> object:
         """Another object whenever something has changed."""
-        now = self._now()
+        now = self._at(now_ms)
         if now != self._version:
             self._version = now
         return self._version
@@ -51,5 +51,6 @@ class SimulatedSettings:
         rules, gated, paused = self._version
         return TopicSettings(self._topic, rules, 0, NEVER_EXPIRES, {}, paused=paused, drained=False, gated=gated)
 
-    def _now(self) -> tuple[Rules, dict[str, TargetLimit], bool]:
-        return self._around.rules, dict(self._around.gated), bool(self._around.paused)
+    def _at(self, now_ms: int) -> tuple[Rules, dict[str, TargetLimit], bool]:
+        paused = any(now_ms < until_ms for until_ms in self._around.paused)
+        return self._around.rules, dict(self._around.gated), paused

@@ -18,7 +18,7 @@ from sidecar.api.backend import Backend
 from sidecar.config.model import Config
 from sidecar.page.files import page_files
 from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
-from sidecar.policies.switches import SwitchKey
+from sidecar.policies.switches import SwitchKey, pause_terms
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
 from sidecar.process.pace import Pace
 from sidecar.rejected.counting import CodeCount, Counted
@@ -82,8 +82,8 @@ class FakeOperations:
     def remove(self, scope: Scope) -> None:
         self.replace(scope, {})
 
-    def switch(self, scope: Scope, key: SwitchKey, *, on: bool) -> None:
-        self.change(scope, {key: True} if on else {}, [] if on else [key])
+    def switch(self, scope: Scope, key: SwitchKey, *, on: bool, until_ms: int | None = None, reason: str = "") -> None:
+        self.change(scope, {key: True, **pause_terms(until_ms, reason)} if on else {}, [] if on else [key])
 
     def _write(self, scope: Scope, policy: Policy) -> Policy:
         if self.fails:

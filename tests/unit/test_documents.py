@@ -31,6 +31,8 @@ EXAMPLES: Final = {
     "timestamp": "due",
     "expire_after": "10m",
     "paused": True,
+    "paused_until": "2030-01-31T08:00:00Z",
+    "paused_reason": "billing is moved",
     "records_per_second": 1,
     "bytes_per_second": "1MiB",
     "drained": True,

@@ -158,6 +158,19 @@ def test_switches(api: Api) -> None:
         assert set_in(api, scope) == {}
 
 
+def test_a_pause_with_its_end_and_a_reason(api: Api) -> None:
+    terms = {"until": "2999-01-31T10:00:00+02:00", "reason": "billing is moved"}
+    do(api, "POST", "/targets/a/pause", terms)
+    said = {"paused": True, "paused_until": "2999-01-31T08:00:00Z", "paused_reason": "billing is moved"}
+    assert set_in(api, target_scope("a")) == said
+    assert get(api, "/topics/d/policy?target=a")["values"]["paused_until"]["value"] == said["paused_until"]
+    for wrong in ({"until": 5}, {"until": "tomorrow"}, {"reason": "x" * 201}, {"for": "2h"}):
+        do(api, "POST", "/targets/a/pause", wrong, 422)
+    do(api, "POST", "/targets/a/resume", terms, 422)
+    do(api, "POST", "/targets/a/resume", {})
+    assert set_in(api, target_scope("a")) == {}
+
+
 def test_drain_wants_the_name_again(api: Api) -> None:
     do(api, "POST", "/topics/d/drain", {}, 422)
     do(api, "POST", "/topics/d/drain", {"confirm": "e"}, 409)

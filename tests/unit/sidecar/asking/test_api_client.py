@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ from click.testing import CliRunner, Result
 from index.errors import ConfigError, DelayRouterError
 from sidecar.asking.api_client import ApiClient, read_token
 from sidecar.cli.program import cli
+from sidecar.config.units import parse_instant
 from sidecar.status.answers import (
     DueRange,
     Fate,
@@ -121,6 +123,7 @@ def test_changes_are_sent_as_the_api_wants_them(fake: Fake, token_file: Path) ->
         ["resume", "d"],
         ["pause", "--target", "out"],
         ["resume", "--target", "out"],
+        ["pause", "d", "--reason", "billing is moved"],
         ["drain", "d"],
         ["undrain", "d"],
         ["policy", "set", "topic/d", "max_delay=1h", "paused=true", "allowed_targets=a, b"],
@@ -134,6 +137,7 @@ def test_changes_are_sent_as_the_api_wants_them(fake: Fake, token_file: Path) ->
         ("POST /api/v1/topics/d/resume", {}),
         ("POST /api/v1/targets/out/pause", {}),
         ("POST /api/v1/targets/out/resume", {}),
+        ("POST /api/v1/topics/d/pause", {"reason": "billing is moved"}),
         ("POST /api/v1/topics/d/drain", {"confirm": "d"}),
         ("POST /api/v1/topics/d/undrain", {}),
         ("PATCH /api/v1/policies/topics/d", {"max_delay": "1h", "paused": True, "allowed_targets": ["a", "b"]}),
@@ -144,6 +148,14 @@ def test_changes_are_sent_as_the_api_wants_them(fake: Fake, token_file: Path) ->
     sent = [each for each, (asked, _) in zip(fake.headers, fake.asked, strict=True) if not asked.startswith("DELETE")]
     assert {each["content-type"] for each in sent} == {"application/json"}
     assert run(fake, token_file, "drain", "d", "--wait").stdout == "d: drained\n"
+
+
+def test_a_pause_ends_by_itself_after_a_while(fake: Fake, token_file: Path) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    said = run(fake, token_file, "pause", "--target", "out", "--for", "2h").stdout
+    ((_, body),) = fake.asked
+    assert before_ms + 7_200_000 <= parse_instant(body["until"]) < before_ms + 7_260_000
+    assert said == f"out: paused until {body['until']}\n"
 
 
 def test_policies_are_shown(fake: Fake, token_file: Path) -> None:

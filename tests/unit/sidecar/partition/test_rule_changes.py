@@ -13,7 +13,8 @@ from sidecar.partition.rule_changes import AGAIN_AFTER_S, RuleChanges
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import scheduled_size
 from sidecar.policies.policy import policy_of, topic_scope
-from sidecar.policies.table import NO_POLICIES, PolicySettings, PolicyTable, with_policy, without_reading
+from sidecar.policies.settings import PolicySettings
+from sidecar.policies.table import NO_POLICIES, PolicyTable, with_policy, without_reading
 from sidecar.release.transaction import Request
 from tests.support.hand_clock import HandClock
 

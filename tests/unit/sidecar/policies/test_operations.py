@@ -9,7 +9,7 @@ from index.errors import ConfigError
 from sidecar.config.model import Config
 from sidecar.policies import operations as module
 from sidecar.policies.operations import Operations
-from sidecar.policies.policy import DEFAULT, Policy, Scope, plain_of, target_scope, topic_scope
+from sidecar.policies.policy import DEFAULT, Policy, Scope, plain_of, policy_of, target_scope, topic_scope
 from sidecar.policies.table import NO_POLICIES, with_policy
 
 CONFIG = Config.model_validate(
@@ -18,6 +18,8 @@ CONFIG = Config.model_validate(
         "delay_topics": [{"name": "d", "default_target": "out", "allowed_targets": ["billing.*"]}],
     }
 )
+
+NOW_MS = 1_000_000
 
 
 class InMemory:
@@ -46,7 +48,7 @@ def policies(monkeypatch: pytest.MonkeyPatch) -> InMemory:
 
 @pytest.fixture
 def operations(policies: InMemory) -> Operations:
-    return Operations(CONFIG, AdminClient({"bootstrap.servers": "127.0.0.1:1"}), policies)
+    return Operations(CONFIG, AdminClient({"bootstrap.servers": "127.0.0.1:1"}), policies, lambda: NOW_MS)
 
 
 def test_a_target_is_paused_and_resumed_beside_what_else_is_set(operations: Operations, policies: InMemory) -> None:
@@ -71,6 +73,28 @@ def test_a_target_that_nothing_goes_to_is_a_slip_of_the_pen(operations: Operatio
     operations.change(topic_scope("d"), {"allowed_targets": []})
     operations.switch(target_scope("bilings"), "paused", on=False)
     assert "target/bilings" not in policies.plain()
+
+
+def test_a_pause_may_end_by_itself_and_a_new_one_has_nothing_of_it(operations: Operations, policies: InMemory) -> None:
+    operations.switch(target_scope("out"), "paused", on=True, until_ms=NOW_MS + 1_000, reason="moved")
+    said = {"paused": True, "paused_until": "1970-01-01T00:16:41Z", "paused_reason": "moved"}
+    assert policies.plain() == {"target/out": said}
+    operations.switch(target_scope("out"), "paused", on=True, reason="broken")
+    assert policies.plain() == {"target/out": {"paused": True, "paused_reason": "broken"}}
+    operations.switch(target_scope("out"), "paused", on=False)
+    assert policies.plain() == {}
+    with pytest.raises(ConfigError, match="paused_until: 1970-01-01T00:16:40Z is over; name a later time"):
+        operations.switch(target_scope("out"), "paused", on=True, until_ms=NOW_MS)
+
+
+def test_a_pause_that_has_ended_is_forgotten_by_the_next_change(operations: Operations, policies: InMemory) -> None:
+    said = {"paused": True, "paused_until": "1970-01-01T00:16:40Z"}
+    for scope in (DEFAULT, topic_scope("d")):
+        policies.table = with_policy(policies.table, scope, policy_of(scope, said))
+    assert operations.effective("d")["paused"].value is False
+    operations.change(topic_scope("d"), {"max_delay": "1h"})
+    operations.switch(topic_scope("d"), "paused", on=False)
+    assert policies.plain() == {"default": said, "topic/d": {"max_delay": "1h"}}, "nothing to be an exception of"
 
 
 def test_a_delay_topic_becomes_an_exception_where_all_are_paused(operations: Operations, policies: InMemory) -> None:

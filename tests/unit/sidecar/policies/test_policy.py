@@ -38,6 +38,11 @@ def test_what_is_no_scope_is_refused(text: str) -> None:
         (DEFAULT, {"allowed_targets": []}, "allowed_targets: .*set them for topic/NAME"),
         (target("a"), {"tick": "1ms", "drained": True}, "tick: .*topic/NAME\npolicy target/a: drained: "),
         (target("a"), {"records_per_second": -1}, "records_per_second: .*greater than or equal to 0"),
+        (D, {"paused": True, "paused_until": "2030-01-31 08:00"}, "paused_until: expected an RFC 3339 instant"),
+        (D, {"paused": True, "paused_until": 5}, "paused_until: expected an RFC 3339 instant"),
+        (D, {"paused": True, "paused_until": "9999-12-31T23:59:60Z"}, "paused_until: .*less than or equal to"),
+        (D, {"paused": True, "paused_until": "1969-01-01T00:00:00Z"}, "paused_until: .*greater than or equal to 0"),
+        (D, {"paused": True, "paused_reason": "x" * 201}, "paused_reason: String should have at most 200 characters"),
         (target("a"), {"bytes_per_second": 5}, "bytes_per_second: a size is written like"),
     ],
 )
@@ -82,6 +87,26 @@ def test_a_change_sets_and_unsets_and_leaves_the_rest(
     rates = {"records_per_second", "bytes_per_second"}
     now = plain_of(changed(D, policy_of(D, before), values, unset - rates))
     assert now == {key: value for key, value in before.items() if key not in unset} | values
+
+
+@pytest.mark.parametrize("until", ["1970-01-01T00:00:00Z", "2030-01-31T08:00:00.001Z", "9999-12-31T23:59:59.999Z"])
+def test_the_end_of_a_pause_is_read_back_as_it_was_spelled(until: str) -> None:
+    values = {"paused": True, "paused_until": until, "paused_reason": "billing is moved"}
+    policy = policy_of(target("a"), values)
+    assert plain_of(policy) == values
+    assert decode(target("a").key, encode(policy)) == (target("a"), policy)
+
+
+def test_a_reason_is_shown_on_terminals_and_holds_nothing_they_obey() -> None:
+    assert plain_of(policy_of(D, {"paused_reason": "\x1b[2J\u202eumzug,\n für heute "})) == {
+        "paused_reason": "[2J umzug,  für heute"
+    }
+
+
+@pytest.mark.parametrize(("values", "unset"), [({"paused": False}, ()), ({}, ("paused",))])
+def test_what_was_said_of_a_pause_goes_with_it(values: dict[str, Any], unset: tuple[str, ...]) -> None:
+    said = {"paused": True, "paused_until": "2030-01-31T08:00:00Z", "paused_reason": "x", "max_delay": "1h"}
+    assert plain_of(changed(D, policy_of(D, said), values, unset)) == {"max_delay": "1h", **values}
 
 
 def test_a_key_that_does_not_exist_cannot_be_unset() -> None:
