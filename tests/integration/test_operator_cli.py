@@ -126,13 +126,15 @@ def test_pause_resume_drain_and_undrain(desk: Desk) -> None:
         def states() -> list[str]:
             return [each["state"] for each in desk.json(router, "status")["topics"][0]["partitions"]]
 
-        desk.run(router, "pause", "--target", other)
+        desk.run(router, "pause", "--target", other, "--reason", "it is moved")
         wait_until(lambda: router.events("policy_changed") != [], "the router knows")
         time.sleep(0.5)
         stage.send(delay, ("deliver-to", other.encode()))
         wait_until(lambda: desk.json(router, "status")["topics"][0]["partitions"][0]["held"] == 1, "one is held")
         wait_until(lambda: desk.json(router, "pending", delay)["by_target"] == {out: 1, other: 1}, "it is counted")
         assert desk.json(router, "pending", delay)["by_due"][0] == {"within_s": 0.0, "records": 1}
+        why = desk.json(router, "status")["topics"][0]["partitions"][0]["why"]
+        assert f"target {other} is paused by policy target/{other}: it is moved" in why
         desk.run(router, "pause", delay)
         wait_until(lambda: states() == ["paused", "paused"], "it is paused")
         assert desk.json(router, "status")["topics"][0]["paused"] is True
@@ -140,8 +142,10 @@ def test_pause_resume_drain_and_undrain(desk: Desk) -> None:
         # Longer than a router takes to hear of it.
         time.sleep(1.5)
         assert stage.records(other) == [], "the delay topic's pause is for all targets"
-        desk.run(router, "resume", delay)
-        wait_until(lambda: states() == ["active", "active"], "it goes on")
+        said = desk.run(router, "pause", delay, "--for", "1s", "--reason", "almost done").stdout
+        assert said.startswith(f"{delay}: paused until ")
+        wait_until(lambda: states() == ["active", "active"], "it goes on, and nobody has resumed it")
+        assert desk.json(router, "status")["topics"][0]["paused"] is False
         stage.wait_records(other, 1)
 
         assert desk.run(router, "drain", delay, "--wait").stdout == f"{delay}: drained\n"
