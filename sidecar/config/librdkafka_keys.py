@@ -93,6 +93,7 @@ LIMITED: Final[dict[str, str]] = {
 
 _SHELL_SAFE: Final = re.compile(r"[A-Za-z0-9._/@:-]*")
 
+_OAUTH_METHOD: Final = "sasl.oauthbearer.method"
 _OAUTH_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 _VERIFICATION: Final = "enable.ssl.certificate.verification"
 _HOST_NAMES: Final = "ssl.endpoint.identification.algorithm"
@@ -173,7 +174,18 @@ HARMLESS: Final = frozenset(
     }
 )
 
-KNOWN: Final = HARMLESS | REFUSED.keys() | frozenset({"sasl.username", "sasl.password", "ssl.key.password"})
+_NOT_SHOWN: Final = frozenset(
+    {
+        "sasl.username",
+        "sasl.password",
+        "ssl.key.password",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.extensions",
+        _OAUTH_ENDPOINT,
+    }
+)
+KNOWN: Final = HARMLESS | REFUSED.keys() | _NOT_SHOWN
 """Names to compare a mistyped key with; not a list of what is allowed."""
 
 
@@ -210,11 +222,24 @@ def doubts(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if sasl and not protocol.startswith("SASL_"):
         message = f"{', '.join(sasl)}: not used, because security.protocol is {protocol}"
         yield message, 'set "security.protocol" = "SASL_SSL"'
+    if protocol.startswith("SASL_") and _wants_token(kafka) and not _fetches_token(kafka):
+        message = f"OAUTHBEARER without {_OAUTH_METHOD}=oidc: nothing fetches a token, so no connection is ever made"
+        yield message, f'set "{_OAUTH_METHOD}" = "oidc" and "{_OAUTH_ENDPOINT}"'
     if protocol.endswith("SSL"):
         if kafka.get(_VERIFICATION, "true").strip().lower() in {"false", "f", "0"}:
             yield f"{_VERIFICATION}=false: anybody can pose as the brokers", f'remove "{_VERIFICATION}"'
         elif kafka.get(_HOST_NAMES, "https").strip().lower() == "none":
             yield f"{_HOST_NAMES}=none: any host with a certificate can pose as the brokers", f'remove "{_HOST_NAMES}"'
+
+
+def _wants_token(kafka: Mapping[str, str]) -> bool:
+    return "OAUTHBEARER" in {kafka.get(key, "").strip().upper() for key in ("sasl.mechanism", "sasl.mechanisms")}
+
+
+def _fetches_token(kafka: Mapping[str, str]) -> bool:
+    """Whether librdkafka gets tokens by itself; else it asks a callback, which no configuration can hold."""
+    unsecured = kafka.get("enable.sasl.oauthbearer.unsecure.jwt", "false").strip().lower() in {"true", "t", "1"}
+    return unsecured or kafka.get(_OAUTH_METHOD, "default").strip().lower() == "oidc"
 
 
 def _protocol(kafka: Mapping[str, str]) -> str:

@@ -122,6 +122,20 @@ def test_a_user_name_may_be_given_where_the_secret_holds_none(tmp_path: Path) ->
     )
 
 
+def test_a_client_of_oauth_has_its_secret_from_a_file(tmp_path: Path) -> None:
+    kafka = _loaded(rendered(chart.values("oauth")), tmp_path).kafka
+    of_client = {key.removeprefix("sasl.oauthbearer."): kafka[key] for key in kafka if "oauthbearer" in key}
+    assert of_client == {
+        "method": "oidc",
+        "token.endpoint.url": "https://login.example.org/realms/kafka/token",
+        "scope": "kafka",
+        "client.id": "delay-router",
+        "client.secret": "<delay-router-client/client-secret>",
+    }
+    assert (kafka["security.protocol"], kafka["sasl.mechanism"]) == ("SASL_SSL", "OAUTHBEARER")
+    assert not kafka.keys() & {"sasl.username", "sasl.password"}
+
+
 def test_what_is_added_to_the_pods_reaches_the_job_for_topics_too() -> None:
     resources = rendered(chart.values("everything"))
     (job,) = of_kind(resources, "Job")
@@ -184,6 +198,16 @@ def test_a_contradiction_is_refused_with_its_remedy() -> None:
     for settings, remedy in (
         ("sasl.enabled=true,sasl.existingSecret=s", "set tls.enabled=true"),
         ("sasl.enabled=true,tls.enabled=true", "needs sasl.existingSecret"),
+        (
+            "sasl.enabled=true,tls.enabled=true,sasl.existingSecret=s,sasl.mechanism=OAUTHBEARER",
+            "needs sasl.oauth.tokenEnd",
+        ),
+        ("sasl.oauth.tokenEndpoint=https://login/token", "has no effect without sasl.enabled and"),
+        (
+            "sasl.enabled=true,tls.enabled=true,sasl.existingSecret=s,sasl.mechanism=OAUTHBEARER,"
+            "sasl.oauth.tokenEndpoint=https://login/token",
+            "networkPolicy would block https://login/token",
+        ),
         ("config.kafka.bootstrap\\.servers=kafka:29092", "add 29092"),
         ("config.kafka.sasl\\.password=secret", "'sasl.password' not allowed"),
         ("config.kafka.bootstrap\\.servers=", "bootstrap.servers"),

@@ -33,6 +33,13 @@
 {{- end }}
 {{- if .Values.sasl.enabled }}
 {{- $_ := set $kafka "sasl.mechanism" .Values.sasl.mechanism }}
+{{- if eq .Values.sasl.mechanism "OAUTHBEARER" }}
+{{- $_ := set $kafka "sasl.oauthbearer.method" "oidc" }}
+{{- $_ := set $kafka "sasl.oauthbearer.token.endpoint.url" .Values.sasl.oauth.tokenEndpoint }}
+{{- with .Values.sasl.oauth.scope }}
+{{- $_ := set $kafka "sasl.oauthbearer.scope" . }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if .Values.tls.enabled }}
 {{- if .Values.tls.ca.existingSecret }}
@@ -99,6 +106,11 @@
 {{- if and .Values.sasl.enabled (not .Values.sasl.existingSecret) }}
 {{- fail "sasl.enabled needs sasl.existingSecret: the secret that holds user name and password" }}
 {{- end }}
+{{- if and .Values.sasl.enabled (eq .Values.sasl.mechanism "OAUTHBEARER") }}
+{{- include "delay-router.check-oauth" . }}
+{{- else if .Values.sasl.oauth.tokenEndpoint }}
+{{- fail "sasl.oauth.tokenEndpoint has no effect without sasl.enabled and sasl.mechanism=OAUTHBEARER" }}
+{{- end }}
 {{- if and .Values.topicsInit.sasl.existingSecret (not .Values.sasl.enabled) }}
 {{- fail "topicsInit.sasl.existingSecret has no effect without sasl.enabled" }}
 {{- end }}
@@ -129,5 +141,15 @@
 {{- fail (printf "networkPolicy would block %s: add %s, and every port that brokers advertise, to networkPolicy.brokerPorts" ($server | trim) $port) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "delay-router.check-oauth" -}}
+{{- $endpoint := .Values.sasl.oauth.tokenEndpoint }}
+{{- if not $endpoint }}
+{{- fail "sasl.mechanism=OAUTHBEARER needs sasl.oauth.tokenEndpoint: where tokens are fetched" }}
+{{- end }}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.extraEgress) }}
+{{- fail (printf "networkPolicy would block %s: let it out by networkPolicy.extraEgress, as [{ports: [{port: 443, protocol: TCP}]}]" $endpoint) }}
 {{- end }}
 {{- end }}

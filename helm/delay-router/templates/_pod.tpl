@@ -19,14 +19,16 @@ capabilities:
 {{- define "delay-router.secret-env" -}}
 {{- $root := .root }}
 {{- if $root.Values.sasl.enabled }}
+{{- $oauth := eq $root.Values.sasl.mechanism "OAUTHBEARER" }}
+{{- $user := ternary "SASL_OAUTHBEARER_CLIENT_ID" "SASL_USERNAME" $oauth }}
 {{- if .sasl.username }}
-- name: DELAY_ROUTER__KAFKA__SASL_USERNAME
+- name: DELAY_ROUTER__KAFKA__{{ $user }}
   value: {{ .sasl.username | quote }}
 {{- else }}
-- name: DELAY_ROUTER__KAFKA__SASL_USERNAME_FILE
+- name: DELAY_ROUTER__KAFKA__{{ $user }}_FILE
   value: /etc/delay-router/sasl/username
 {{- end }}
-- name: DELAY_ROUTER__KAFKA__SASL_PASSWORD_FILE
+- name: DELAY_ROUTER__KAFKA__{{ ternary "SASL_OAUTHBEARER_CLIENT_SECRET" "SASL_PASSWORD" $oauth }}_FILE
   value: /etc/delay-router/sasl/password
 {{- end }}
 {{- with $root.Values.tls }}

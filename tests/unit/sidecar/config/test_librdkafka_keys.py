@@ -91,6 +91,8 @@ def test_a_token_is_not_fetched_in_the_clear(tmp_path: Path) -> None:
         ({"security.protocol": "ssl", **SASL}, "not used, because security.protocol is SSL"),
         ({"security.protocol": "ssl", "enable.ssl.certificate.verification": "False"}, "anybody can pose"),
         ({"security.protocol": "sasl_ssl", "ssl.endpoint.identification.algorithm": "none"}, "any host with"),
+        ({"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"}, "nothing fetches a token"),
+        ({"security.protocol": "sasl_ssl", "sasl.mechanisms": "oauthbearer"}, "nothing fetches a token"),
     ],
 )
 def test_what_is_most_likely_not_meant_is_a_warning(tmp_path: Path, kafka: dict[str, str], told: str) -> None:
@@ -101,7 +103,18 @@ def test_what_is_most_likely_not_meant_is_a_warning(tmp_path: Path, kafka: dict[
     assert warning.remedy
 
 
-@pytest.mark.parametrize("kafka", [{}, {"security.protocol": "ssl"}, {"security.protocol": "SASL_SSL", **SASL}])
+OAUTH = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "OIDC"}
+
+
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        {},
+        {"security.protocol": "ssl"},
+        {"security.protocol": "SASL_SSL", **SASL},
+        {"security.protocol": "SASL_SSL", **OAUTH},
+    ],
+)
 def test_there_is_no_doubt_about_the_usual_ways(kafka: dict[str, str]) -> None:
     assert [*doubts(kafka)] == []
 
