@@ -1,4 +1,7 @@
-"""Shapes of what the paths of rejected records take and answer; neither keys nor values nor headers of records."""
+"""Shapes of what the paths of rejected records take and answer.
+
+Neither keys nor values of records; of headers the ``deliver-id``, and the control header that a message quotes.
+"""
 
 from typing import Annotated, Final
 
@@ -32,7 +35,7 @@ class RejectedRecordAnswer(Answer):
     rejected_ms: int
     source: str = Field(description="topic/partition/offset where it lay in the delay topic")
     code: str
-    message: str
+    message: str = Field(description="Why; quotes the control header that cannot be what it is")
     id: str | None = Field(description="Its deliver-id")
     redriven_before: int = Field(description="How often it had been driven again before it was rejected this time")
     is_redriven: bool | None = Field(description="Whether it was driven again since; null: not known")

@@ -61,7 +61,7 @@ def world(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory) 
         router.start_and_wait()
         released = stage.send(delay, ("deliver-after", b"1"))
         pending = stage.send(delay, ("deliver-after", b"PT30M"), partition=1)
-        rejected = stage.send(delay, ("deliver-after", b"PT2H"))
+        rejected = stage.send(delay, ("deliver-after", b"PT2H"), ("deliver-id", b"<b>id</b>"))
         stage.wait_records(out, 1)
         stage.wait_records(f"{delay}.rejected", 1)
         yield World(f"http://localhost:{port}", stage, delay, out, pending, released, rejected)
@@ -138,6 +138,26 @@ def test_where_is_my_record(window: Browser, world: World) -> None:
     window.wait("#place-problem", "is not a delay topic")
 
 
+def test_rejected_records_by_code_and_driving_them_again(window: Browser, world: World) -> None:
+    window.sign_in(READ)
+    window.wait("nav a", "Rejected").click()
+    window.wait("tbody a", "MAX_DELAY_EXCEEDED").click()
+    row = window.wait("section tbody tr", world.rejected)
+    assert "<b>id</b>" in row.text, "an id is text"
+    assert window.all("main button") == []
+    window.wait("#session button", "Sign out").click()
+    window.sign_in(OPERATE)
+    window.wait("tbody button", "Drive again").click()
+    window.wait("#sure-question", world.delay)
+    window.wait("#sure-yes", "Drive again").click()
+    window.wait("#done", "MAX_DELAY_EXCEEDED: 1 of 1 driven again.")
+    window.wait("section tbody .badge.good", "yes")
+    # Rejected anew, and between the two the mark of the first.
+    world.stage.wait_records(f"{world.delay}.rejected", 3)
+    window.driver.refresh()
+    window.wait("section tbody tr", "(1 before)")
+
+
 def test_what_somebody_else_wrote_is_text(window: Browser, world: World) -> None:
     window.sign_in(READ)
     markup = "<img src=x onerror=alert(1)>"
@@ -211,6 +231,7 @@ def test_a_narrow_window_has_room_for_all_of_it(window: Browser, world: World) -
         ("#topics", "tbody tr"),
         (f"#topic/{world.delay}", ".bars"),
         (f"#find/{world.pending}", ".timeline"),
+        (f"#rejected/{world.delay}/MAX_DELAY_EXCEEDED", "section tbody"),
         ("#policies", "h1"),
     ):
         window.go(address)

@@ -5,10 +5,11 @@ import { element, morph } from "./dom.js";
 import { duration, tick } from "./format.js";
 import * as find from "./view-find.js";
 import * as policies from "./view-policies.js";
+import * as rejected from "./view-rejected.js";
 import * as topic from "./view-topic.js";
 import * as topics from "./view-topics.js";
 
-const VIEWS = { topics, topic, find, policies };
+const VIEWS = { topics, topic, find, rejected, policies };
 const MEANINGS = {
   pause: {
     topics: "Nothing is released from this delay topic until it is resumed. What comes in is still indexed.",
@@ -117,19 +118,18 @@ function showAge() {
   at("freshness").classList.toggle("old", isOld && Boolean(view.everyMs));
 }
 
-async function change({ verb, scope, name }) {
+/** Ask first, then change something; `done` says from the answer what came of it. */
+async function change({ question, meaning, word, path, body, done }) {
   const sure = at("sure");
-  const word = verb === "pause" ? "Pause" : "Resume";
-  at("sure-question").textContent = `${word} ${name}?`;
-  at("sure-meaning").textContent = MEANINGS[verb][scope];
+  at("sure-question").textContent = question;
+  at("sure-meaning").textContent = meaning;
   at("sure-yes").textContent = word;
   sure.returnValue = "no";
   sure.showModal();
   await new Promise((closed) => sure.addEventListener("close", closed, { once: true }));
   if (sure.returnValue !== "yes") return;
   try {
-    await ask(`/${scope}/${encodeURIComponent(name)}/${verb}`, {});
-    tell("done", `${verb === "pause" ? "Paused" : "Resumed"} ${name}. Routers follow within a second.`);
+    tell("done", done(await ask(path, body)));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.status === UNAUTHORIZED) return signedOut("The router does not know this token any more.");
@@ -139,9 +139,32 @@ async function change({ verb, scope, name }) {
   await show();
 }
 
+function switched({ verb, scope, name }) {
+  const word = verb === "pause" ? "Pause" : "Resume";
+  return change({
+    question: `${word} ${name}?`,
+    meaning: MEANINGS[verb][scope],
+    word,
+    path: `/${scope}/${encodeURIComponent(name)}/${verb}`,
+    body: {},
+    done: () => `${verb === "pause" ? "Paused" : "Resumed"} ${name}. Routers follow within a second.`,
+  });
+}
+
+const redriven = (asked) =>
+  change({
+    question: `Drive ${asked.code} of ${asked.topic} again?`,
+    meaning: rejected.MEANING,
+    word: "Drive again",
+    path: `/topics/${encodeURIComponent(asked.topic)}/rejected/redrive`,
+    body: { codes: [asked.code] },
+    done: (answer) => rejected.outcome(asked.code, answer),
+  });
+
 function onClick(event) {
   const pressed = event.target.closest("[data-do]");
-  if (pressed?.dataset.do === "change") void change(pressed.dataset);
+  if (pressed?.dataset.do === "change") void switched(pressed.dataset);
+  if (pressed?.dataset.do === "redrive") void redriven(pressed.dataset);
   if (pressed?.dataset.do === "forget") signedOut("");
   if (pressed?.dataset.do === "skip") {
     event.preventDefault();
