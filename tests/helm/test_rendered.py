@@ -195,17 +195,14 @@ def test_the_job_for_topics_has_the_same_configuration_and_its_own_principal(tmp
 
 
 def test_a_contradiction_is_refused_with_its_remedy() -> None:
+    oauth = "sasl.enabled=true,tls.enabled=true,sasl.existingSecret=s,sasl.mechanism=OAUTHBEARER"
     for settings, remedy in (
         ("sasl.enabled=true,sasl.existingSecret=s", "set tls.enabled=true"),
         ("sasl.enabled=true,tls.enabled=true", "needs sasl.existingSecret"),
-        (
-            "sasl.enabled=true,tls.enabled=true,sasl.existingSecret=s,sasl.mechanism=OAUTHBEARER",
-            "needs sasl.oauth.tokenEnd",
-        ),
+        (oauth, "needs sasl.oauth.tokenEndpoint"),
         ("sasl.oauth.tokenEndpoint=https://login/token", "has no effect without sasl.enabled and"),
         (
-            "sasl.enabled=true,tls.enabled=true,sasl.existingSecret=s,sasl.mechanism=OAUTHBEARER,"
-            "sasl.oauth.tokenEndpoint=https://login/token",
+            f"{oauth},sasl.oauth.tokenEndpoint=https://login/token",
             "networkPolicy would block https://login/token",
         ),
         ("config.kafka.bootstrap\\.servers=kafka:29092", "add 29092"),
