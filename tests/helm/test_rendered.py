@@ -1,5 +1,6 @@
 """Every rendering: valid for Kubernetes, within the restricted profile, and accepted by the router."""
 
+import base64
 import copy
 import json
 import tomllib
@@ -17,7 +18,11 @@ from sidecar.config.model import Config, load
 from tests.helm import chart, restricted, schema, tools
 from tests.helm.chart import CHART, VALUES, Resource, of_kind, rendered
 
-_OPERATOR = {"ServiceMonitor": "servicemonitors.yaml", "PrometheusRule": "prometheusrules.yaml"}
+_OPERATOR = {
+    "ServiceMonitor": "servicemonitors.yaml",
+    "PodMonitor": "podmonitors.yaml",
+    "PrometheusRule": "prometheusrules.yaml",
+}
 
 each_values = pytest.mark.parametrize("file", VALUES, ids=chart.identity)
 
@@ -211,6 +216,7 @@ def test_a_contradiction_is_refused_with_its_remedy() -> None:
         ("config.router.instance_id=one", "'instance_id' not allowed"),
         ("config.router.tick=10", "/config/router/tick"),
         ("replica=3", "'replica' not allowed"),
+        ("serviceMonitor.enabled=true,podMonitor.enabled=true", "scrape every router twice"),
         ("user=0", "/user"),
         ("extraVolumes[0].name=node,extraVolumes[0].hostPath.path=/", "'hostPath' not allowed"),
         ("commonLabels.helm\\.sh/chart=mine", "invalid propertyName 'helm.sh/chart'"),
@@ -234,6 +240,24 @@ def test_a_new_configuration_restarts_the_routers_and_nothing_else_does() -> Non
 
 def test_the_version_is_the_routers() -> None:
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == sidecar.__version__
+
+
+def test_the_icon_is_the_pages() -> None:
+    kind, _, held = yaml.safe_load((CHART / "Chart.yaml").read_text())["icon"].partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(held) == (Path(sidecar.__file__).parent / "page" / "static" / "icon.svg").read_bytes()
+
+
+def test_resources_of_the_users_are_rendered() -> None:
+    resources = rendered(chart.values("admin"))
+    (ingress,) = of_kind(resources, "Ingress")
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    (service,) = (
+        each for each in of_kind(resources, "Service") if each["metadata"]["name"] == path["backend"]["service"]["name"]
+    )
+    assert path["backend"]["service"]["port"]["name"] in {port["name"] for port in service["spec"]["ports"]}
+    assert ingress["metadata"]["labels"] == {"app.kubernetes.io/instance": "r"}
 
 
 def test_the_schema_of_the_configuration_is_the_routers() -> None:

@@ -14,6 +14,7 @@ _REMEDIES: Final = {
     "helm": _GO,
     "helm-unittest": _GO,
     "servicemonitors.yaml": _GO,
+    "podmonitors.yaml": _GO,
     "prometheusrules.yaml": _GO,
     "promtool": _DEBIAN,
     "prometheus": _DEBIAN,

@@ -111,6 +111,9 @@
 {{- else if .Values.sasl.oauth.tokenEndpoint }}
 {{- fail "sasl.oauth.tokenEndpoint has no effect without sasl.enabled and sasl.mechanism=OAUTHBEARER" }}
 {{- end }}
+{{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled }}
+{{- fail "serviceMonitor.enabled and podMonitor.enabled would scrape every router twice: choose one" }}
+{{- end }}
 {{- if and .Values.topicsInit.sasl.existingSecret (not .Values.sasl.enabled) }}
 {{- fail "topicsInit.sasl.existingSecret has no effect without sasl.enabled" }}
 {{- end }}

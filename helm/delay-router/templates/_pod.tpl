@@ -68,6 +68,21 @@ capabilities:
 {{- end }}
 {{- end }}
 
+{{- /* Call with the values of a ServiceMonitor or a PodMonitor, which are alike. */}}
+{{- define "delay-router.scrape" -}}
+path: /metrics
+interval: {{ .interval }}
+scrapeTimeout: {{ .scrapeTimeout }}
+{{- with .relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- define "delay-router.env-from" -}}
 {{- with .Values.envFrom }}
 envFrom:
