@@ -53,7 +53,7 @@ def _print_group(answer: StatusAnswer, *, wide: bool) -> None:
     now_ms = time.time_ns() // 1_000_000
     table = status_lines.partition_table(answer) if wide else status_lines.topic_table(answer, now_ms)
     print_plain_table(*table)
-    for line in status_lines.notes(answer):
+    for line in (*status_lines.held_notes(answer, now_ms), *status_lines.notes(answer)):
         click.echo(line)
     click.echo(f"routers: {', '.join(answer.instances) or 'none has reported lately'}")
     statuses = {

@@ -41,6 +41,18 @@ def notes(answer: StatusAnswer) -> list[str]:
     ]
 
 
+def held_notes(answer: StatusAnswer, now_ms: int) -> list[str]:
+    """A sentence a topic for what waits for its target, and since when: nobody else misses it."""
+    lines = []
+    for topic in answer.topics:
+        served = [each for each in topic.partitions if each.state != UNSERVED]
+        since_ms = min((each.held_since_ms for each in served if each.held_since_ms is not None), default=None)
+        if since_ms is not None:
+            held = sum(each.held for each in served)
+            lines.append(f"{topic.topic}: {held:,} held for their target, the first due {relative(since_ms, now_ms)}")
+    return lines
+
+
 def is_served(answer: StatusAnswer) -> bool:
     """Whether some router has every partition."""
     return all(each.state != UNSERVED for topic in answer.topics for each in topic.partitions)

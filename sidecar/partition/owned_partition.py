@@ -254,6 +254,7 @@ class OwnedPartition:
             why,
             pending=ledger.pending + ledger.owed + self.gate.records,
             held=self.gate.records,
+            held_since_ms=self.gate.held_since_ms,
             next_due_ms=ledger.next_due_ms(),
             furthest_due_ms=ledger.furthest_due_ms(),
             lag=self.lag(),

@@ -20,6 +20,7 @@ from sidecar.context import PartitionContext
 from sidecar.intake.bad_batches import BadBatch
 from sidecar.partition.owned_partition import OwnedPartition
 from sidecar.payload.records import Scheduled
+from sidecar.release.gate import waiting_since_ms
 from sidecar.release.plan import Plan, Released, bytes_of
 from sidecar.release.transaction import Request
 
@@ -212,11 +213,11 @@ class Rounds:
         for _, offset, (schedule, _, _) in released.held:
             if offset not in before:
                 metrics.held.labels(name, schedule.targets[0]).inc()
-        for due_ms, offset, (schedule, _, record) in plan.resumed:
-            if offset in again:
-                continue
-            since_ms = due_ms if due_ms != AT_ONCE or record is None else record.timestamp_ms
-            metrics.held_seconds.labels(name, schedule.targets[0]).observe(max(0, now_ms - since_ms) / MS_PER_S)
+        for entry in plan.resumed:
+            _, offset, (schedule, _, _) = entry
+            if offset not in again:
+                waited_ms = max(0, now_ms - waiting_since_ms(entry))
+                metrics.held_seconds.labels(name, schedule.targets[0]).observe(waited_ms / MS_PER_S)
 
     def _count(self, plan: Plan, released: Released, seconds: float) -> None:
         metrics, name = self._context.metrics, self._context.name

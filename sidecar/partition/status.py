@@ -58,6 +58,7 @@ class PartitionStatus:
 
     ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, ``by_target`` the same by target;
     both are a few seconds old at most. ``watermark`` is None before the first release.
+    ``held_since_ms`` is when the first of what is held was due.
     ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
     how long the topic keeps a record, -1 for ever, None where that may not be asked. ``hidden_s`` is for how long
     an open transaction has hidden what lies behind it in the delay topic, 0 where none does.
@@ -75,6 +76,7 @@ class PartitionStatus:
     sealed_to: int = 0
     buckets: int = 0
     held: int = 0
+    held_since_ms: int | None = None
     snapshot_bytes: int = 0
     by_due: tuple[int, ...] = ()
     by_target: TargetCounts = ()
@@ -111,6 +113,7 @@ class PartitionStatus:
             "sealed_to": self.sealed_to,
             "buckets": self.buckets,
             "held": self.held,
+            "held_since_ms": self.held_since_ms,
             "needed_from": self.needed_from,
             "needed_since_ms": self.needed_since_ms,
             "retention_ms": self.retention_ms,

@@ -36,6 +36,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from index.pending import Entry
+from index.schedule import AT_ONCE
 from sidecar.payload.records import Scheduled, resident_bytes, scheduled, scheduled_size, size_of
 from sidecar.release.rates import RateLimits, TargetLimit
 from snapshots.held import HeldEntry, encode_held, held_key
@@ -53,6 +54,12 @@ RESUME_EVERY_S: Final = 0.02
 
 _EVERYTHING: Final = 1 << 62
 _Lane = tuple[str, ...]
+
+
+def waiting_since_ms(entry: Entry[Scheduled]) -> int:
+    """When a held record was due: one without a time when it was sent."""
+    due_ms, _, (_, _, record) = entry
+    return due_ms if due_ms != AT_ONCE or record is None else record.timestamp_ms
 
 
 class Gate:
@@ -175,6 +182,11 @@ class Gate:
         # Behind the tombstone, where it was given out for this very transaction: the last record of a key counts.
         self._state += parts
         self._put((due_ms, offset, scheduled(schedule, size_of(record), record)), [key for key, _ in parts])
+
+    @property
+    def held_since_ms(self) -> int | None:
+        """When the first of what is held was due; None when nothing is."""
+        return min((waiting_since_ms(waiting[0]) for waiting in self._lanes.values() if waiting), default=None)
 
     def waiting(self) -> list[list[Entry[Scheduled]]]:
         """What is held, by lane; to look at only."""

@@ -40,6 +40,7 @@ class PartitionAnswer(Answer):
     furthest_due_ms: int | None = None
     buckets: int = 0
     held: int = Field(0, description="Beyond their due time, waiting for their target or the end of a pause")
+    held_since_ms: int | None = Field(None, description="When the first of them was due")
     snapshot_bytes: int = 0
     needed_from: int | None = Field(None, description="First offset the delay topic must keep")
     needed_since_ms: int | None = None

@@ -206,6 +206,7 @@ def partition_answer(reported: Reported, now: int) -> PartitionAnswer:
         furthest_due_ms=status.furthest_due_ms,
         buckets=status.buckets,
         held=status.held,
+        held_since_ms=status.held_since_ms,
         snapshot_bytes=status.snapshot_bytes,
         needed_from=status.needed_from,
         needed_since_ms=status.needed_since_ms,

@@ -4,7 +4,7 @@ import pytest
 from rich.cells import cell_len
 
 from sidecar.cli.output import print_plain_table
-from sidecar.cli.status_lines import is_served, notes, partition_table, ranges, relative, topic_table
+from sidecar.cli.status_lines import held_notes, is_served, notes, partition_table, ranges, relative, topic_table
 from sidecar.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
 
 NOW_MS = 1_800_000_000_000
@@ -57,6 +57,13 @@ def test_the_last_report_is_told_with_its_age_once_for_all_partitions() -> None:
     assert notes(answer) == ["orders.delay/0-1,3: no router has it: r-0 stopped 3 min ago, with 5 pending"]
     _, rows = topic_table(answer, NOW_MS)
     assert rows == [["orders.delay", "?", "?", "?", "12", "3 of 4 unserved"]]
+
+
+def test_what_is_held_is_told_with_the_time_the_first_was_due() -> None:
+    held = [partition(0, held=1_200, held_since_ms=NOW_MS - 60_000), partition(1, held=3, held_since_ms=NOW_MS - 1)]
+    held += [partition(2), partition(3, state=UNSERVED, held=9, held_since_ms=5)]
+    answer = group(topic("orders.delay", *held), topic("quiet.delay", partition(0)))
+    assert held_notes(answer, NOW_MS) == ["orders.delay: 1,203 held for their target, the first due 60 s ago"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from index.pending import Entry
 from index.record import Record
-from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
 from sidecar.payload.records import Scheduled
 from sidecar.release.gate import MAX_HELD_RECORDS, RESUME_EVERY_S, TRIED_AT_ONCE, Gate
 from sidecar.release.rates import BURST_S, RateLimits, TargetLimit
@@ -56,6 +56,17 @@ def test_a_paused_target_holds_its_own_records_and_those_it_shares() -> None:
     assert made.wait_s(NOW_MS) is None
     assert made.resumed(10, NOW_MS) == []
     assert [key for key, _ in made.state()] == [held_key(1, 0), held_key(3, 0)]
+
+
+def test_it_is_known_when_the_first_of_what_is_held_was_due() -> None:
+    made = gate(a=PAUSED, b=PAUSED)
+    since_ms = [made.held_since_ms]
+    made.hold([entry(1)], NOBODY)
+    since_ms.append(made.held_since_ms)
+    _, offset, (schedule, size, _) = entry(2, "b")
+    made.hold([(AT_ONCE, offset, Scheduled(schedule, size, Record(None, b"v", (), 4_000)))], NOBODY)
+    # One without a time was due when it was sent.
+    assert [*since_ms, made.held_since_ms] == [None, NOW_MS, 4_000]
 
 
 def test_what_was_held_leaves_in_order_once_the_target_is_free() -> None:

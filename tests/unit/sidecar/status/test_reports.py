@@ -35,6 +35,7 @@ STATUS = PartitionStatus(
     cursor=99,
     buckets=2,
     held=1,
+    held_since_ms=7,
     snapshot_bytes=512,
     by_due=(1, 0, 16, 0, 0, 0, 0, 0, 0, 0),
     needed_from=80,
