@@ -80,9 +80,10 @@ test-spark: venv ## Run only the tests of the Spark jobs
 chart-tools: ## Build helm and helm-unittest with Go, into ~/.cache/kafka-delay-router/tools
 	@tests/helm/install-tools
 
-chart-schema: venv ## Write what values.schema.json and the example for Strimzi say of topics and configuration
+chart-schema: venv ## Write what of the chart follows from the code: its schema, its example for Strimzi, its table
 	@$(BIN)/python -m tests.helm.schema
 	@$(BIN)/python -m tests.helm.strimzi
+	@$(BIN)/python -m tests.helm.values_table
 
 test-helm: venv ## Run only the tests of the chart, its alerts and its dashboard
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
