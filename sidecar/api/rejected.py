@@ -24,11 +24,9 @@ from sidecar.api.rejected_shapes import (
     RedriveAnswer,
     RedriveOrder,
     RejectedPageAnswer,
-    RejectedRecordAnswer,
 )
 from sidecar.api.shapes import JSON_ONLY, TopicName
 from sidecar.rejected.counting import Counted
-from sidecar.rejected.listing import as_json
 from sidecar.rejected.log import OutOfTimeError
 from sidecar.rejected.redriving import AnotherRunError, Order, Report
 from sidecar.rejected.selection import HeaderChanges, Selection
@@ -63,9 +61,7 @@ def routes(backend: Backend) -> APIRouter:
         selection = _selection(topic, code, id, since_ms, until_ms)
         partition, offset = begin.split("/")
         page = await backend.ask(backend.rejected.page, selection, (int(partition), int(offset)), limit)
-        records = tuple(RejectedRecordAnswer.model_validate(as_json(each)) for each in page.records)
-        next_from = None if page.next_from is None else f"{page.next_from[0]}/{page.next_from[1]}"
-        return bodies.whole(RejectedPageAnswer(records=records, next_from=next_from))
+        return bodies.whole(RejectedPageAnswer.model_validate(page.as_json()))
 
     @router.get("/topics/{topic}/rejected/codes", response_model=CodesAnswer)
     async def count_rejected(topic: TopicName) -> Response:

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from pydantic import ValidationError
@@ -17,6 +17,12 @@ from sidecar.policies.policy import Scope, ScopeKind
 from sidecar.policies.switches import SwitchKey, switch_of
 from sidecar.policies.table import EffectiveValue
 from sidecar.status.answers import Answer, LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+
+# Most commands have nothing to do with rejected records, and need not load them.
+if TYPE_CHECKING:
+    from sidecar.rejected.listing import Position
+    from sidecar.rejected.redriving import Order, Progress
+    from sidecar.rejected.selection import Selection
 
 PREFIX: Final = "/api/v1"
 TIMEOUT_S: Final = 30.0
@@ -110,6 +116,31 @@ class ApiClient:
             body["reason"] = reason
         self._request("POST", f"/{_KINDS[scope.kind]}/{_quoted(scope.name)}/{switch.verb}", body)
 
+    def rejected(self, selection: "Selection", begin: "Position", most: int) -> dict[str, Any]:
+        """As ``Side.rejected``."""
+        asked = {"code": sorted(selection.codes), "id": [each.decode() for each in sorted(selection.ids)]}
+        asked.update({"limit": [str(most)], "from": [f"{begin[0]}/{begin[1]}"]})
+        asked.update({key: [str(value)] for key, value in _times_of(selection).items()})
+        path = f"/topics/{_quoted(selection.topic)}/rejected?{urlencode(asked, doseq=True)}"
+        found: dict[str, Any] = self._request("GET", path)
+        return found
+
+    def redrive(self, order: "Order", on_progress: "Progress") -> dict[str, int]:  # noqa: ARG002 - one call, one answer
+        """As ``Side.redrive``, but within the time and the number of one call, by a router."""
+        selection, changes = order.selection, order.changes
+        body = {
+            "codes": sorted(selection.codes),
+            "ids": [each.decode() for each in sorted(selection.ids)],
+            **_times_of(selection),
+            "set_headers": [{"name": name, "value": value.decode()} for name, value in changes.put],
+            "drop_headers": list(changes.drop),
+            "max_redriven": order.most_redriven,
+            "dry_run": order.dry_run,
+            **({} if order.most is None else {"most": order.most}),
+        }
+        found = self._request("POST", f"/topics/{_quoted(selection.topic)}/rejected/redrive", body)
+        return {key: value for key, value in found.items() if key != "dry_run"}
+
     def close(self) -> None:
         """Nothing to do: each request has a connection of its own."""
 
@@ -151,6 +182,11 @@ class ApiClient:
 
 def _path_of(scope: Scope) -> str:
     return f"/policies/{_KINDS[scope.kind]}/{_quoted(scope.name)}" if scope.kind in _KINDS else "/policies/default"
+
+
+def _times_of(selection: "Selection") -> dict[str, int]:
+    times = {"since_ms": selection.since_ms, "until_ms": selection.until_ms}
+    return {key: value for key, value in times.items() if value is not None}
 
 
 def _quoted(name: str) -> str:

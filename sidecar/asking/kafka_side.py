@@ -7,6 +7,10 @@ from sidecar.config.model import Config
 from sidecar.policies.operations import Operations
 from sidecar.policies.policy import plain_of
 from sidecar.policies.topic import PoliciesOnDemand
+from sidecar.rejected import listing, redriving
+from sidecar.rejected.listing import Position
+from sidecar.rejected.redriving import Order, Progress
+from sidecar.rejected.selection import Selection
 from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer
 from sidecar.status.inquiries import GroupInquiries
 from sidecar.topics import reach
@@ -42,6 +46,16 @@ class KafkaSide(Operations):
         """Values of every policy by scope, and those that cannot be understood with the reason."""
         table = self.table()
         return {str(scope): plain_of(policy) for scope, policy in table.policies.items()}, dict(table.unreadable)
+
+    def rejected(self, selection: Selection, begin: Position, most: int) -> dict[str, Any]:
+        """As ``Side.rejected``."""
+        topic = self._config.require_delay_topic(selection.topic)
+        return listing.page(self._config, self._client, topic, selection, begin, most).as_json()
+
+    def redrive(self, order: Order, on_progress: Progress) -> dict[str, int]:
+        """As ``Side.redrive``."""
+        topic = self._config.require_delay_topic(order.selection.topic)
+        return redriving.redrive(self._config, self._client, topic, order, on_progress).as_json()
 
     def close(self) -> None:
         """Stop what follows the status topic."""

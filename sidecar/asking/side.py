@@ -1,12 +1,18 @@
 """What an operator may ask a group of routers and change in it, whichever way it is reached."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sidecar.policies.policy import Scope
 from sidecar.policies.switches import Switches
 from sidecar.policies.table import EffectiveValue
 from sidecar.status.answers import Inquiries
+
+# Most commands have nothing to do with rejected records, and need not load them.
+if TYPE_CHECKING:
+    from sidecar.rejected.listing import Position
+    from sidecar.rejected.redriving import Order, Progress
+    from sidecar.rejected.selection import Selection
 
 
 class Side(Inquiries, Switches, Protocol):
@@ -23,6 +29,12 @@ class Side(Inquiries, Switches, Protocol):
 
     def remove(self, scope: Scope) -> object:
         """Remove a policy."""
+
+    def rejected(self, selection: "Selection", begin: "Position", most: int) -> dict[str, Any]:
+        """A page of rejected records, as :meth:`sidecar.rejected.listing.Page.as_json` has it."""
+
+    def redrive(self, order: "Order", on_progress: "Progress") -> dict[str, int]:
+        """Drive rejected records again; the counts of :class:`sidecar.rejected.redriving.Report`."""
 
     def close(self) -> object:
         """Let go of what is open."""

@@ -1,18 +1,16 @@
 """The commands ``rejected list`` and ``rejected redrive``."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from index.times import parse_instant_ms, parse_number
-from sidecar.cli.options import config_option, json_option, load
+from sidecar.cli.options import json_option
 from sidecar.cli.output import print_json, print_table, shown_time
-from sidecar.cli.side import topic_argument
+from sidecar.cli.side import Chosen, side_options, topic_argument
 
 if TYPE_CHECKING:
-    from sidecar.rejected.listing import Listed
     from sidecar.rejected.redriving import Report
     from sidecar.rejected.selection import Selection
 
@@ -83,16 +81,16 @@ def rejected_group() -> None:
 
 @rejected_group.command("list")
 @topic_argument()
-@config_option
 @json_option
 @_selecting
+@side_options
 @click.option("--limit", type=click.IntRange(1, 10_000), default=SHOWN, show_default=True, help="Records at most.")
 @click.option("--from", "begin", type=Position(), default="0/0", help="Go on where the page before ended.")
 def list_command(
     topic: str,
-    config_file: Path | None,
     *,
     as_json: bool,
+    chosen: Chosen,
     codes: tuple[str, ...],
     ids: tuple[str, ...],
     since_ms: int | None,
@@ -101,38 +99,32 @@ def list_command(
     begin: tuple[int, int],
 ) -> None:
     """Show rejected records of a delay TOPIC, without key and value."""
-    # The help and a completion need no Kafka client.
-    from sidecar.rejected import listing  # noqa: PLC0415
-    from sidecar.topics import reach  # noqa: PLC0415
-
-    config = load(config_file)
-    found = config.require_delay_topic(topic)
     selection = _selection(topic, codes, ids, since_ms, until_ms)
-    page = listing.page(config, reach.connect(config), found, selection, begin, limit)
-    next_from = None if page.next_from is None else f"{page.next_from[0]}/{page.next_from[1]}"
+    with chosen as side:
+        page = side.rejected(selection, begin, limit)
     if as_json:
-        print_json({"records": [listing.as_json(each) for each in page.records], "next_from": next_from})
+        print_json(page)
         return
-    print_table("", ("at", "rejected", "code", "came from", "id", "driven", "why"), map(_row, page.records))
-    if next_from is not None:
-        click.echo(f"There may be more: --from {next_from}")
+    print_table("", ("at", "rejected", "code", "came from", "id", "driven", "why"), map(_row, page["records"]))
+    if page["next_from"] is not None:
+        click.echo(f"There may be more: --from {page['next_from']}")
 
 
-def _row(listed: "Listed") -> tuple[str, ...]:
-    record, is_redriven = listed
-    driven = {True: "yes", False: "", None: "?"}[is_redriven]
-    times = f" ({record.redriven} before)" if record.redriven else ""
-    why = f"{record.message[:_MESSAGE_CHARACTERS]}{f' [{record.obstacle}]' if record.obstacle else ''}"
-    shown_id = "" if record.deliver_id is None else record.deliver_id.decode("utf-8", "replace")
-    at, source = f"{record.partition}/{record.offset}", str(record.source)
-    return at, shown_time(record.rejected_ms), record.code, source, shown_id, f"{driven}{times}", why
+def _row(record: dict[str, Any]) -> tuple[str, ...]:
+    driven = {True: "yes", False: "", None: "?"}[record["is_redriven"]]
+    times = f" ({record['redriven_before']} before)" if record["redriven_before"] else ""
+    obstacle = f" [{record['obstacle']}]" if record["obstacle"] else ""
+    why = f"{record['message'][:_MESSAGE_CHARACTERS]}{obstacle}"
+    at, shown_id = f"{record['partition']}/{record['offset']}", record["id"] or ""
+    code, source = record["code"], record["source"]
+    return at, shown_time(record["rejected_ms"]), code, source, shown_id, f"{driven}{times}", why
 
 
 @rejected_group.command("redrive")
 @topic_argument()
-@config_option
 @json_option
 @_selecting
+@side_options
 @click.option("--set-header", "put", multiple=True, callback=_set, metavar="NAME=VALUE", help="In place of its own.")
 @click.option("--drop-header", "drop", multiple=True, metavar="NAME", help="Leave this header out.")
 @click.option("--most", type=click.IntRange(min=1), help="Drive so many records at most; the others wait.")
@@ -146,9 +138,9 @@ def _row(listed: "Listed") -> tuple[str, ...]:
 @click.option("--dry-run", is_flag=True, help="Only count; changes nothing.")
 def redrive_command(
     topic: str,
-    config_file: Path | None,
     *,
     as_json: bool,
+    chosen: Chosen,
     codes: tuple[str, ...],
     ids: tuple[str, ...],
     since_ms: int | None,
@@ -161,23 +153,25 @@ def redrive_command(
 ) -> None:
     """Copy rejected records back into their delay TOPIC, each exactly once; safe to repeat."""
     # The help and a completion need no Kafka client.
-    from sidecar.rejected import redriving  # noqa: PLC0415
+    from sidecar.rejected.redriving import Order  # noqa: PLC0415
     from sidecar.rejected.selection import HeaderChanges  # noqa: PLC0415
-    from sidecar.topics import reach  # noqa: PLC0415
 
-    config = load(config_file)
-    found = config.require_delay_topic(topic)
     selection = _selection(topic, codes, ids, since_ms, until_ms)
-    order = redriving.Order(selection, HeaderChanges(drop, put), max_redriven, most, dry_run)
-    report = redriving.redrive(config, reach.connect(config), found, order, _show_progress)
+    order = Order(selection, HeaderChanges(drop, put), max_redriven, most, dry_run)
+    with chosen as side:
+        report = side.redrive(order, _show_progress)
     if as_json:
-        print_json({**report.as_json(), "dry_run": dry_run})
+        print_json({**report, "dry_run": dry_run})
         return
-    done = f"{report.to_drive:,} would be driven" if dry_run else f"{report.driven:,} driven"
+    done = f"{report['to_drive']:,} would be driven" if dry_run else f"{report['driven']:,} driven"
     click.echo(
-        f"{topic}: {report.selected:,} rejected records selected: {done}, {report.already_redriven:,} driven before,"
-        f" {report.over_limit:,} driven {max_redriven} times already, {report.not_whole:,} not whole"
+        f"{topic}: {report['selected']:,} rejected records selected: {done},"
+        f" {report['already_redriven']:,} driven before, {report['over_limit']:,} driven {max_redriven} times already,"
+        f" {report['not_whole']:,} not whole"
     )
+    stay = report["already_redriven"] + report["over_limit"] + report["not_whole"]
+    if not dry_run and most is None and (left := report["selected"] - stay - report["driven"]):
+        click.echo(f"{left:,} are left for the next run: one call of the admin API drives so many; repeat it")
 
 
 def _show_progress(report: "Report") -> None:

@@ -1,7 +1,7 @@
 """Pages of what lies in a rejected topic, by partition and offset; cheap enough for whoever asks often."""
 
 import time
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
@@ -50,6 +50,11 @@ class Page(NamedTuple):
 
     records: list[Listed]
     next_from: Position | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        next_from = None if self.next_from is None else f"{self.next_from[0]}/{self.next_from[1]}"
+        return {"records": [as_json(each) for each in self.records], "next_from": next_from}
 
 
 def page(

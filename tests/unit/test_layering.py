@@ -152,7 +152,7 @@ _INNER: dict[str, frozenset[str]] = {
     "admission": frozenset({"process", "config"}),
     "page": frozenset({"admission"}),
     "api": frozenset({"admission", "page", "rejected", "status", "policies", "process", "kafka", "config"}),
-    "asking": frozenset({"status", "policies", "topics", "kafka", "config"}),
+    "asking": frozenset({"rejected", "status", "policies", "topics", "kafka", "config"}),
     "cli": frozenset({"app", "demo", "asking", "rejected", "status", "policies", "partition", "series", "topics"})
     | {"rights", "kafka", "config"},
     "audit": frozenset(),

@@ -158,6 +158,41 @@ def test_a_pause_ends_by_itself_after_a_while(fake: Fake, token_file: Path) -> N
     assert said == f"out: paused until {body['until']}\n"
 
 
+def test_rejected_records_are_listed_and_driven_again_by_a_router(fake: Fake, token_file: Path) -> None:
+    record = {
+        "partition": 0,
+        "offset": 7,
+        "rejected_ms": 1_000,
+        "source": "d/1/40",
+        "code": "EXPIRED",
+        "message": "late",
+    }
+    record |= {"id": None, "redriven_before": 2, "is_redriven": None, "obstacle": ""}
+    listing = "GET /api/v1/topics/d/rejected?code=EXPIRED&id=%C3%BC&limit=100&from=0%2F3&since_ms=5"
+    redriving = "POST /api/v1/topics/d/rejected/redrive"
+    report = {"selected": 9, "already_redriven": 1, "over_limit": 1, "not_whole": 0, "to_drive": 5, "driven": 5}
+    fake.answers = {
+        listing: (200, {"records": [record], "next_from": "1/2"}),
+        redriving: (200, {**report, "dry_run": False}),
+    }
+    selected = ("--code", "EXPIRED", "--id", "ü", "--since", "5")
+    shown = run(fake, token_file, "rejected", "list", "d", *selected, "--from", "0/3").stdout
+    assert all(each in shown for each in ("0/7", "EXPIRED", "? (2 before)", "late", "--from 1/2"))
+    changes = ("--set-header", "a=ö", "--drop-header", "b", "--max-redriven", "4")
+    done = run(fake, token_file, "rejected", "redrive", "d", *selected, *changes).stdout
+    assert "9 rejected records selected: 5 driven, 1 driven before, 1 driven 4 times already" in done
+    assert "2 are left for the next run" in done
+    assert json.loads(run(fake, token_file, "rejected", "redrive", "d", "--json", "--most", "3").stdout)["driven"] == 5
+    asked = {"codes": [], "ids": [], "set_headers": [], "drop_headers": [], "max_redriven": 3, "dry_run": False}
+    changed = {"set_headers": [{"name": "a", "value": "ö"}], "drop_headers": ["b"], "max_redriven": 4}
+    assert [body for _, body in fake.asked[1:]] == [
+        {**asked, **changed, "codes": ["EXPIRED"], "ids": ["ü"], "since_ms": 5},
+        {**asked, "most": 3},
+    ]
+    fake.answers[redriving] = (409, {"detail": "another redrive has begun"})
+    assert "another redrive has begun" in run(fake, token_file, "rejected", "redrive", "d", code=1).stderr
+
+
 def test_policies_are_shown(fake: Fake, token_file: Path) -> None:
     effective = {"topic": "d", "target": "", "values": {"tick": {"value": "10ms", "origin": "configuration"}}}
     fake.answers = {
