@@ -1,7 +1,8 @@
 """Probes and metrics over HTTP, in a thread of their own so that a slow reader never delays a release.
 
-Three paths, GET and HEAD, nothing that changes anything. Dispatch is explicit: the server that comes with
-prometheus_client answers metrics on any path, so a probe of a path that does not exist would always be green.
+Three paths and a first page that names them, GET and HEAD, nothing that changes anything. Dispatch is explicit: the
+server that comes with prometheus_client answers metrics on any path, so a probe of a path that does not exist would
+always be green.
 
 Anybody who can reach the port may ask, so nobody may cost much. A probe is never refused and never waits for other
 clients: there is always room for its connection (:mod:`sidecar.process.listening`), and its answer is made anew
@@ -46,6 +47,15 @@ KEEP_ALIVE_S: Final = 5
 CONNECTION_LIFETIME_S: Final = 30
 """Longest life of a connection, whatever it does: one that sends a byte a second must not hold a place."""
 
+FIRST: Final = """kafka-delay-router: probes and metrics
+
+/livez    whether the process works
+/readyz   whether every partition it has is released from, and why not
+/metrics  for Prometheus
+
+The page and the admin API have a listener of their own: [admin] in the configuration.
+"""
+
 PROBES: Final = frozenset({"/livez", "/readyz"})
 
 
@@ -86,7 +96,7 @@ def serve(listen: str, health: Health) -> HttpServer:
 
 
 def application(health: Health) -> ASGIApp:
-    """The three paths as an ASGI application."""
+    """The paths as an ASGI application."""
     ready = Frugal(lambda: _json(*health.ready()))
     texts: dict[str, Frugal] = {}
 
@@ -105,7 +115,11 @@ def application(health: Health) -> ASGIApp:
         # As many as prometheus_client knows formats; in another thread, or probes would wait for it.
         return await run_in_threadpool(texts.setdefault(content_type, Frugal(text)).get)
 
-    app = Starlette(routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)])
+    async def first(_: Request) -> Response:
+        return Response(FIRST, media_type="text/plain")
+
+    paths = {"/": first, "/livez": livez, "/readyz": readyz, "/metrics": metrics}
+    app = Starlette(routes=[Route(path, answer) for path, answer in paths.items()])
     # A path that does not exist is 404, not a redirect to one that does.
     app.router.redirect_slashes = False
     return Paced(app)

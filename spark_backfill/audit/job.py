@@ -94,7 +94,7 @@ def audit(
     scene, oldest = _scene(settings, pinned, say)
     reads = sum(each.ends[p] - start for each in scene.judged for p, start in each.starts.items())
     copies = sum(end - start for start, end in scene.outgoing.values())
-    say(f"reading {reads:,} offsets of delay topics and {copies:,} of {len(scene.targets)} targets and rejected topics")
+    say(f"reading {reads:,} offsets of delay topics, and {copies:,} offsets of target and rejected topics")
     began_s = time.monotonic()
     rows = facts(spark, options, scene, pinned.request.split_records)
     tasks = max(spark.sparkContext.defaultParallelism, -(-(reads + copies) // pinned.request.split_records))

@@ -81,7 +81,15 @@ def test_metrics_in_both_formats(client: httpx.Client) -> None:
     assert openmetrics.text.endswith("# EOF\n")
 
 
-@pytest.mark.parametrize("path", ["/", "/metricz", "/metrics/", "/livez/x", "/admin", "/docs", "/readyz%2f"])
+def test_the_first_page_names_the_paths(client: httpx.Client) -> None:
+    answer = client.get("/")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    named = [line.split()[0] for line in answer.text.splitlines() if line.startswith("/")]
+    assert named == ["/livez", "/readyz", "/metrics"]
+    assert {client.get(path).status_code for path in named} <= {200, 503}
+
+
+@pytest.mark.parametrize("path", ["/metricz", "/metrics/", "/livez/x", "/admin", "/docs", "/readyz%2f"])
 def test_unknown_paths_are_404(client: httpx.Client, path: str) -> None:
     assert client.get(path).status_code == 404
 
