@@ -27,10 +27,11 @@ def test_the_table_reads_the_file_as_helm_does() -> None:
 
 
 def test_comments_go_to_the_value_they_stand_at() -> None:
-    text = '# Of the file.\n\n# About a,\n# in two lines.\na:\n  b: ""   # behind\n  # above\n  c: {d: 1}\ne: []\n'
+    text = "# Of the file.\n\n# About a,\n# in two lines.\na:\n"
+    text += "  b: 1   # behind\n  # above\n  c: {d: 1}\ne: []  # - {f: 1}; no g\n"
     assert [*rows(text)] == [
         Row(("a",), None, "About a, in two lines."),
-        Row(("a", "b"), '""', "behind"),
+        Row(("a", "b"), "1", "behind"),
         Row(("a", "c"), "{d: 1}", "above"),
-        Row(("e",), "[]", ""),
+        Row(("e",), "[]", "As `- {f: 1}`; no g"),
     ]
