@@ -19,7 +19,7 @@ from sidecar.api.rejected_shapes import (
     CodeAnswer,
     CodesAnswer,
     Id,
-    Milliseconds,
+    MillisecondsText,
     Position,
     RedriveAnswer,
     RedriveOrder,
@@ -36,8 +36,8 @@ REDRIVE_FOR_S: Final = 12.0
 
 _Codes = Annotated[list[Reason], Query(max_length=len(Reason), description="Rejected for one of these reasons")]
 _Ids = Annotated[list[Id], Query(max_length=100, description="With one of these deliver-ids")]
-_Since = Annotated[Milliseconds | None, Query(description="Rejected then or later; milliseconds since 1970")]
-_Until = Annotated[Milliseconds | None, Query(description="Rejected before")]
+_Since = Annotated[MillisecondsText | None, Query(description="Rejected then or later; milliseconds since 1970")]
+_Until = Annotated[MillisecondsText | None, Query(description="Rejected before; milliseconds since 1970")]
 _Most = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 _From = Annotated[Position, Query(alias="from", description="next_from of the page before")]
 
@@ -58,7 +58,7 @@ def routes(backend: Backend) -> APIRouter:
     ) -> Response:
         """Rejected records of a delay topic, with code and reason; without keys, values and headers."""
         backend.require_topic(topic)
-        selection = _selection(topic, code, id, since_ms, until_ms)
+        selection = _selection(topic, code, id, _number(since_ms), _number(until_ms))
         partition, offset = begin.split("/")
         page = await backend.ask(backend.rejected.page, selection, (int(partition), int(offset)), limit)
         return bodies.whole(RejectedPageAnswer.model_validate(page.as_json()))
@@ -88,6 +88,10 @@ def _selection(
     topic: str, codes: Iterable[Reason], ids: Iterable[str], since_ms: int | None, until_ms: int | None
 ) -> Selection:
     return Selection(topic, frozenset(map(str, codes)), frozenset(each.encode() for each in ids), since_ms, until_ms)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _counts(rejected: RejectedRecords, topic: str) -> Counted:

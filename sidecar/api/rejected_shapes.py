@@ -24,6 +24,9 @@ Position = Annotated[
 ]
 Id = Annotated[str, Field(min_length=1, max_length=512)]
 Milliseconds = Annotated[Offset, Field(description="Milliseconds since 1970")]
+MillisecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,16}$", description="Milliseconds since 1970")]
+"""In a query, where a number of JSON could also be spelled 30.0."""
+
 HeaderName = Annotated[str, Field(min_length=1, max_length=249)]
 
 
