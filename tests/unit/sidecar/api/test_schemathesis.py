@@ -5,6 +5,7 @@ taken and what is not refused, and that nothing is answered without the token.
 """
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from tests.support.admin_api import OPERATE, Api, FakeInquiries, FakeOperations,
 
 EXAMPLES = 6
 """Of each operation and kind: enough for every key and limit of the document to have its turn in a few runs."""
+
+TOO_LONG = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_URI_TOO_LONG)
+"""Refused before anything looks at what it says, many long ids for one: the document has no limit of the whole."""
 
 DOCUMENT = f"{PREFIX}/openapi.json"
 _HEADERS = {"Authorization": f"Bearer {OPERATE}"}
@@ -63,7 +67,9 @@ def test_every_promise_is_kept(schema: BaseSchema, path: str, method: str, mode:
         if case.path_parameters.get("target") in ("d", "e"):
             # A delay topic is no target: so says the configuration, which the document cannot know.
             case.path_parameters["target"] = "f"
-        case.call_and_validate(headers=_HEADERS)
+        response = case.call(headers=_HEADERS)
+        if response.status_code not in TOO_LONG:
+            case.validate_response(response, headers=_HEADERS)
 
     keeps_its_promise()
 
