@@ -191,6 +191,7 @@ def test_what_readyz_says_of_a_partition() -> None:
         "sealed_to": 0,
         "buckets": 0,
         "held": 0,
+        "held_since_ms": None,
         "needed_from": None,
         "needed_since_ms": None,
         "retention_ms": None,
