@@ -33,7 +33,7 @@ def test_a_router_that_was_stopped_past_its_session_cannot_commit(stage: Stage, 
         first.resume()
         wait_until(lambda: bool(first.events("partition_interrupted")), "the first notices")
         verdicts = {event["verdict"] for event in first.events("partition_interrupted")}
-        # A producer that learned of it before it writes meets a plain fatal error, which does not say that it is fenced.
+        # A producer that learned of it before it writes meets a plain fatal error, which does not name the fence.
         assert verdicts <= {"FENCED", "REBUILD"}, first.events("partition_interrupted")
         wait_until(lambda: '"ready": true' in first.http("/readyz")[1], "the first is a member again")
         load.finish()
