@@ -9,7 +9,7 @@ index and the open batch are thrown away together and the partition is taken ove
 import re
 from enum import Enum
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from index.schedule import Reason
 
@@ -178,6 +178,16 @@ def reason_of(error: KafkaError) -> Reason:
     if code in _UNKNOWN_TARGET:
         return Reason.TARGET_UNKNOWN
     return Reason.TARGET_DENIED
+
+
+def is_end(message: Message) -> bool:
+    """Whether a consumer says that a partition ends here; KafkaException when it says anything else but a record."""
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return True
 
 
 def error_of(exception: KafkaException) -> KafkaError:

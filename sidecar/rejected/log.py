@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.errors import DelayRouterError
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, log_range, uncommitted_end
+from sidecar.kafka.errors import is_end
 
 _AT_ONCE: Final = 1_000
 _POLL_S: Final = 0.1
@@ -93,7 +94,7 @@ class RejectedLog:
             for message in self._consumer.consume(_AT_ONCE, _POLL_S):
                 heard_s = time.monotonic()
                 partition, at = message.partition() or 0, message.offset() or 0
-                if not _is_end(message):
+                if not is_end(message):
                     if partition in left and at < left[partition].stop:
                         yield message
                     at += 1
@@ -106,12 +107,3 @@ class RejectedLog:
     def _refuse_overtime(self, doing: str) -> None:
         if time.monotonic() > self._until_s:
             raise OutOfTimeError(f"{self.topic}: {doing} takes longer than there is time for")
-
-
-def _is_end(message: Message) -> bool:
-    error = message.error()
-    if error is None:
-        return False
-    if error.code() != KafkaError._PARTITION_EOF:
-        raise KafkaException(error)
-    return True

@@ -3,7 +3,7 @@
 import time
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.errors import DelayRouterError
@@ -13,6 +13,7 @@ from sidecar.config.model import Config
 from sidecar.intake.handed_over import readable_headers
 from sidecar.kafka import clients
 from sidecar.kafka.admin import uncommitted_end
+from sidecar.kafka.errors import is_end
 
 MOST_RECORDS: Final = 50_000
 SEARCH_S: Final = 5.0
@@ -62,7 +63,7 @@ def _search(consumer: Consumer, admin: AdminClient, rejected: str, source: str, 
             raise NotFinished(f"{seen} records of {rejected} were looked through, and there are more")
         for message in consumer.consume(_AT_ONCE, POLL_S):
             partition, at = message.partition() or 0, message.offset() or 0
-            if not _is_end(message):
+            if not is_end(message):
                 seen, at = seen + 1, at + 1
                 headers = _ours(message)
                 if headers.get(DELAY_SOURCE) == source.encode():
@@ -71,15 +72,6 @@ def _search(consumer: Consumer, admin: AdminClient, rejected: str, source: str, 
             if at >= left.get(partition, _PAST_ALL_OFFSETS):
                 del left[partition]
     return None
-
-
-def _is_end(message: Message) -> bool:
-    error = message.error()
-    if error is None:
-        return False
-    if error.code() != KafkaError._PARTITION_EOF:
-        raise KafkaException(error)
-    return True
 
 
 def _ours(message: Message) -> dict[str, bytes | None]:
