@@ -13,14 +13,12 @@ from sidecar.config.model import load
 from sidecar.rights import acls, acls_jobs
 from sidecar.rights.acls import Acl
 from tests.support.configuration import configured
+from tests.support.rights import by_resource
 
 
 def rights(file: Path) -> dict[tuple[str, str, str], str]:
     """Operations of each resource, in the order printed."""
-    found: dict[tuple[str, str, str], str] = {}
-    for acl in acls.needed(load(file, {})).acls:
-        found[acl.resource] = f"{found.get(acl.resource, '')} {acl.operation}".strip()
-    return found
+    return by_resource(acls.needed(load(file, {})).acls)
 
 
 def notes(file: Path) -> tuple[str, ...]:

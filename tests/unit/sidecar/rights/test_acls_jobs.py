@@ -10,14 +10,12 @@ from sidecar.cli.program import cli
 from sidecar.config.model import load
 from sidecar.rights import acls_jobs
 from tests.support.configuration import configured
+from tests.support.rights import by_resource
 
 
 def rights(file: Path, *jobs: str) -> dict[tuple[str, str, str], str]:
     """Operations of each resource, sorted."""
-    found: dict[tuple[str, str, str], str] = {}
-    for acl in acls_jobs.needed(load(file, {}), jobs).acls:
-        found[acl.resource] = f"{found.get(acl.resource, '')} {acl.operation}".strip()
-    return found
+    return by_resource(acls_jobs.needed(load(file, {}), jobs).acls)
 
 
 SPARK = [job for job in acls_jobs.JOBS if job != "redrive"]
