@@ -11,7 +11,7 @@ PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel coverage simulate mutants faults soak lint format bench bench-kernel bench-large bench-ops bench-spark lock proto clean \
-        chart-tools chart-schema test-helm test-monitoring test-page image release-image image-sbom test-image test-spark spark-zip
+        chart-tools chart-schema test-docs test-helm test-monitoring test-page image release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ PYTEST = $(BIN)/python -m pytest --quiet --durations=10 --durations-min=5
 test: venv ## The core, the simulation and each promise on a real broker (8 minutes)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
-test-rest: test-kernel test-wheel test-broker test-page test-helm test-monitoring test-image test-spark ## All other tests (three quarters of an hour)
+test-rest: test-docs test-kernel test-wheel test-broker test-page test-helm test-monitoring test-image test-spark ## All other tests (three quarters of an hour)
 
 test-all: test test-rest ## All tests
 
@@ -84,6 +84,9 @@ chart-schema: venv ## Write what of the chart follows from the code: its schema,
 	@$(BIN)/python -m tests.helm.schema
 	@$(BIN)/python -m tests.helm.strimzi
 	@$(BIN)/python -m tests.helm.values_table
+
+test-docs: venv ## The documents beside the program: commands, keys, targets of make, links, paths of the API (ten seconds)
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@) tests/unit/test_documents.py
 
 test-helm: venv ## Run only the tests of the chart, its alerts and its dashboard
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)

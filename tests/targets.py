@@ -31,6 +31,7 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/integration/test_send.py",
     ),
     "test-broker": ("tests/integration", "tests/faults", "tests/examples"),
+    "test-docs": ("tests/docs",),
     "test-page": ("tests/page",),
     "test-kernel": ("tests/kernel",),
     "test-wheel": ("tests/wheel",),

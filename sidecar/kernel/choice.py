@@ -53,7 +53,7 @@ class Kernel:
         try:
             from sidecar.kernel import _release  # noqa: PLC0415
         except ImportError as error:
-            return cls(f"it is not compiled for this Python ({error}); see 'Limits' in README")
+            return cls(f"it is not compiled for this Python ({error}); see 'Limits' in OPERATIONS")
         if _release.REVISION != REVISION:
             return cls(f"it was compiled from other sources (revision {_release.REVISION}, not {REVISION})")
         if not librdkafka.is_known():

@@ -1,0 +1,69 @@
+"""The table of paths in API.md, from the OpenAPI document that the API serves.
+
+``python -m tests.docs.api_paths`` writes it anew, and a test tells when it is old.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from sidecar.api.application import PREFIX, application, document
+from tests.support.admin_api import Api
+from tests.support.paths import ROOT
+
+FILE: Final = ROOT / "API.md"
+
+_BEGIN: Final = "<!-- paths: begin -->\n"
+_END: Final = "<!-- paths: end -->\n"
+_ORDER: Final = ("get", "post", "put", "patch", "delete")
+
+
+def served() -> dict[str, Any]:
+    """The document as a router serves it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return document(application(Api(Path(folder)).backend))
+
+
+def table(described: Mapping[str, Any]) -> str:
+    """A line for each request that the API takes, with what it may be given."""
+    lines = ["| request | role | what it does | may be given |", "|---|---|---|---|"]
+    for path, methods in described["paths"].items():
+        for method in sorted(methods, key=_ORDER.index):
+            operation = methods[method]
+            lines.append(
+                f"| `{method.upper()} {path.removeprefix(PREFIX)}` | {operation['x-role']} | {_meaning(operation)} | "
+                f"{', '.join(_given(path, operation, described))} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _meaning(operation: Mapping[str, Any]) -> str:
+    """The first paragraph of its description."""
+    first = str(operation["description"]).split("\n\n")[0]
+    return " ".join(first.split()).replace("|", "\\|")
+
+
+def _given(path: str, operation: Mapping[str, Any], described: Mapping[str, Any]) -> Iterator[str]:
+    queries = [each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"]
+    if queries:
+        yield "query: " + ", ".join(f"`{name}`" for name in queries)
+    if "requestBody" in operation and path.startswith(f"{PREFIX}/policies"):
+        yield "body: keys of the scope"
+    elif "requestBody" in operation:
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        if "$ref" in schema:
+            schema = described["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        names = schema.get("properties", {})
+        yield "body: " + (", ".join(f"`{name}`" for name in names) or "`{}`")
+
+
+def updated(text: str) -> str:
+    """The document with this table in place of its own."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_BEGIN}\n{table(served())}\n{_END}{after}"
+
+
+if __name__ == "__main__":
+    FILE.write_text(updated(FILE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,111 @@
+"""What documents refer to is there: configuration keys, paths of the API, other documents and sections of them."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pydantic import BaseModel
+
+from index.errors import ConfigError
+from sidecar.api.application import PREFIX
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.listeners import AdminConfig
+from sidecar.config.model import Config, HttpConfig, RouterConfig
+from sidecar.config.sources import ENV_PREFIX
+from tests.docs import api_paths
+from tests.docs.documents import Piece, anchor, blocks, current, documents, headings, links, spans
+from tests.support.paths import ROOT
+
+SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
+    "router": RouterConfig,
+    "http": HttpConfig,
+    "admin": AdminConfig,
+    "delay_topics": DelayTopicConfig,
+}
+WITH_CONTENTS: Final = ("OPERATIONS.md", "API.md", "BENCHMARKS.md", "PRODUCERS.md")
+README_LINES: Final = 180
+"""Whoever opens the repository reads this much; the rest is a link away."""
+
+
+def keys_of(section: str) -> set[str]:
+    fields = SECTIONS[section].model_fields
+    return {field.alias or name for name, field in fields.items()}
+
+
+def test_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
+
+
+@pytest.mark.parametrize(
+    "block", [b for d in current() for b in blocks(d) if b.language == "toml"], ids=lambda b: b.place
+)
+def test_configurations_are_taken(block: Piece) -> None:
+    raw = tomllib.loads(block.text)
+    raw.setdefault("kafka", {"bootstrap.servers": "localhost:9092"})
+    try:
+        Config.model_validate(raw)
+    except ConfigError as error:
+        pytest.fail(f"{block.place}: {error}")
+    # What is commented out is a key as well.
+    section = next(iter(set(raw) - {"kafka", "delay_topics"}), "")
+    for key in re.findall(r"^# (\w+) = ", block.text, re.MULTILINE):
+        assert key in keys_of(section), block.place
+
+
+def named_keys() -> Iterator[tuple[str, str, str]]:
+    """Place, section and key of everything that is written as `router.tick` or `DELAY_ROUTER__ROUTER__TICK`."""
+    for document in current():
+        for piece in [*spans(document), *blocks(document)]:
+            for section, key in re.findall(rf"{ENV_PREFIX}([A-Z]+)__([A-Z_]+)", piece.text):
+                yield piece.place, section.lower(), key.lower()
+        for span in spans(document) if document.parent == ROOT else ():  # those of helm speak of the chart's values
+            found = re.match(r"(router|http|admin)\.([a-z_]+)(?: =|$)", span.text)
+            if found:
+                yield span.place, found[1], found[2]
+
+
+@pytest.mark.parametrize(("place", "section", "key"), [*named_keys()])
+def test_keys_that_are_named_are_there(place: str, section: str, key: str) -> None:
+    if section != "kafka":
+        assert key in keys_of(section)
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in links(document):
+        file, _, section = link.text.partition("#")
+        if "://" in file:
+            continue
+        linked = (document.parent / file).resolve() if file else document
+        assert linked.exists(), f"{link.place}: {file}"
+        if section:
+            assert section in {anchor(heading) for heading in headings(linked)}, f"{link.place}: {link.text}"
+
+
+@pytest.mark.parametrize("name", WITH_CONTENTS)
+def test_the_contents_name_each_section_once(name: str) -> None:
+    sections = [anchor(heading) for heading in headings(ROOT / name, "2")]
+    listed = [link.text.removeprefix("#") for link in links(ROOT / name) if link.text.startswith("#")]
+    assert listed[: len(sections)] == sections
+
+
+def test_the_table_of_paths_is_that_of_the_api() -> None:
+    text = api_paths.FILE.read_text(encoding="utf-8")
+    assert text == api_paths.updated(text), "run: python -m tests.docs.api_paths"
+    assert "| `POST /topics/{topic}/pause` | operate | " in text
+
+
+def test_requests_that_are_printed_are_paths_of_the_api() -> None:
+    methods = {path.removeprefix(PREFIX): set(found) for path, found in api_paths.served()["paths"].items()}
+    patterns = {re.compile(re.sub(r"{\w+}", "[^/]+", path)): found for path, found in methods.items()}
+    (block,) = [block.text for block in blocks(api_paths.FILE) if "api GET" in block.text]
+    printed = re.findall(r"^api (\w+) +'?(/[^\s?']*)(?:\?\S+)?(?: +--data '([^']*)')?", block, re.MULTILINE)
+    assert len(printed) == len(re.findall(r"^api [A-Z]", block, re.MULTILINE))
+    for method, path, body in printed:
+        assert any(pattern.fullmatch(path) and method.lower() in found for pattern, found in patterns.items()), path
+        if body:
+            json.loads(body)
