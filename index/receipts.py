@@ -24,6 +24,13 @@ class Outcome(StrEnum):
     CHANGED = "changed"
 
 
+class Part(StrEnum):
+    """What a receipt that is too large may do without."""
+
+    CANCELLED = "cancelled"
+    HEADERS = "headers"
+
+
 class Control(NamedTuple):
     """What a control record asks for: by its headers and the rules alone, so that it is the same on every replay.
 
@@ -39,7 +46,8 @@ class Receipt(NamedTuple):
     """The one answer to a control: which schedules it cancelled, by (due, offset) in the order of the log.
 
     ``due_ms`` is that of the schedule that takes their place; None where none does. ``offset`` and ``record`` are
-    those of the control, and ``voids_itself`` says that it would have been a schedule and is not.
+    those of the control, and ``voids_itself`` says that it would have been a schedule and is not. ``omitted`` are parts
+    that are not written, because the receipts topic refuses so much.
     """
 
     offset: int
@@ -49,6 +57,7 @@ class Receipt(NamedTuple):
     due_ms: int | None
     record: Record
     voids_itself: bool = False
+    omitted: tuple[Part, ...] = ()
 
     @property
     def masks(self) -> tuple[int, ...]:
@@ -82,16 +91,29 @@ def receipt_of(
 
 
 def receipt_value(receipt: Receipt) -> bytes:
-    """The value of a receipt's record; its key is the id, its headers those of the control.
+    """The value of a receipt's record.
+
+    Where parts are left out, ``omitted`` tells how much of each there was.
 
     >>> control = Control(Action.REPLACE, b"a")
     >>> receipt_value(receipt_of(9, control, (Position(70, 4),), 90, Record(None, None, (), 0)))
     b'{"action": "replace", "outcome": "replaced", "cancelled": [{"offset": 4, "due": 70}], "due": 90}'
     """
-    plain = {
+    told = () if Part.CANCELLED in receipt.omitted else receipt.cancelled
+    plain: dict[str, object] = {
         "action": receipt.control.action,
         "outcome": receipt.outcome,
-        "cancelled": [{"offset": place.offset, "due": place.due_ms} for place in receipt.cancelled],
+        "cancelled": [{"offset": place.offset, "due": place.due_ms} for place in told],
         "due": receipt.due_ms,
     }
+    if receipt.omitted:
+        there = {Part.CANCELLED: receipt.cancelled, Part.HEADERS: receipt.record.headers}
+        plain["omitted"] = {part: len(there[part]) for part in receipt.omitted}
     return json.dumps(plain).encode()
+
+
+def receipt_record(receipt: Receipt) -> Record:
+    """The record of a receipt: its key is the id, its headers are those of the control."""
+    control = receipt.record
+    headers = () if Part.HEADERS in receipt.omitted else control.headers
+    return Record(receipt.control.deliver_id, receipt_value(receipt), headers, control.timestamp_ms)

@@ -1,4 +1,4 @@
-"""The headers of a released and of a rejected record.
+"""The headers of a released record, of a rejected one, and of a receipt.
 
 Released: the record's own headers byte for byte, in order, duplicates and nulls kept, without the control headers
 and without inbound headers named like ours; then, so that a reader can trust them::
@@ -15,6 +15,8 @@ Rejected: all headers as they came, the two of a recurring schedule whose occurr
 ``delay-error-message`` and ``delay-source``. Nothing is
 taken away, so inbound headers of these names stay; the router's are the last of their name, which is the one
 Kafka's ``Headers.lastHeader`` returns.
+
+Receipt of a control: all headers of the control as they came, then ``delay-source``, which is the place of the control.
 
 Decision: ``delay-hops`` ends loops of delay topics that deliver to each other (index.readers.MAX_HOPS). Within one
 configuration such targets are refused; topics of other routers are not known by their names. Routers remove what names
@@ -100,3 +102,8 @@ def rejected_headers(headers: Headers | None, rejection: Rejection, source: str)
         (DELAY_ERROR_MESSAGE, rejection.message.encode()),
         (DELAY_SOURCE, source.encode()),
     ]
+
+
+def receipt_headers(headers: Headers, source: str) -> list[tuple[str, bytes | None]]:
+    """Build the headers of a receipt from those of its control; ``source`` is the control's whole place."""
+    return [*headers, (DELAY_SOURCE, source.encode())]

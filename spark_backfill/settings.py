@@ -153,8 +153,8 @@ def _settings(raw: Mapping[str, Any], source: str) -> Settings:
     return Settings(kafka, str(_table(raw, "router").get("group_id", "delay-router")), tuple(topics), source)
 
 
-def _names(table: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
-    """Effective names of the delay topic and of its state, snapshots, rejected and backfill topics."""
+def _names(table: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
+    """Effective names of the delay topic and of its state, snapshots, rejected, backfill and receipts topics."""
     name = table["name"]
     return (
         name,
@@ -162,11 +162,12 @@ def _names(table: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
         table.get("snapshots_topic") or f"{name}.delay-snapshots",
         table.get("rejected_topic") or f"{name}.rejected",
         table.get("backfill_topic") or f"{name}.delay-backfill",
+        table.get("receipts_topic") or f"{name}.receipts",
     )
 
 
 def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTopic:
-    _, state, snapshots, rejected, backfill = _names(table)
+    _, state, snapshots, rejected, backfill, _ = _names(table)
     enabled, releases = table.get("enabled", True), table.get("when_disabled", "reject") == "release"
     rules = Rules(
         topic=table["name"],

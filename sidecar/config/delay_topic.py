@@ -160,6 +160,7 @@ class DelayTopicConfig(Section):
     snapshots_topic: OptionalTopicName = Field("", description="Segments; empty: <name>.delay-snapshots.")
     rejected_topic: OptionalTopicName = Field("", description="Rejected records; empty: <name>.rejected.")
     backfill_topic: OptionalTopicName = Field("", description="Staged backfills; empty: <name>.delay-backfill.")
+    receipts_topic: OptionalTopicName = Field("", description="What became of each control; empty: <name>.receipts.")
 
     @model_validator(mode="after")
     def _few_segments(self) -> Self:
@@ -203,6 +204,11 @@ class DelayTopicConfig(Section):
         """Effective name of the backfill topic."""
         return self.backfill_topic or f"{self.name}.delay-backfill"
 
+    @property
+    def receipts(self) -> str:
+        """Effective name of the receipts topic."""
+        return self.receipts_topic or f"{self.name}.receipts"
+
     def roles(self) -> Iterator[tuple[str, str, str]]:
         """(role, configuration key, effective name) of each topic the router keeps for this delay topic."""
         yield "delay topic", "name", self.name
@@ -210,3 +216,4 @@ class DelayTopicConfig(Section):
         yield "snapshots topic", "snapshots_topic", self.snapshots
         yield "rejected topic", "rejected_topic", self.rejected
         yield "backfill topic", "backfill_topic", self.backfill
+        yield "receipts topic", "receipts_topic", self.receipts

@@ -111,6 +111,7 @@ def _topic(topic: DelayTopicConfig) -> dict[str, object]:
         "snapshots_topic": topic.snapshots,
         "rejected_topic": topic.rejected,
         "backfill_topic": topic.backfill,
+        "receipts_topic": topic.receipts,
     }
     aliases = [alias.preset or {"name": alias.name, "role": alias.role, "unit": alias.unit} for alias in topic.aliases]
     return _values(topic) | effective_names | {"aliases": aliases}

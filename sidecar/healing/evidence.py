@@ -51,7 +51,7 @@ class Evidence:
         self._source = f"{topic.name}/{partition}/"
 
     def targets(self, origin: StoredState) -> list[Place]:
-        """Every partition of every target that may be released to, and of the rejected topic."""
+        """Every partition of every target that may be released to, and of the rejected topic; and of the receipts."""
         rules = [self._config.rules_for(self._topic), *(epoch.rules for epoch in origin.history.epochs)]
         named = {name for each in rules for name in (each.default_target, *each.allowed_targets) if name}
         names = {name for name in named if "*" not in name} | {self._topic.rejected}
@@ -59,7 +59,8 @@ class Evidence:
         counts = {name: target.partitions for name, target in self._directory.resolve(sorted(names)).items()}
         if named - names:
             counts |= self._matching(rules)
-        return [(name, partition) for name, count in counts.items() for partition in range(count)]
+        of_targets = [(name, partition) for name, count in counts.items() for partition in range(count)]
+        return [*of_targets, (self._topic.receipts, self._partition)]
 
     def _matching(self, rules: Sequence[Rules]) -> dict[str, int]:
         topics = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
@@ -67,9 +68,11 @@ class Evidence:
             name: len(found.partitions) for name, found in topics.items() if any(each.allowed(name) for each in rules)
         }
 
-    def hidden(self, done: Done, origin: StoredState, found: Found, *, is_rejected: bool) -> Hidden:
+    def hidden(self, done: Done, origin: StoredState, place: Place, found: Found) -> Hidden:
         """What a record says for the decision; one whose due time is not in it is decided again."""
-        offset = found.source_offset
+        offset, is_rejected = found.source_offset, place[0] == self._topic.rejected
+        if place[0] == self._topic.receipts:
+            return Hidden(offset, WHEN_INDEXED)
         if (found.due_ms is not None and not is_rejected) or not done.has_left(WHEN_INDEXED, offset):
             return Hidden(offset, found.due_ms)
         headers = dict(found.record.headers)
@@ -116,8 +119,7 @@ class Evidence:
             begin = start if by_time else max(start, end.settled - MOST_BACK)
             is_all &= begin == start and not self._hides_ours(place, end)
             seen = read_seen(self._config, place, begin, end.settled, self._source)
-            is_rejected = place[0] == self._topic.rejected
-            visible += [self.hidden(done, stored, each, is_rejected=is_rejected) for each in seen]
+            visible += [self.hidden(done, stored, place, each) for each in seen]
         return visible, is_all
 
     def _hides_ours(self, place: Place, ends: Ends) -> bool:

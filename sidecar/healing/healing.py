@@ -113,7 +113,7 @@ class Healing:
         self._open([self._state], ENDED_WITHIN_S)
 
     def heal_targets(self, origin: StoredState) -> bool:
-        """End what is open on targets and on the rejected topic; True where that left something to be paid.
+        """End what is open on targets, rejected topic and receipts; True where that left something to be paid.
 
         NotYetError where an outcome cannot be known.
         """
@@ -223,8 +223,7 @@ class Healing:
         )
 
     def _outcome(self, done: Done, origin: StoredState, place: Place, found: list[Found]) -> Outcome:
-        is_rejected = place[0] == self._topic.rejected
-        return of_records(done, [self._evidence.hidden(done, origin, each, is_rejected=is_rejected) for each in found])
+        return of_records(done, [self._evidence.hidden(done, origin, place, each) for each in found])
 
     def _abort_on_targets(self, places: list[Place], found: dict[Place, list[Found]]) -> None:
         if not places:

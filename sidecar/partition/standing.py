@@ -14,7 +14,7 @@ from sidecar.kafka.admin import REQUEST_TIMEOUT_S, TopicFacts, log_range, topic_
 from sidecar.kafka.compacted import Stored, read_compacted
 from sidecar.kafka.errors import error_of
 from sidecar.topics.start_over import state_keys
-from sidecar.topics.topics import BACKFILL, DELAY, SNAPSHOTS, STATE
+from sidecar.topics.topics import BACKFILL, DELAY, RECEIPTS, SNAPSHOTS, STATE
 from snapshots.owed import Owed, decode_owed
 from snapshots.state import StoredState, fold_state
 
@@ -116,7 +116,13 @@ def own_topics(admin: AdminClient, topic: DelayTopicConfig, partition: int) -> d
     RefusedError naming the first one that is not there, and the way out; KafkaException when the cluster does not
     answer. The backfill topic may be missing as a whole.
     """
-    roles = {topic.name: DELAY, topic.state: STATE, topic.snapshots: SNAPSHOTS, topic.backfill: BACKFILL}
+    roles = {
+        topic.name: DELAY,
+        topic.state: STATE,
+        topic.snapshots: SNAPSHOTS,
+        topic.receipts: RECEIPTS,
+        topic.backfill: BACKFILL,
+    }
     answers = topic_facts(admin, roles)
     found: dict[str, TopicFacts] = {}
     for name, role in roles.items():

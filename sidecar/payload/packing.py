@@ -25,7 +25,7 @@ def records_of(payloads: Iterable[Payload]) -> list[Record | None]:
 def whole_batch(batch: Batch[Payload, Refused], decide: Decide) -> Leaving:
     """A batch in which nothing is packed."""
     late, due = _whole(batch.late, decide), _whole(batch.due, decide)
-    return Batch(late, due, batch.rejected, batch.progress, batch.installs)
+    return Batch(late, due, batch.rejected, batch.progress, batch.installs, receipts=batch.receipts)
 
 
 def _whole(entries: list[Entry[Payload]], decide: Decide) -> list[Entry[Scheduled]]:

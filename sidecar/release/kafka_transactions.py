@@ -6,18 +6,22 @@ busy machine), and nothing tears a transaction any more that a producer of its o
 (:mod:`sidecar.kafka.connections`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
 from index.pending import Entry
+from index.receipts import Receipt, receipt_record
+from index.record import Record
 from index.schedule import Rejection
 from sidecar.clock import Clock
 from sidecar.kafka import transactions
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.kafka.errors import Verdict, classify, error_of, reason_of
+from sidecar.kafka.transactions import OnDelivery
 from sidecar.payload.records import Appended, Refused, Scheduled
 from sidecar.release.refusals import Suspect, find_refused, send_in_small_batches
 from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
@@ -29,6 +33,24 @@ _OUTCOMES: Final = {
     Verdict.FENCED: Outcome.FENCED,
 }
 """After any other error the outcome is unknown, or the producer cannot be used any more, which comes to the same."""
+
+
+class _Kind(Enum):
+    """What a record of a transaction is to the offset it is about: several may be about the same one."""
+
+    RECORD = "what is released or rejected of it"
+    NEXT = "the occurrence that follows it"
+    RECEIPT = "the answer to it"
+
+
+class _Written(NamedTuple):
+    """A record of a transaction, and how to produce it."""
+
+    kind: _Kind
+    offset: int
+    route: tuple[str, ...]
+    record: Record | None
+    send: Callable[[OnDelivery | None], None]
 
 
 class KafkaTransactions:
@@ -44,6 +66,7 @@ class KafkaTransactions:
         self._compresses = compresses
         self._crowded: dict[str, int] = {}
         self._appended: Sequence[Appended] = ()
+        self._receipts: Sequence[Receipt] = ()
         self._tells_which = False
 
     def commit(self, transaction: Transaction) -> Result:
@@ -52,10 +75,10 @@ class KafkaTransactions:
             self._producer.begin_transaction()
             self._writer.timestamps = transaction.timestamps
             self._writer.occurrences = transaction.occurrences
-            self._appended = transaction.appended
+            self._appended, self._receipts = transaction.appended, transaction.receipts
             if self._crowded:
-                suspects = self._suspects(transaction.released, transaction.rejected)
-                send_in_small_batches(self._producer, suspects, self._crowded)
+                written = [*self._written(transaction.released, transaction.rejected)]
+                send_in_small_batches(self._producer, _suspects(written), self._crowded)
             else:
                 self._writer.write_records(transaction)
             offsets = self._writer.write_requests(transaction)
@@ -73,9 +96,10 @@ class KafkaTransactions:
         self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]], within_s: float
     ) -> Refusals:
         """By trial, in transactions that are aborted; KafkaException when trials end in anything but a verdict."""
+        written = [*self._written(released, rejected)]
         findings = find_refused(
             self._producer,
-            self._suspects(released, rejected),
+            _suspects(written),
             by_size=not self._compresses,
             tells_which=self._tells_which,
             within_s=within_s,
@@ -84,11 +108,19 @@ class KafkaTransactions:
         self._tells_which |= findings.tells_which
         for topic, most in findings.crowded.items():
             self._crowded[topic] = min(most, self._crowded.get(topic, most))
-        verdicts = {name: Rejection(reason_of(error), error.str()) for name, error in findings.refused.items()}
-        refused = {name: verdict for name, verdict in verdicts.items() if name >= 0}
-        unfollowed = {-1 - name: _about(self._writer.delay_topic, each) for name, each in verdicts.items() if name < 0}
-        undecided = {each.name for each in findings.undecided if not findings.doubted.isdisjoint(each.route)}
-        return Refusals(refused, frozenset(findings.doubted), frozenset(undecided), unfollowed)
+        refused: dict[_Kind, dict[int, Rejection]] = {kind: {} for kind in _Kind}
+        for name, error in findings.refused.items():
+            refused[written[name].kind][written[name].offset] = Rejection(reason_of(error), error.str())
+        unfollowed = {offset: self._about_next(each) for offset, each in refused[_Kind.NEXT].items()}
+        doubtful = [each.name for each in findings.undecided if not findings.doubted.isdisjoint(each.route)]
+        undecided = {written[name].offset for name in doubtful if written[name].kind is _Kind.RECORD}
+        return Refusals(
+            refused[_Kind.RECORD],
+            frozenset(findings.doubted),
+            frozenset(undecided),
+            unfollowed,
+            frozenset(refused[_Kind.RECEIPT]),
+        )
 
     def _after(self, exception: KafkaException) -> Result:
         error = error_of(exception)
@@ -100,26 +132,29 @@ class KafkaTransactions:
                 return Result(Outcome.UNKNOWN, error=another, why=error_of(another).str())
         return Result(outcome, error=exception, why=error.str())
 
-    def _suspects(self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]]) -> list[Suspect]:
-        writer = self._writer
-        leaving = [
-            Suspect(offset, scheduled.schedule.targets, scheduled.record, partial(writer.release, [entry]))
-            for entry in released
-            for _, offset, scheduled in [entry]
-        ]
-        refused = [
-            Suspect(offset, (writer.rejected_topic,), each.record, partial(writer.reject, offset, each))
-            for offset, each in rejected
-        ]
-        return leaving + refused + self._suspects_appended()
+    def _written(
+        self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]]
+    ) -> Iterator[_Written]:
+        writer, of_record = self._writer, _Kind.RECORD
+        for entry in released:
+            _, offset, scheduled = entry
+            send = partial(writer.release, [entry])
+            yield _Written(of_record, offset, scheduled.schedule.targets, scheduled.record, send)
+        for offset, refused in rejected:
+            send = partial(writer.reject, offset, refused)
+            yield _Written(of_record, offset, (writer.rejected_topic,), refused.record, send)
+        for appended in self._appended:
+            send = partial(writer.append, appended)
+            yield _Written(_Kind.NEXT, appended.offset, (writer.delay_topic,), appended.record, send)
+        for receipt in self._receipts:
+            send, record = partial(writer.answer, receipt), receipt_record(receipt)
+            yield _Written(_Kind.RECEIPT, receipt.offset, (writer.receipts_topic,), record, send)
 
-    def _suspects_appended(self) -> list[Suspect]:
-        """What is appended, under names that no offset is: -1 - offset."""
-        route = (self._writer.delay_topic,)
-        return [
-            Suspect(-1 - each.offset, route, each.record, partial(self._writer.append, each)) for each in self._appended
-        ]
+    def _about_next(self, verdict: Rejection) -> Rejection:
+        message = f"its next occurrence cannot be written to {self._writer.delay_topic}: {verdict.message}"
+        return verdict._replace(message=message)
 
 
-def _about(delay_topic: str, verdict: Rejection) -> Rejection:
-    return verdict._replace(message=f"its next occurrence cannot be written to {delay_topic}: {verdict.message}")
+def _suspects(written: Sequence[_Written]) -> list[Suspect]:
+    """Each under its place among what is written."""
+    return [Suspect(place, each.route, each.record, each.send) for place, each in enumerate(written)]

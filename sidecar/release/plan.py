@@ -25,7 +25,9 @@ class Plan:
         late_bytes, resumed_bytes = bytes_of(self.batch.late), bytes_of(self.resumed)
         rejected_bytes = sum(size_of(refused.record) for _, refused in self.batch.rejected)
         requested_bytes = sum(request.size_bytes for request in self.requests)
-        return resumed_bytes + late_bytes + self.batch.due_bytes + rejected_bytes + requested_bytes
+        receipt_bytes = sum(size_of(receipt.record) for receipt in self.batch.receipts)
+        owed_bytes = late_bytes + rejected_bytes + receipt_bytes
+        return resumed_bytes + owed_bytes + self.batch.due_bytes + requested_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,20 +12,21 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Final
+from typing import Final, NoReturn
 
 from index.errors import RefusedError
 from index.pending import Entry
+from index.receipts import Receipt
 from index.rule_history import RuleHistory
 from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packing import whole_batch
-from sidecar.payload.records import Decide, Leaving, Refused, Scheduled
+from sidecar.payload.records import Decide, Leaving, Scheduled
 from sidecar.release.expiry import NEVER_EXPIRES, Expiry
 from sidecar.release.gate import Gate
 from sidecar.release.plan import Plan, Released
 from sidecar.release.screening import ReadRecords, Screened, refused_by_target, screen
-from sidecar.release.shortening import shortened
+from sidecar.release.shortening import shortened, shortened_receipt, shortened_where
 from sidecar.release.target_directory import Directory
 from sidecar.release.transaction import (
     Outcome,
@@ -40,6 +41,7 @@ from sidecar.release.transaction import (
 )
 from sidecar.series.occurring import Recurring, Series
 from snapshots.inventory import InventoryKeeper
+from snapshots.mask import mask_records
 
 MAX_REFUSAL_ROUNDS: Final = 16
 """Every other one may be a repetition, and the rejected topic may have limits of its own. A broker that refuses
@@ -65,6 +67,7 @@ class _Attempt:
     screened: Screened
     requests: list[Request]
     held: list[Entry[Scheduled]]
+    receipts: list[Receipt]
     truncated: set[int] = field(default_factory=set)
     blamed: list[Request] = field(default_factory=list)
     why_blamed: str = ""
@@ -144,7 +147,7 @@ class Releaser:
         held = self.gate.hold(screened.released, frozenset(offset for _, offset, _ in plan.resumed))
         if held:
             screened = screened.holding(held)
-        return _Attempt(plan, screened, list(plan.requests), held, recurring=recurring)
+        return _Attempt(plan, screened, list(plan.requests), held, list(batch.receipts), recurring=recurring)
 
     def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
         context = self.context
@@ -161,7 +164,7 @@ class Releaser:
 
     def _transaction(self, attempt: _Attempt) -> Transaction:
         screened, requests = attempt.screened, attempt.requests
-        state = [*self.gate.state(), *state_of(requests)]
+        state = [*self.gate.state(), *mask_records(self.ledger.named.mask), *state_of(requests)]
         return Transaction(
             screened.released,
             screened.rejected,
@@ -172,6 +175,7 @@ class Releaser:
             self.timestamps,
             attempt.recurring.appended(_leaving(screened)),
             attempt.recurring.occurrences,
+            attempt.receipts,
         )
 
     def confirm(self, attempt: _Attempt, result: Result) -> bool:
@@ -208,7 +212,7 @@ class Releaser:
         """Write the same again."""
         return False
 
-    def give_up(self, _: _Attempt, result: Result) -> bool:
+    def give_up(self, _: _Attempt, result: Result) -> NoReturn:
         """Raise why it is not known what became of it, or why nothing more may be written."""
         result.give_up()
 
@@ -221,15 +225,14 @@ class Releaser:
             return
         self.gate.refused()
         refusals = self._refusals(screened)
-        rejected: list[tuple[int, Refused]] = []
-        for offset, refused in screened.rejected:
-            shorter = shortened(refused) if offset in refusals.refused else refused
-            if shorter is None:
-                self.give_up(attempt, result)
-                return
-            if shorter is not refused:
-                attempt.truncated.add(offset)
-            rejected.append((offset, shorter))
+        receipts = [(receipt.offset, receipt) for receipt in attempt.receipts]
+        shorter = shortened_where(screened.rejected, refusals.refused, shortened)
+        briefer = shortened_where(receipts, refusals.unanswered, shortened_receipt)
+        if shorter is None or briefer is None:
+            self.give_up(attempt, result)
+        attempt.truncated |= shorter.keys() | briefer.keys()
+        attempt.receipts = [briefer.get(offset, receipt) for offset, receipt in receipts]
+        rejected = [(offset, shorter.get(offset, refused)) for offset, refused in screened.rejected]
         rejected += attempt.recurring.ended(refusals.unfollowed)
         attempt.screened = replace(screened, rejected=rejected).without({**refusals.unfollowed, **refusals.refused})
         if refusals.unfollowed:
@@ -241,8 +244,10 @@ class Releaser:
         search = self.transactions.find_refused
         refusals = search(screened.released, screened.rejected, SEARCH_S)
         aside = _undecided(screened, refusals)
-        if {self.context.topic.rejected, self.context.name} & refusals.doubted or not self.gate.has_room_for(aside):
-            # What is rejected or appended has to leave now, and so has what there is no room for.
+        topic = self.context.topic
+        own = {topic.rejected, topic.receipts, topic.name}
+        if own & refusals.doubted or not self.gate.has_room_for(aside):
+            # What goes to those has to leave now, and so has what there is no room for.
             return search(screened.released, screened.rejected, EVER_S)
         return refusals
 

@@ -17,6 +17,7 @@ from index.adopting import Adoption
 from index.batch import Installs
 from index.pending import Entry
 from index.progress import Progress
+from index.receipts import Receipt
 from index.recurring import Occurrence
 from index.rule_history import RuleHistory
 from index.schedule import Rejection
@@ -88,7 +89,7 @@ class Transaction:
     """All that becomes visible together.
 
     ``appended`` comes back to whoever owns the partition then, as if a producer had written it. ``occurrences`` are
-    the records that leave, by offset, of recurring schedules.
+    the records that leave, by offset, of recurring schedules. ``receipts`` are the answers to controls.
 
     ``state`` is what it writes to the state topic beside progress, ``inventory`` what the state holds after that beside
     progress and rules.
@@ -103,6 +104,7 @@ class Transaction:
     timestamps: Timestamps = field(default_factory=Timestamps)
     appended: Sequence[Appended] = ()
     occurrences: Mapping[int, Occurrence] = field(default_factory=dict)
+    receipts: Sequence[Receipt] = ()
 
     def state_records(self, delay_topic_id: str) -> list[KeyValue]:
         """What it writes to the state topic; progress last, since that says what else there is."""
@@ -156,12 +158,14 @@ class Refusals:
     * ``doubted``: topics that have refused batches of which not every record is decided.
     * ``undecided``: offsets of records to such topics that there was not time enough for.
     * ``unfollowed``: offsets of records whose next occurrence the delay topic refuses, and the reason.
+    * ``unanswered``: offsets of controls whose receipt the receipts topic refuses.
     """
 
     refused: Mapping[int, Rejection]
     doubted: frozenset[str] = frozenset()
     undecided: frozenset[int] = frozenset()
     unfollowed: Mapping[int, Rejection] = field(default_factory=dict)
+    unanswered: frozenset[int] = frozenset()
 
 
 class Transactions(Protocol):

@@ -8,8 +8,9 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from index.headers import StrippedNames
 from index.pending import Entry
+from index.receipts import Receipt, receipt_record
 from index.recurring import Occurrence
-from index.released_headers import ReleasedHeaders, rejected_headers, series_headers
+from index.released_headers import ReleasedHeaders, receipt_headers, rejected_headers, series_headers
 from index.schedule import KEEP_KEY
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka import transactions
@@ -47,6 +48,7 @@ class PartitionWriter:
         self.producer = producer
         self.rejected_topic = topic.rejected
         self.delay_topic = topic.name
+        self.receipts_topic = topic.receipts
         self._topic = topic
         self.timestamps = Timestamps(topic.timestamp)
         self.occurrences: Mapping[int, Occurrence] = {}
@@ -117,13 +119,21 @@ class PartitionWriter:
         key, value, headers, timestamp_ms = appended.record
         self._produce(self._topic.name, value, key, self._partition, [*headers], timestamp_ms, on_delivery)
 
+    def answer(self, receipt: Receipt, on_delivery: OnDelivery | None = None) -> None:
+        """Produce the receipt of one control, to the partition that the control lies in."""
+        key, value, own, _ = receipt_record(receipt)
+        headers = receipt_headers(own, f"{self._source}{receipt.offset}")
+        self._produce(self.receipts_topic, value, key, self._partition, headers, TIMESTAMP_NOW, on_delivery)
+
     def write_records(self, transaction: Transaction) -> None:
-        """Produce what is released, what is rejected and what is appended."""
+        """Produce what is released, what is rejected, what is appended, and receipts."""
         self.release_all(transaction.released)
         for offset, refused in transaction.rejected:
             self.reject(offset, refused)
         for appended in transaction.appended:
             self.append(appended)
+        for receipt in transaction.receipts:
+            self.answer(receipt)
 
     def write_requests(self, transaction: Transaction) -> list[dict[int, int]]:
         """Produce everything else, progress last; of each request the offsets of its segments, once it is committed."""

@@ -117,6 +117,9 @@ def _of_delay_topic(topic: DelayTopicConfig, *, has_api: bool) -> Iterator[Acl]:
     yield on(topic.rejected, READ, "look up what was rejected")
     yield on(topic.rejected, WRITE, "reject")
     yield on(topic.rejected, DESCRIBE_CONFIGS, "check that it takes whatever the delay topic takes")
+    yield on(topic.receipts, READ, "see what the brokers have left open of it")
+    yield on(topic.receipts, WRITE, "say what became of each control")
+    yield on(topic.receipts, DESCRIBE_CONFIGS, "check that receipts stay for some days")
 
 
 def _of_policies(name: str) -> Iterator[Acl]:

@@ -113,7 +113,8 @@ def status_findings(config: Config, answers: Mapping[str, Described]) -> Iterato
 def _names(config: Config) -> Iterator[str]:
     yield from filter(None, (config.router.policies_topic, config.router.status_topic))
     for topic in config.delay_topics:
-        yield from (topic.name, topic.state, topic.snapshots, topic.rejected, topic.backfill, *literal_targets(topic))
+        yield from (name for _, _, name in topic.roles())
+        yield from literal_targets(topic)
 
 
 def configuration_findings(config: Config) -> Iterator[Finding]:

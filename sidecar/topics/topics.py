@@ -11,6 +11,7 @@ snapshots               compact and delete, but     the same; and a topic that i
                         never by age or size        with which the router removes what has been released
 rejected                delete, 7 days              records a little larger than the delay topic's: error headers
 backfill                compact, small segments     as the state topic; empty but while a job's buckets wait
+receipts                delete, 7 days              the receipt of a control lies in the partition of the control
 policies                compact, one partition      a policy holds until it is written again; all routers may share it
 ======================  ==========================  ==================================================================
 
@@ -28,15 +29,19 @@ from sidecar.kafka.commands import alter_command, describe_hint
 from sidecar.topics.findings import Finding, error, ok, warn
 from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, Remedies, retention_findings, wanted_retention_ms
 
-REJECTED_RETENTION_MS: Final = 7 * DAY_MS
+KEPT_MS: Final = 7 * DAY_MS
+"""How long people have to look into what was rejected, and into receipts."""
+
 ERROR_HEADER_BYTES: Final = 65_536
-"""What the rejected topic must take beyond the delay topic: delay-error, -message and -source, and batch overhead."""
+"""What the rejected topic must take beyond the delay topic: delay-error, -message and -source, and batch overhead; and
+the receipts topic, whose records have the headers of controls."""
 
 DELAY: Final = "delay topic"
 STATE: Final = "state topic"
 SNAPSHOTS: Final = "snapshots topic"
 BACKFILL: Final = "backfill topic"
 REJECTED: Final = "rejected topic"
+RECEIPTS: Final = "receipts topic"
 POLICIES: Final = "policies topic"
 _HOUR_MS: Final = 3_600_000
 _FOREVER: Final = -1
@@ -98,26 +103,28 @@ def wanted_delay_topic(topic: DelayTopicConfig, partitions: int, replication_fac
 
 
 def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTopic, ...]:
-    """State, snapshots, rejected and backfill topic for a delay topic that exists; replicated as it is."""
+    """State, snapshots, rejected, backfill and receipts topic for a delay topic that exists; replicated as it is."""
     replicas = delay.replication_factor
     # One replica may be away without stopping the router, as far as there are enough of them.
     insync = {"min.insync.replicas": str(2 if replicas > 2 else 1)}  # noqa: PLR2004 - majority of three
-    rejected = {
+    kept = {
         "cleanup.policy": "delete",
-        "retention.ms": str(REJECTED_RETENTION_MS),
+        "retention.ms": str(KEPT_MS),
         "retention.bytes": str(_FOREVER),
         "max.message.bytes": str(_max_message_bytes(delay) + ERROR_HEADER_BYTES),
         "message.timestamp.type": "CreateTime",
         "compression.type": "producer",
         "unclean.leader.election.enable": "false",
+        **insync,
     }
     count = delay.partitions
     snapshots = {**_COMPACTED, **SNAPSHOTS_POLICY, **insync}
     return (
         WantedTopic(STATE, topic.state, count, replicas, {**_COMPACTED, **insync}, True),
         WantedTopic(SNAPSHOTS, topic.snapshots, count, replicas, snapshots, True),
-        WantedTopic(REJECTED, topic.rejected, count, replicas, {**rejected, **insync}),
+        WantedTopic(REJECTED, topic.rejected, count, replicas, kept),
         WantedTopic(BACKFILL, topic.backfill, count, replicas, {**_COMPACTED, **insync}, True),
+        WantedTopic(RECEIPTS, topic.receipts, count, replicas, kept, True),
     )
 
 
@@ -150,7 +157,7 @@ def examine_delay_topic(topic: DelayTopicConfig, facts: TopicFacts, bootstrap: s
 
 
 def examine_beside(wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
-    """What is wrong with an existing state, snapshots or rejected topic; one ``ok`` when nothing is."""
+    """What is wrong with an existing topic that is kept beside a delay topic; one ``ok`` when nothing is."""
     thing = f"{wanted.role} {wanted.name}"
     problems = [*_partition_problems(thing, wanted, facts, bootstrap)]
     if facts.settings is None:

@@ -24,7 +24,7 @@ from tests.bench.results import BenchmarkFailed
 POLL_S: Final = 0.1
 TELL_EVERY_S: Final = 10.0
 
-TOPIC_SUFFIXES: Final = ("", ".delay-state", ".delay-snapshots", ".delay-backfill", ".rejected")
+TOPIC_SUFFIXES: Final = ("", ".delay-state", ".delay-snapshots", ".delay-backfill", ".rejected", ".receipts")
 """Of the topics that ``delay-router init`` creates for a delay topic."""
 
 Settings = Mapping[str, object]

@@ -28,7 +28,7 @@ REPLICAS: Final = 3
 _CLUSTER: Final = "my-cluster"
 _HEAD: Final = """\
 # The topics and the user of a router that is installed with strimzi-values.yaml, for Strimzi 0.49 or newer. A delay
-# topic, its state, its snapshots and its backfill have as many partitions each; more of one means more of all.
+# topic, its state, its snapshots, its backfill and its receipts have as many partitions each; more of one, more of all.
 """
 
 

@@ -103,6 +103,7 @@ class Stage:
                 NewTopic(f"{delay}.delay-state", partitions, 1, config=compact),
                 NewTopic(f"{delay}.delay-snapshots", partitions, 1, config=compact),
                 NewTopic(f"{delay}.rejected", 1, 1, config=rejected_config or {}),
+                NewTopic(f"{delay}.receipts", partitions, 1),
             ]
         )
         self.delays[delay] = {"name": delay, **options}

@@ -64,13 +64,15 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
     first = command.json("init", "--partitions", 3, "--create-targets")
     assert {row["action"] for row in first["topics"]} == {"created"}
     topic = command.topic
-    beside = [f"{topic}.{name}" for name in ("delay-state", "delay-snapshots", "rejected", "delay-backfill")]
+    beside = [
+        f"{topic}.{name}" for name in ("delay-state", "delay-snapshots", "rejected", "delay-backfill", "receipts")
+    ]
     names = [topic, *beside, f"{topic}-target"]
     assert sorted(row["name"] for row in first["topics"]) == sorted(
         [*names, f"__{topic}.policies", f"__{topic}.status"]
     )
-    delay, state, snapshots, rejected, backfill, _ = (facts_of(kafka_admin, name) for name in names)
-    assert (delay.partitions, state.partitions, snapshots.partitions, backfill.partitions) == (3, 3, 3, 3)
+    delay, state, snapshots, rejected, backfill, receipts, _ = (facts_of(kafka_admin, name) for name in names)
+    assert {each.partitions for each in (delay, state, snapshots, backfill, receipts)} == {3}
     assert delay.settings is not None
     assert delay.number("retention.ms", 0) == 37 * DAY_MS
     assert delay.settings["message.timestamp.type"] == "LogAppendTime"
@@ -79,7 +81,8 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
         assert compacted.settings is not None
         assert compacted.settings["cleanup.policy"] == policy
         assert compacted.number("segment.ms", 0) == 3_600_000
-    assert rejected.number("max.message.bytes", 0) == delay.number("max.message.bytes", 0) + 65_536
+    for kept in (rejected, receipts):
+        assert kept.number("max.message.bytes", 0) == delay.number("max.message.bytes", 0) + 65_536
 
     second = command("init", "--partitions", 3, "--create-targets")
     assert second.exit_code == 0, second.output
@@ -124,11 +127,12 @@ def test_partition_count_of_state_topic(command: Command, kafka_admin: AdminClie
     command("init", "--partitions", 1, "--create-targets")
     kafka_admin.create_partitions([NewPartitions(command.topic, 2)])[command.topic].result(10)
     found = problems(command.json("check"), "error")
-    assert {finding["thing"].split()[0] for finding in found} == {"state", "snapshots"}
+    assert {finding["thing"].split()[0] for finding in found} == {"state", "snapshots", "receipts"}
     assert all("1 partitions, but the delay topic has 2" in finding["message"] for finding in found)
     assert found[0]["remedy"] == "delay-router init"
     grown = {row["name"]: row["partitions"] for row in command.json("init")["topics"] if row["action"] == "grown"}
-    assert grown == {f"{command.topic}.{name}": 2 for name in ("delay-state", "delay-snapshots", "delay-backfill")}
+    beside = ("delay-state", "delay-snapshots", "delay-backfill", "receipts")
+    assert grown == {f"{command.topic}.{name}": 2 for name in beside}
     assert command("check").exit_code == 0
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.headers import PRESETS, PROVENANCE, Headers
-from index.released_headers import ReleasedHeaders, rejected_headers
+from index.released_headers import ReleasedHeaders, receipt_headers, rejected_headers
 from index.rules import AT_ONCE, Reason, Rejection, Rules
 
 SOURCE = "orders.delay/3/"
@@ -97,6 +97,11 @@ def test_a_rejected_record_keeps_every_header_and_ours_come_last() -> None:
         ("delay-source", b"orders.delay/3/42"),
     ]
     assert len(rejected_headers(None, rejection, SOURCE + "42")) == 3
+
+
+def test_a_receipt_has_every_header_of_its_control_and_where_that_lies() -> None:
+    came: Headers = [("deliver-cancel", b"order-7"), ("correlation-id", b"1"), ("delay-source", b"a/0/1")]
+    assert receipt_headers(came, SOURCE + "42") == [*came, ("delay-source", b"orders.delay/3/42")]
 
 
 _names = st.sampled_from([*sorted(PROVENANCE), "deliver-to", "deliver-", "schedule_target_key", "trace", "", "delay-"])

@@ -47,6 +47,7 @@ state_topic = "s"
 snapshots_topic = "n"
 rejected_topic = "r"
 backfill_topic = "b"
+receipts_topic = "c"
 
 [[delay_topics]]
 name = "bulk.delay"

@@ -45,11 +45,12 @@ max_delay = "7d"
     assert (config.http.host, config.http.port) == ("127.0.0.1", 8080)
     (topic,) = config.delay_topics
     assert topic.max_delay_ms == 7 * 86_400_000
-    assert (topic.state, topic.snapshots, topic.rejected, topic.backfill) == (
+    assert (topic.state, topic.snapshots, topic.rejected, topic.backfill, topic.receipts) == (
         "orders.delay.delay-state",
         "orders.delay.delay-snapshots",
         "orders.delay.rejected",
         "orders.delay.delay-backfill",
+        "orders.delay.receipts",
     )
 
 
@@ -316,7 +317,7 @@ name = "b.delay"
     too_far = rules.decide([("deliver-after", b"3600001")], now_ms)
     assert isinstance(too_far, Rejection)
     assert too_far.reason is Reason.MAX_DELAY_EXCEEDED
-    for suffix in ("", ".delay-state", ".delay-snapshots", ".rejected", ".delay-backfill"):
+    for suffix in ("", ".delay-state", ".delay-snapshots", ".rejected", ".delay-backfill", ".receipts"):
         assert not rules.allowed(f"b.delay{suffix}")
         assert not rules.allowed(f"orders.delay{suffix}")
     assert rules.allowed("anything-else")

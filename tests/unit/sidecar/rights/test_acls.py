@@ -36,6 +36,7 @@ def test_a_router_needs_this_and_nothing_else(tmp_path: Path) -> None:
         ("topic", "orders.delay.delay-snapshots", "literal"): "Read Write Delete DescribeConfigs",
         ("topic", "orders.delay.delay-backfill", "literal"): "Read Write DescribeConfigs",
         ("topic", "orders.delay.rejected", "literal"): "Read Write DescribeConfigs",
+        ("topic", "orders.delay.receipts", "literal"): "Read Write DescribeConfigs",
         ("topic", "__delay_router_policies", "literal"): "Read DescribeConfigs",
         ("topic", "__delay_router_status", "literal"): "Read Write DescribeConfigs",
         ("topic", "orders", "literal"): "Write Read",

@@ -1,0 +1,157 @@
+"""The receipt of a control, from the plan to the receipts topic; what it cancels is masked by the same transaction."""
+
+import json
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from index.headers import NATIVE, StrippedNames
+from index.names import hash_of
+from index.partition import PartitionIndex
+from index.pending import Entry
+from index.progress import Position, start_of
+from index.receipts import Action, Control
+from index.record import Record
+from index.rule_history import RuleHistory
+from index.rules import Rules
+from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.context import PartitionContext
+from sidecar.metrics import Metrics
+from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.records import Scheduled, scheduled_size
+from sidecar.release.gate import Gate
+from sidecar.release.kafka_transactions import KafkaTransactions
+from sidecar.release.plan import Released
+from sidecar.release.rates import RateLimits
+from sidecar.release.releaser import Releaser
+from sidecar.release.target_directory import Target
+from sidecar.release.writer import PartitionWriter
+from sidecar.series.occurring import Series
+from sidecar.series.zones import zone_of
+from snapshots.inventory import Inventory, InventoryKeeper
+from snapshots.mask import decode_mask
+from snapshots.state import RULES_KEY, encode_history, fold_state
+from tests.support.hand_clock import HandClock
+from tests.support.mock_broker import MockBroker, Seen
+
+TOPIC = DelayTopicConfig(name="d", default_target="out")
+RULES = Rules("d", default_target="out")
+PARTITION = 3
+MAX_BYTES = 4_000
+DUE_MS = 9_000
+CANCEL = Control(Action.CANCEL, b"order-7")
+
+
+class _Directory:
+    """Every target is there."""
+
+    def resolve(self, names: Iterable[str], _known_for_s: float = 0) -> dict[str, Target]:
+        return {name: Target(4, None, 0.0) for name in names}
+
+    def forget(self) -> None:
+        """It remembers nothing."""
+
+
+class _Partition:
+    """One that is owned, up to its broker: records of one id are pending, and controls are indexed by hand."""
+
+    def __init__(self, broker: MockBroker) -> None:
+        clock = HandClock(1_000)
+        self.ledger: PartitionLedger = PartitionIndex(start_of(0), scheduled_size)
+        writer = PartitionWriter(
+            broker.producer, TOPIC, PARTITION, StrippedNames(alias.name for alias in NATIVE), "topic-id"
+        )
+        self._broker = broker
+        self._releaser = Releaser(
+            PartitionContext(TOPIC, PARTITION, "g", Metrics(), clock),
+            KafkaTransactions(writer, clock, compresses=False),
+            self.ledger,
+            Gate(RateLimits(clock.running_s)),
+            InventoryKeeper(),
+            RuleHistory.beginning(0, RULES),
+            _Directory(),
+            lambda _: {},
+            lambda offset, _: pytest.fail(f"{offset} decided again"),
+            compresses=False,
+            series=Series(b"", zone_of),
+        )
+
+    def schedule(self, count: int) -> None:
+        """Index so many records of the id."""
+        for offset in range(count):
+            self.ledger.add([self._entry(offset)])
+            self.ledger.named.names.add(hash_of(CANCEL.deliver_id), Position(DUE_MS, offset))
+
+    def cancel(self, *headers: tuple[str, bytes]) -> None:
+        """Index a control of the id with these headers."""
+        self.ledger.control(self.ledger.indexed_to, CANCEL, Record(b"k", None, headers, 500))
+
+    def release(self, now_ms: int) -> Released:
+        """Whatever leaves by then."""
+        return self._releaser.release(self._releaser.plan(now_ms, 1_000, 1_000_000))
+
+    def written(self, topic: str) -> list[Seen]:
+        return self._broker.written(topic)
+
+    def _entry(self, offset: int) -> Entry[Scheduled]:
+        schedule = Schedule(DUE_MS, ("out",), BY_KEY, KEEP_KEY, CANCEL.deliver_id, both_times=False)
+        return DUE_MS, offset, Scheduled(schedule, 100, Record(b"k", b"v", (), 500))
+
+
+@pytest.fixture
+def partition() -> Iterator[_Partition]:
+    with MockBroker(**{"message.max.bytes": MAX_BYTES}) as broker:
+        yield _Partition(broker)
+
+
+def test_a_receipt_leaves_with_the_mask_and_nothing_that_it_cancels(partition: _Partition) -> None:
+    partition.schedule(2)
+    partition.cancel(("deliver-cancel", b"order-7"), ("correlation-id", b"c1"))
+    partition.release(now_ms=2_000)
+    partition.release(now_ms=DUE_MS)
+    (receipt,) = partition.written("d.receipts")
+    assert (receipt.partition, receipt.key) == (PARTITION, b"order-7")
+    assert receipt.headers == (
+        ("deliver-cancel", b"order-7"),
+        ("correlation-id", b"c1"),
+        ("delay-source", b"d/3/2"),
+    )
+    assert json.loads(receipt.value or b"")["cancelled"] == [{"offset": 0, "due": DUE_MS}, {"offset": 1, "due": DUE_MS}]
+    assert partition.written("out") == []
+    assert partition.ledger.pending == 0
+
+
+def test_what_is_masked_is_in_the_state_and_in_its_inventory(partition: _Partition) -> None:
+    partition.schedule(1)
+    partition.cancel()
+    partition.release(now_ms=2_000)
+    state = [(each.key, each.value) for each in partition.written("d.delay-state")]
+    masks = [(key, value) for key, value in state if key and value and key.startswith(b"mask/")]
+    assert decode_mask(masks) == (0,)
+    stored = fold_state([*state, (RULES_KEY, encode_history(RuleHistory.beginning(0, RULES)))])
+    assert stored is not None
+    assert (stored.progress.cursor, stored.inventory) == (2, Inventory(mask_keys=1))
+
+
+def test_a_receipt_that_is_too_large_loses_its_largest_part_first(partition: _Partition) -> None:
+    partition.schedule(20)
+    partition.cancel(("trace", b"x" * MAX_BYTES))
+    released = partition.release(now_ms=2_000)
+    assert released.truncated == 1
+    (receipt,) = partition.written("d.receipts")
+    assert [name for name, _ in receipt.headers] == ["delay-source"]
+    said = json.loads(receipt.value or b"")
+    assert (len(said["cancelled"]), said["omitted"]) == (20, {"headers": 1})
+
+
+def test_a_receipt_of_too_many_says_how_many_there_were_and_cancels_them_all(partition: _Partition) -> None:
+    partition.schedule(400)
+    partition.cancel(("trace", b"x"))
+    partition.release(now_ms=2_000)
+    partition.release(now_ms=DUE_MS)
+    (receipt,) = partition.written("d.receipts")
+    said = json.loads(receipt.value or b"")
+    assert (said["outcome"], said["cancelled"], said["omitted"]) == ("cancelled", [], {"cancelled": 400})
+    assert ("trace", b"x") in receipt.headers
+    assert (partition.written("out"), partition.ledger.pending) == ([], 0)
