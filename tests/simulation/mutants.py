@@ -40,6 +40,14 @@ def what_is_wrong(router: type[Wrong]) -> str:
     return (router.__doc__ or "").strip().splitlines()[0].rstrip(".")
 
 
+def most_telling(router: type[Wrong]) -> Iterator[int]:
+    """Seeds to play: first the one that broke this wrong router when the table was written, then 0, 1, 2 ..."""
+    found_within = {name: seeds for name, _, seeds in kept(CONTRIBUTING.read_text("utf-8"))}
+    last = found_within.get(router.__name__, 0) - 1
+    yield from [last] if last >= 0 else []
+    yield from (seed for seed in range(MOST_SEEDS) if seed != last)
+
+
 def catch(router: type[Wrong], most_seeds: int) -> Caught:
     """Play a wrong router on seeds 0, 1, 2 ... until one breaks it."""
     for seed in range(most_seeds):

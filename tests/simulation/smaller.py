@@ -8,8 +8,8 @@ from tests.simulation.world import Faults
 
 LEAD_MS = 25
 RARE_PLACES = ("adopt.", "merge.", "seal.")
-TIMES_OF_MERGES = 4
-"""Runs have few merges, so that each has to be worth it."""
+TIMES = {"merge.after_manifest": 6}
+"""Few merges of a run come to their end, so that each has to be worth it."""
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def small_and_soon(faults: Faults, wrong: Mapping[str, object]) -> Iterator[None
     """The constants of the router as small as the runs are; each place of its failpoints is one where it may die."""
 
     def passing(name: str) -> None:
-        for _ in range(TIMES_OF_MERGES if name.startswith("merge.") else 1):
+        for _ in range(TIMES.get(name, 1)):
             faults.point(name, rare=name.startswith(RARE_PLACES))
 
     changed: dict[str, object] = {
