@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
-from confluent_kafka import KafkaError, Message, Producer, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from index.progress import start_of
@@ -113,17 +113,29 @@ class Stage:
 
     def _begin(self, delay: str, partitions: int) -> None:
         """Write where each partition begins, as ``delay-router init`` does, but without fencing anybody."""
-        described = self.admin.describe_topics(TopicCollection([delay]))[delay].result(TIMEOUT_S)
         config = Config.model_validate({"kafka": self.kafka, "delay_topics": [self.delays[delay]]})
         rules, first = config.rules_for(config.delay_topics[0]), start_of(0)
         state = {
-            PROGRESS_KEY: encode_progress(first, str(described.topic_id), NOTHING_STORED),
+            PROGRESS_KEY: encode_progress(first, self._topic_id(delay), NOTHING_STORED),
             RULES_KEY: encode_history(RuleHistory.beginning(first.cursor, rules)),
         }
         for partition in range(partitions):
             for key, value in state.items():
                 self._producer.produce(f"{delay}.delay-state", value, key, partition)
         self.flush()
+
+    def _topic_id(self, topic: str) -> str:
+        """The id of a topic that has just been created: a broker that has not heard of it may be asked first."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                described = self.admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
+            except KafkaException as exception:
+                if exception.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return str(described.topic_id)
 
     def create(self, topics: Sequence[NewTopic]) -> None:
         """Create topics and wait until the brokers know their leaders."""
