@@ -36,16 +36,21 @@ dev: venv ## A Kafka and a router that stay until Ctrl-C, to try your own produc
 
 # Each file of tests is run by one of these; which by which is in tests/targets.py.
 PYTEST = $(BIN)/python -m pytest --quiet --durations=10 --durations-min=5
+# Whole files of tests run side by side, each process with a broker of its own: most of them wait most of the time.
+JOBS ?= 2
+SIDE_BY_SIDE = --numprocesses $(JOBS) --dist loadfile
 
-test: venv ## The core, the simulation and each promise on a real broker (8 minutes)
-	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
+test: venv ## The core, the simulation and each promise on a real broker (6 minutes; JOBS=1: one after the other)
+	@$(BIN)/python -m tests.support.kafka_or_exit
+	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
 test-rest: test-docs test-kernel test-wheel test-broker test-page test-helm test-monitoring test-image test-spark ## All other tests (three quarters of an hour)
 
 test-all: test test-rest ## All tests
 
 test-broker: venv ## All other tests of the router on real brokers, a minute of soak among them
-	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
+	@$(BIN)/python -m tests.support.kafka_or_exit
+	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
 # The newest is that of sidecar/local_kafka/pom.xml, on which everything else runs.
 VERSIONS ?= 3.9.1 4.0.0

@@ -39,7 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """End the run in one line, not with an error per test, when tests need a Kafka and there is none."""
     wanting = [item for item in session.items if _uses_kafka(item)]
-    if not wanting or session.config.option.collectonly:
+    # One of several processes cannot end the run of all: then `make` asks first.
+    if not wanting or session.config.option.collectonly or hasattr(session.config, "workerinput"):
         return
     try:
         local_kafka.check_available()
@@ -54,6 +55,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and _uses_kafka(item):
         item.config.stash[_failed_items].add(item.nodeid)
     return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Give the places of kept logs to the process that prints the summary, when tests run in several (``-n``)."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["kept_logs"] = session.config.stash[_kept_logs]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the places of kept logs from a process that ran tests."""
+    node.config.stash[_kept_logs].extend(getattr(node, "workeroutput", {}).get("kept_logs", []))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
