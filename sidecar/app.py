@@ -1,8 +1,8 @@
 """The running router: everything is made and connected here, top to bottom, and taken down in reverse.
 
 Threads: the main one is the group member, one worker per assigned partition, one for policies, one for reports, one for
-HTTP, one that writes the log, one that waits for signals, and where the admin API is on, one for that and a few for its
-calls to the cluster.
+HTTP, one that writes the log, one that waits for signals; where the admin API is on, one for that and a few for its
+calls to the cluster; where releases are traced, one for that and one that sends it.
 SIGTERM and SIGINT end the group member's loop; workers then finish or abandon their transactions within one deadline.
 Whatever hangs in a client by then is left behind: an open transaction is settled by whoever fences it, or by its
 timeout.
@@ -47,6 +47,8 @@ from sidecar.process.workers import Assignment, Workers
 from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import TargetDirectory
 from sidecar.status import report_publisher
+from sidecar.tracing.releases import NO_TRACING
+from sidecar.tracing.start import started
 from snapshots.libraries import check_libraries
 
 SWITCH_THREADS_S = 0.001
@@ -134,6 +136,9 @@ def _serve(
         listen=config.http.listen,
     )
     structlog.get_logger().info("kernel_chosen", kernel=kernel.name, why=kernel.why_not)
+    tracing = started(config)
+    if tracing is not None:
+        running.stop_at_end(tracing)
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
     running.callback(stop_policies)
     api = AdminApi()
@@ -166,6 +171,7 @@ def _serve(
         clock=clock,
         limits=RateLimits(clock.running_s),
         kernel=kernel,
+        tracing=tracing or NO_TRACING,
     )
     assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
     instance_id, leaves = _instance_id(config)

@@ -1,4 +1,4 @@
-"""What every part of an owned partition is given: which one it is, and where to count, to log, and to see the time."""
+"""What every part of an owned partition is given: which one it is, where to count, log and trace, and the time."""
 
 from dataclasses import dataclass, field
 
@@ -8,6 +8,7 @@ from structlog.typing import FilteringBoundLogger
 from sidecar.clock import Clock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.metrics import Metrics
+from sidecar.tracing.releases import NO_TRACING, Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class PartitionContext:
     group_id: str
     metrics: Metrics
     clock: Clock
+    tracing: Tracing = NO_TRACING
     log: FilteringBoundLogger = field(init=False)
 
     def __post_init__(self) -> None:

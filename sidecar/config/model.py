@@ -98,6 +98,11 @@ class RouterConfig(Section):
         description="Let credentials travel unencrypted: SASL_PLAINTEXT, or an OAuth token endpoint over http. "
         "For a network that nobody else can listen to.",
     )
+    tracing: bool = Field(
+        False,
+        description="Send a span of OpenTelemetry for each released record with a sampled traceparent header, as the "
+        "variables OTEL_EXPORTER_OTLP_* say; needs the extra 'tracing'.",
+    )
 
 
 class HttpConfig(Listener):

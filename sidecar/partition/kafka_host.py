@@ -85,7 +85,9 @@ class KafkaHost:
         self._topic = topic
         self._partition = partition
         self._closing = ExitStack()
-        self.context = PartitionContext(topic, partition, config.router.group_id, shared.metrics, shared.clock)
+        self.context = PartitionContext(
+            topic, partition, config.router.group_id, shared.metrics, shared.clock, shared.tracing
+        )
         self.settings = PolicySettings(shared.policies, config, topic)
         self.compresses = clients.compresses(config)
         self._producer = clients.producer(config, topic.name, partition, on_throttle)

@@ -206,6 +206,8 @@ class Rounds:
         tick_s = self._owned.settings.tick_ms / MS_PER_S if len(plan.batch) >= SHARED_BY else 0
         self._open_again_s = max(ended_s + SETTLE_S, began_s + tick_s)
         self._count(plan, released, ended_s - began_s)
+        context = self._context
+        context.tracing.released(context.place, context.group_id, released.screened.released, self._clock.now_ms())
 
     def _count_held(self, plan: Plan, released: Released) -> None:
         metrics, name, now_ms = self._context.metrics, self._context.name, self._clock.now_ms()

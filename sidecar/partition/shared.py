@@ -15,6 +15,7 @@ from sidecar.payload.budget import PayloadBudget
 from sidecar.policies.table import WITHOUT_POLICIES, Policies
 from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import TargetDirectory
+from sidecar.tracing.releases import NO_TRACING, Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +37,4 @@ class Shared:
     limits: RateLimits
     policies: Policies = WITHOUT_POLICIES
     kernel: Kernel = PYTHON
+    tracing: Tracing = NO_TRACING

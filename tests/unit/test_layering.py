@@ -59,6 +59,7 @@ _RUNTIME = frozenset(
         "confluent_kafka",
         "fastapi",
         "google.protobuf",
+        "opentelemetry",
         "prometheus_client",
         "pydantic",
         "pydantic_core",
@@ -124,6 +125,7 @@ _INNER: dict[str, frozenset[str]] = {
     "rights": frozenset({"kafka", "config"}),
     "payload": frozenset(),
     "series": frozenset({"payload"}),
+    "tracing": frozenset({"payload", "config"}),
     "intake": frozenset({"payload", "kafka", "config"}),
     "release": frozenset({"series", "payload", "kernel", "kafka", "config"}),
     "policies": frozenset({"release", "kafka", "config"}),
@@ -142,6 +144,7 @@ _INNER: dict[str, frozenset[str]] = {
             "payload",
             "topics",
             "kernel",
+            "tracing",
             "kafka",
             "config",
         }

@@ -1,0 +1,143 @@
+"""From what a worker has committed to the thread that tells of it: a bounded queue, so that releases never wait."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import Final, NamedTuple, Protocol
+
+import structlog
+
+from index.headers import Headers
+from index.pending import Entry
+from index.schedule import AT_ONCE
+from sidecar.logs.events import Trouble
+from sidecar.payload.records import Scheduled
+
+EXAMINED_RECORDS: Final = 2_000
+"""Most records of a transaction that are looked through: about a millisecond of the worker."""
+
+WAITING_RELEASES: Final = 2_000
+"""Most releases that wait for the thread; each is some hundred bytes."""
+
+LOOKS_EVERY_S: Final = 0.5
+"""How soon the thread notices that it is to stop, and tells what did not fit."""
+
+_TRACEPARENT_BYTES: Final = 55
+_FLAGS_END: Final = b"13579bdf"
+"""The last digit of the flags when the lowest bit, *sampled*, is set."""
+
+
+class Traced(NamedTuple):
+    """A released record whose trace is sampled; times are of the wall clock."""
+
+    topic: str
+    partition: int
+    offset: int
+    group_id: str
+    targets: Sequence[str]
+    is_tombstone: bool
+    began_ms: int
+    released_ms: int
+    traceparent: str
+    tracestate: str
+
+
+class Tracing(Protocol):
+    """What is told of released records."""
+
+    def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
+        """These were committed until now; returns at once, and raises nothing."""
+
+
+class NoTracing:
+    """Tells nobody."""
+
+    def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
+        """Nothing is done."""
+
+
+NO_TRACING: Final = NoTracing()
+
+
+def traced_among(
+    place: tuple[str, int], group_id: str, entries: Iterable[Entry[Scheduled]], now_ms: int
+) -> Iterable[Traced]:
+    """Those whose producer has sampled its trace. A record that came after its due time was due when it was sent."""
+    for due_ms, offset, (schedule, _, record) in entries:
+        if record is None or not (found := _trace_of(record.headers)):
+            continue
+        traceparent, tracestate = found
+        began_ms = record.timestamp_ms if due_ms <= AT_ONCE else max(due_ms, record.timestamp_ms)
+        yield Traced(
+            *place,
+            offset,
+            group_id,
+            schedule.targets,
+            is_tombstone=record.value is None,
+            began_ms=min(began_ms, now_ms),
+            released_ms=now_ms,
+            traceparent=traceparent,
+            tracestate=tracestate,
+        )
+
+
+def _trace_of(headers: Headers) -> tuple[str, str] | None:
+    """``traceparent`` and ``tracestate``, the last of each, when the trace is sampled; their reader checks the rest."""
+    parent = state = b""
+    for name, value in headers:
+        if name == "traceparent":
+            parent = value or b""
+        elif name == "tracestate":
+            state = value or b""
+    if len(parent) < _TRACEPARENT_BYTES or parent[_TRACEPARENT_BYTES - 1] not in _FLAGS_END:
+        return None
+    return parent.decode("latin-1"), state.decode("latin-1")
+
+
+class ReleaseTracing(Thread):
+    """Hands what was released to ``tell``, in a thread of its own; ``close`` is called in it at the end."""
+
+    def __init__(self, tell: Callable[[Traced], None], close: Callable[[], None]) -> None:
+        super().__init__(name="tracing", daemon=True)
+        self._tell = tell
+        self._close = close
+        self._waiting: Queue[Traced] = Queue(WAITING_RELEASES)
+        self._stopping = Event()
+        self._log = structlog.get_logger()
+        self._trouble = Trouble(self._log)
+        self.dropped = 0
+
+    def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
+        """Queue what is traced among the first of them; called by any worker."""
+        try:
+            for traced in traced_among(place, group_id, islice(entries, EXAMINED_RECORDS), now_ms):
+                self._waiting.put_nowait(traced)
+        except Full:
+            # Not exact where several workers count at once, and it need not be.
+            self.dropped += 1
+
+    def run(self) -> None:
+        """Tell until it is to stop, then what waits still."""
+        told_dropped = 0
+        while not (self._stopping.is_set() and self._waiting.empty()):
+            try:
+                self._tell(self._waiting.get(timeout=LOOKS_EVERY_S))
+            except Empty:
+                pass
+            except Exception:  # noqa: BLE001 - whatever a library of tracing raises, the next release is told
+                self._trouble.tell("tracing_failed", exc_info=True)
+            if self.dropped > told_dropped:
+                told_dropped = self.dropped
+                self._trouble.tell("traces_dropped", "more is released than spans can be made of")
+        self._close()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has ended."""
+        return not self.is_alive()
+
+    def stop(self) -> None:
+        """End it, waiting a moment for what is to be sent still."""
+        self._stopping.set()
+        self.join(LOOKS_EVERY_S * 4)
