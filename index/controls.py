@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
+from index.control_headers import NAMES
 from index.headers import (
     CONTROL_PREFIX,
     DELAY_HOPS,
@@ -32,11 +33,14 @@ from index.schedule import BY_KEY, KEEP_KEY, NO_EXPIRY
 
 KNOWS_EXPIRY: Final = 2
 KNOWS_ANY_CASE: Final = 3
+KNOWS_CONTROLS: Final = 4
 
 SLOTS: Final = (Role.AT, Role.AFTER, Role.PARTITION, Role.KEY, Role.ID, Role.EXPIRE, Role.KIND, Role.HOPS)
 _RECURS_SLOT: Final = len(SLOTS)
 """Whether the record has a header that makes it recur; such headers are read later, and together."""
-ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None, False]
+_CONTROLS_SLOT: Final = _RECURS_SLOT + 1
+"""Whether it has one that makes a control of it (:mod:`index.control_headers`); likewise."""
+ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None, False, False]
 _NO_SLOT: Final = -1
 KEY_SLOT: Final = SLOTS.index(Role.KEY)
 AT_BIT: Final = 1 << SLOTS.index(Role.AT)
@@ -96,6 +100,8 @@ class Controls(dict[str, Control | None]):
         """ValueError as of ``with_natives``; ``version`` is that of the rules."""
         super().__init__()
         self._recurring = RECURRING | {SERIES} if recurring else frozenset()
+        # What is between two occurrences is pending nowhere, so a control could miss a series.
+        self._controlling = NAMES if version >= KNOWS_CONTROLS and not recurring else frozenset()
         self._any_case = version >= KNOWS_ANY_CASE
         self._refuses = self._any_case and not ignores_unknown
         self._unread = {Role.IGNORED} if version >= KNOWS_EXPIRY else {Role.IGNORED, Role.EXPIRE}
@@ -112,6 +118,8 @@ class Controls(dict[str, Control | None]):
         control = self._known.get(plain)
         if plain in self._recurring:
             control = _RECURS
+        elif plain in self._controlling:
+            control = _CONTROLS
         elif control is None and self._any_case and plain not in self._known and self._is_refused(plain):
             control = _REFUSED
         if len(name) <= MAX_NAME_CHARS:
@@ -132,11 +140,26 @@ class Controls(dict[str, Control | None]):
         """Whether a record with this header is, or claims to be, a recurring schedule."""
         return self[name] is _RECURS
 
+    def makes_control(self, name: str) -> bool:
+        """Whether a record with this header is, or claims to be, a control."""
+        return self[name] is _CONTROLS
+
+    def is_read_apart(self, name: str) -> bool:
+        """Whether what a header of this name says is not told by its own value."""
+        return self[name] in (_RECURS, _CONTROLS)
+
+    def role(self, name: str) -> Role | None:
+        """What a header is for that these rules read; None where it has no meaning, or one that is read apart."""
+        alias = self.alias(name)
+        return None if alias is None else alias.role
+
     def refusal(self, name: str) -> str:
         """Say of a name that is refused why, and what may have been meant."""
         plain, shown = lowered(name), f"header {quoted(name.encode('utf-8', 'surrogatepass'))}"
         if plain in RECURRING:
             return f"{shown}: recurring schedules are off for this delay topic; its key recurring = true allows them"
+        if plain in NAMES and self._recurring:
+            return f"{shown}: nothing can be cancelled or replaced yet where schedules recur (recurring = true)"
         if plain in RESERVED:
             return f"{shown}: this router does not do that yet, and ignoring it would deliver what nobody asked for"
         known = sorted(each for each in self.aliases if each.startswith(CONTROL_PREFIX))
@@ -169,9 +192,10 @@ def _refuse(_: bytes) -> int:
     raise RefusedNameError
 
 
-def _recurs(_: bytes) -> int:
+def _is_there(_: bytes) -> int:
     return True
 
 
 _REFUSED: Final[Control] = (_NO_SLOT, 0, _refuse)
-_RECURS: Final[Control] = (_RECURS_SLOT, 0, _recurs)
+_RECURS: Final[Control] = (_RECURS_SLOT, 0, _is_there)
+_CONTROLS: Final[Control] = (_CONTROLS_SLOT, 0, _is_there)

@@ -36,7 +36,7 @@ def decide_alike(
     to: list[_Values] = []
     for name, column in zip(names, columns, strict=True):
         alias = rules.controls.alias(name)
-        if rules.controls.refuses(name) or rules.controls.recurs(name):
+        if rules.controls.refuses(name) or rules.controls.is_read_apart(name):
             return None
         if alias is None:
             continue

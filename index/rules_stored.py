@@ -13,11 +13,12 @@ RULES_VERSION: Final = 3
 """Raise it whenever a change of code changes a decision. Older versions are decided by as they were, for as long as
 records need them (:data:`KNOWN_VERSIONS`); any other is refused, never guessed."""
 
-KNOWN_VERSIONS: Final = (1, 2, 3)
+KNOWN_VERSIONS: Final = (1, 2, 3, 4)
 """Rules of version 1 do not know ``deliver-expire-after``: what it says was not looked at, and never leads to a
 rejection when such a record is decided again. Those of version 2 know names of headers in lower case only, pass over
 all others, refuse a null time and durations like ``15m``, and let topics of other routers be targets;
-headers that a client has altered are taken as they were handed over (:mod:`index.unreadable`)."""
+headers that a client has altered are taken as they were handed over (:mod:`index.unreadable`). Those of version 4
+know controls, which cancel and replace (:mod:`index.control_headers`); the ones before refuse them."""
 
 MIN_PERIOD_MS: Final = 1_000
 """Unless it is configured otherwise."""

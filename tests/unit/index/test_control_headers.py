@@ -5,7 +5,9 @@ import pytest
 from index.control_headers import control_of
 from index.headers import Headers, Role
 from index.receipts import Action, Control
-from index.schedule import Reason, Rejection
+from index.rules import Rules
+from index.rules_by_column import decide_alike
+from index.schedule import AT_ONCE, Reason, Rejection, Schedule
 
 SAYS = {"deliver-at": Role.AT, "x-due": Role.AT, "deliver-id": Role.ID, "deliver-to": Role.TO, "order": Role.ID}.get
 
@@ -58,3 +60,50 @@ def test_what_cannot_be_followed(headers: Headers, reason: Reason, message: str)
     assert isinstance(rejection, Rejection)
     assert rejection.reason == reason
     assert message in rejection.message
+
+
+RULES = Rules("d", default_target="out", version=4, require_time=True)
+REPLACES: Headers = [("Deliver-Replace", b"true"), ("deliver-id", b"a"), ("deliver-at", b"1800000000000")]
+
+
+def test_what_cancels_is_no_schedule_and_needs_neither_target_nor_time() -> None:
+    headers: Headers = [("Deliver-Cancel", b"a"), ("trace", None)]
+    decision = Rules("d", version=4, require_time=True).decide(headers, 5)
+    assert isinstance(decision, Schedule)
+    assert decision[:2] == (AT_ONCE, ())
+    assert decision.deliver_id == b"a"
+    assert RULES.control(headers) == Control(Action.CANCEL, b"a")
+
+
+def test_what_replaces_is_a_schedule_like_any_other() -> None:
+    assert RULES.decide(REPLACES, 5) == RULES.decide(REPLACES[1:], 5)
+    assert RULES.control(REPLACES) == Control(Action.REPLACE, b"a")
+    assert RULES.control(REPLACES[1:]) is None
+    by_column = [[value] for _, value in REPLACES]
+    assert decide_alike(RULES, [name for name, _ in REPLACES], by_column, [5], [1800000000000]) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason", "message"),
+    [
+        ([("deliver-cancel", b"a"), ("deliver-to", b"out")], Reason.AMBIGUOUS_HEADER, "beside deliver-to"),
+        ([("deliver-cancel", b"a"), ("deliver-att", b"1")], Reason.INVALID_SCHEDULE, "there is no such header"),
+        ([("deliver-cancel", None)], Reason.INVALID_SCHEDULE, "a value is needed"),
+        ([*REPLACES, ("deliver-to", b"not-allowed")], Reason.TARGET_NOT_ALLOWED, "not-allowed"),
+        ([("deliver-move", b"a"), ("deliver-at", b"1800000000000")], Reason.INVALID_SCHEDULE, "does not do that yet"),
+    ],
+)
+def test_a_control_is_rejected_as_a_whole(headers: Headers, reason: Reason, message: str) -> None:
+    decision = RULES.decide(headers, 5)
+    assert isinstance(decision, Rejection)
+    assert decision.reason == reason
+    assert message in decision.message
+
+
+def test_controls_are_refused_by_rules_of_before_and_where_schedules_recur() -> None:
+    before = Rules("d", default_target="out", version=3).decide(REPLACES, 5)
+    recurring = Rules("d", default_target="out", version=4, recurring=True).decide(REPLACES, 5)
+    assert isinstance(before, Rejection)
+    assert isinstance(recurring, Rejection)
+    assert "does not do that yet" in before.message
+    assert "where schedules recur" in recurring.message

@@ -1,0 +1,21 @@
+"""What is wrong with a due time, seen with the timestamp of its record."""
+
+from index.controls import AFTER_BIT
+from index.schedule import Reason, Rejection
+from index.times import INT64_MAX
+
+
+def problems_of_times(times: int, due_ms: int, timestamp_ms: int, limit_ms: int) -> list[Rejection]:
+    """Every problem; ``times`` tells which time headers were given, ``limit_ms`` is the longest delay, 0 for none."""
+    if timestamp_ms < 0:
+        if times == AFTER_BIT or (times and limit_ms):
+            counted = "deliver-after" if times == AFTER_BIT else "the maximum delay"
+            message = f"the record has no timestamp, from which {counted} is counted"
+            return [Rejection(Reason.INVALID_SCHEDULE, message)]
+    elif due_ms > INT64_MAX:
+        message = f"the due time, {timestamp_ms} + {due_ms - timestamp_ms} ms, is over {INT64_MAX}"
+        return [Rejection(Reason.INVALID_SCHEDULE, message)]
+    elif limit_ms and due_ms - timestamp_ms > limit_ms:
+        message = f"Exceeds max allowed delivery delay of {limit_ms} milliseconds"
+        return [Rejection(Reason.MAX_DELAY_EXCEEDED, message)]
+    return []
