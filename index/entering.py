@@ -17,6 +17,7 @@ from index.progress import Position, Progress
 from index.receipts import Control, Receipt
 from index.record import Record
 from index.skipped import SkippedRanges
+from index.unsealed import Unsealed
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -120,35 +121,57 @@ class Entering(Generic[P, R]):
         record: Record,
         entry: Entry[P] | None = None,
         *,
-        stored: Iterable[Position] = (),
         held: Iterable[Position] = (),
-    ) -> Receipt | None:
-        """Index a control, and the ``entry`` that it is where it is a schedule itself; None: a replay, it is settled.
+    ) -> tuple[Receipt | None, Sequence[Entry[P]]]:
+        """Index a control, and the ``entry`` that it is where it is a schedule itself.
 
-        ``stored`` are places that buckets know for its id, ``held`` those of it that wait behind W.
+        Returns its receipt, None where it is settled, and the entry where that was added. The ids of all
+        buckets must be known (:mod:`index.names`); ``held`` are places of its id that wait behind W.
         """
-        if offset < self._replay_below:
+        if self.is_settled(offset):
             if entry is None:
                 self.advance(offset + 1)
-            else:
-                self._add_named(control, entry)
-            return None
+                return None, ()
+            return None, self._add_named(control, entry)
         self._enter(offset)
         due_ms = None if entry is None else entry[0]
-        receipt = self._named.evaluate(offset, control, record, due_ms, stored, held, self._is_pending)
-        if entry is not None and not receipt.voids_itself:
-            self._indexed_to = offset
-            self._add_named(control, entry)
-        return receipt
+        receipt = self._named.evaluate(offset, control, record, due_ms, held, self._is_pending)
+        if entry is None or receipt.voids_itself:
+            return receipt, ()
+        self._indexed_to = offset
+        return receipt, self._add_named(control, entry)
 
-    def _add_named(self, control: Control, entry: Entry[P]) -> None:
-        if self.add([entry]):
+    def freeze(self) -> Unsealed[P]:
+        """Set everything that was indexed aside to be sealed; all of it must be below the committed C."""
+        self._named.names.freeze()
+        return self._pending.freeze(self._indexed_to)
+
+    def thaw(self) -> None:
+        """Give up sealing."""
+        self._named.names.thaw()
+        self._pending.thaw()
+
+    def discard_frozen(self) -> None:
+        """Everything that was being sealed has left meanwhile: there is no bucket to make."""
+        self._named.names.discard_frozen()
+        self._pending.discard_frozen()
+
+    def is_settled(self, offset: int) -> bool:
+        """Whether a control at this offset is only read again: its receipt has left, and the mask has the rest."""
+        return offset < self._replay_below
+
+    def _add_named(self, control: Control, entry: Entry[P]) -> Sequence[Entry[P]]:
+        added = self.add([entry])
+        if added:
             self._named.names.add(hash_of(control.deliver_id), Position(entry[0], entry[1]))
+        return added
 
     def _is_pending(self, place: Position) -> bool:
         if place.offset >= self._committed.cursor:
             return True
-        behind = next((each.behind for each in self._pending.buckets.values() if each.holds(place.offset)), None)
+        behind = None
+        if self._pending.catching_up:
+            behind = next((each.behind for each in self._pending.buckets.values() if each.holds(place.offset)), None)
         return place > (self._committed.watermark if behind is None else behind)
 
     def skip(self, from_offset: int, to_offset: int, rejected: R) -> None:

@@ -45,6 +45,11 @@ class NamedSchedules:
         return len(self._receipts)
 
     @property
+    def doomed(self) -> BitMap64:
+        """Offsets of what a receipt speaks of that has not been committed: they must not leave."""
+        return self._doomed
+
+    @property
     def first_owed(self) -> int | None:
         """Offset of the first control whose receipt must leave."""
         return self._receipts[0].offset if self._receipts else None
@@ -60,17 +65,15 @@ class NamedSchedules:
         control: Control,
         record: Record,
         due_ms: int | None,
-        stored: Iterable[Position],
         held: Iterable[Position],
         is_pending: Callable[[Position], bool],
     ) -> Receipt:
         """Evaluate a control; its receipt is owed from here on.
 
-        ``due_ms`` is set where it is a schedule itself, ``stored`` are places that buckets know for its id, ``held``
-        those of it that wait behind W.
+        ``due_ms`` is set where it is a schedule itself, ``held`` are places of its id that wait behind W.
         """
-        known = (*self.names.find(hash_of(control.deliver_id)), *stored)
-        pending = {*held, *(place for place in known if is_pending(place))}
+        known = self.names.find(hash_of(control.deliver_id))
+        pending = {*held, *filter(is_pending, known)}
         live = [place for place in pending if place.offset < offset and self._is_live(place.offset)]
         in_log_order = tuple(sorted(live, key=lambda place: place.offset))
         receipt = receipt_of(offset, control, in_log_order, due_ms, record)

@@ -1,16 +1,25 @@
-"""Which pending records have which id, for those that are in memory: a 128-bit hash of the id, and where they are due.
+"""Which pending records have which id: a 128-bit hash of the id, and where they are due.
 
 Only records with an id are in it. What was cancelled is taken out at once. What has left is not taken out one by one,
 since most ids are never asked for: it is swept out when as much has been added as was left by the last sweep, and
 whoever asks looks whether a place is pending.
+
+What is sealed lies in buckets, and so do its ids. As long as nobody has asked for any, they are not kept beside that;
+who asks first has to have the buckets read (``is_known``). From then on they are kept, 32 bytes each, for as long as a
+bucket holds their records, by ranges of offsets: so it does not matter how buckets are merged::
+
+    offsets    0 ........... 400 ........ 900 ............... C
+               ├─ read once ──┤├─ sealed ──┤├─ not sealed ────┤
+                   runs            runs          places
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 
-from index.progress import Position
+from pyroaring import BitMap64
 
-HASH_BYTES = 16
+from index.id_runs import HASH_BYTES, IdRun, places_of
+from index.progress import Position
 
 FIRST_SWEEP = 1_024
 """With fewer places than this a sweep is not worth the while."""
@@ -19,6 +28,9 @@ FIRST_SWEEP = 1_024
 def hash_of(deliver_id: bytes) -> bytes:
     """What an id is known by: two ids of one partition with the same hash are not to be expected in any lifetime."""
     return blake2b(deliver_id, digest_size=HASH_BYTES).digest()
+
+
+AnyPlaces = dict[bytes, Position | list[Position]]
 
 
 class Names:
@@ -31,12 +43,18 @@ class Names:
     """
 
     def __init__(self) -> None:
-        # Nearly every id has one place: a list for each would double what it costs.
-        self._places: dict[bytes, Position | list[Position]] = {}
+        self._places: AnyPlaces = {}
+        self._frozen: AnyPlaces = {}
         self._count = 0
         self._sweep_at = FIRST_SWEEP
+        self._runs: list[tuple[range, IdRun]] = []
+        self._known = BitMap64()
+        self._cancelled = BitMap64()
+        self._loose: list[IdRun] = []
+        self._is_asked = False
 
     def __len__(self) -> int:
+        """How many places there are of records that have not been sealed."""
         return self._count
 
     @property
@@ -58,33 +76,99 @@ class Names:
     def remove(self, id_hash: bytes, places: Iterable[Position]) -> None:
         """These were cancelled: once nothing brings them back, nobody else can tell any more that they were."""
         gone = set(places)
-        known = self.find(id_hash)
-        kept = [place for place in known if place not in gone]
-        self._count -= len(known) - len(kept)
-        if kept:
-            self._places[id_hash] = kept if len(kept) > 1 else kept[0]
-        else:
-            self._places.pop(id_hash, None)
+        if self._runs:
+            self._cancelled.update(place.offset for place in gone)
+        self._count -= _remove(self._places, id_hash, gone)
+        _remove(self._frozen, id_hash, gone)
 
     def find(self, id_hash: bytes) -> list[Position]:
         """Where records of this id are, or have been."""
-        known = self._places.get(id_hash, [])
-        return list(known) if isinstance(known, list) else [known]
+        stored = [place for _, run in self._runs for place in run.find(id_hash) if place.offset not in self._cancelled]
+        return stored + places_of(self._frozen, id_hash) + places_of(self._places, id_hash)
 
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
         """Let go of places that are not pending; O(all of them)."""
-        kept = [(each, [place for place in self.find(each) if is_pending(place)]) for each in self._places]
-        self._places = {each: places if len(places) > 1 else places[0] for each, places in kept if places}
-        self._count = sum(len(places) for _, places in kept)
+        pending = [(each, list(filter(is_pending, places_of(self._places, each)))) for each in self._places]
+        self._places = {each: places if len(places) > 1 else places[0] for each, places in pending if places}
+        self._count = _count(self._places)
         self._sweep_at = max(FIRST_SWEEP, 2 * self._count)
 
-    def within(self, offsets: range) -> Iterable[tuple[bytes, Position]]:
-        """Hash and place of each record at these offsets, by hash: what the pages of a bucket hold."""
-        found = [(each, place) for each in self._places for place in self.find(each) if place.offset in offsets]
-        return sorted(found)
+    def freeze(self) -> None:
+        """All that were added are being sealed from here on."""
+        assert not self._frozen, "being sealed already"
+        self._frozen, self._places, self._count = self._places, {}, 0
+
+    def thaw(self) -> None:
+        """They are not sealed after all."""
+        newer, self._places, self._frozen = self._places, self._frozen, {}
+        self._count = _count(self._places)
+        for id_hash in newer:
+            for place in places_of(newer, id_hash):
+                self.add(id_hash, place)
+
+    def discard_frozen(self) -> None:
+        """All of them have left."""
+        self._frozen = {}
+
+    def sealed(self, offsets: range) -> None:
+        """They lie in a bucket of these offsets."""
+        places, self._frozen = self._frozen, {}
+        if self._is_asked:
+            self.read(offsets, places)
+
+    def ask(self) -> None:
+        """From now on keep what is sealed: somebody looks for ids."""
+        self._is_asked = True
+
+    def is_known(self, offsets: range) -> bool:
+        """Whether it is known which ids a bucket of these offsets has; else it is to be ``read``."""
+        return bool(self._known.range_cardinality(offsets.start, offsets.stop) == len(offsets))
+
+    def read(self, offsets: range, *places: AnyPlaces) -> None:
+        """These are all ids of these offsets that a bucket holds."""
+        self._known.add_range(offsets.start, offsets.stop)
+        runs = [IdRun(each) for each in places if each]
+        self._runs += [(offsets, run) for run in runs]
+        self._loose += runs
+
+    def take_loose(self) -> list[IdRun]:
+        """What is to be made compact, by any thread; it is given once."""
+        loose, self._loose = self._loose, []
+        return loose
+
+    def forget(self, buckets: Sequence[range], watermark: Position | None) -> None:
+        """Let go of what no bucket holds any more; and of what ``watermark`` has passed, where there is one for all."""
+        if not self._known:
+            return
+        held = BitMap64()
+        for each in buckets:
+            held.add_range(each.start, each.stop)
+        self._known &= held
+        self._cancelled &= held
+        self._runs = [
+            (offsets, run)
+            for offsets, run in self._runs
+            if held.range_cardinality(offsets.start, offsets.stop) and (watermark is None or run.last > watermark)
+        ]
 
     def check(self) -> None:
         """Assert every invariant."""
-        assert self._count == sum(len(self.find(each)) for each in self._places)
-        assert all(len(each) == HASH_BYTES for each in self._places)
-        assert all(len(known) > 1 for known in self._places.values() if isinstance(known, list))
+        assert self._count == _count(self._places)
+        for places in (self._places, self._frozen):
+            assert all(len(each) == HASH_BYTES for each in places)
+            assert all(len(known) > 1 for known in places.values() if isinstance(known, list))
+        assert self._is_asked or not self._runs
+
+
+def _count(places: AnyPlaces) -> int:
+    return sum(len(known) if isinstance(known, list) else 1 for known in places.values())
+
+
+def _remove(places: AnyPlaces, id_hash: bytes, gone: set[Position]) -> int:
+    known = places_of(places, id_hash)
+    kept = [place for place in known if place not in gone]
+    if kept:
+        places[id_hash] = kept if len(kept) > 1 else kept[0]
+    else:
+        places.pop(id_hash, None)
+    return len(known) - len(kept)

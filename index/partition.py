@@ -138,7 +138,10 @@ class PartitionIndex(Entering[P, R]):
         elif installed.merged_from:
             self._pending.install_merged(installed.manifest, installed.merged_from, watermark)
         else:
+            self._named.names.sealed(range(installed.manifest.from_offset, installed.manifest.to_offset))
             self._pending.install_sealed(installed.manifest, watermark, installed.keep_to)
+        behind_any = any(bucket.behind is not None for bucket in self._pending.buckets.values())
+        self._named.names.forget(self._pending.ranges(), None if behind_any else watermark)
 
     def check(self) -> None:
         """Assert every invariant; O(n log n)."""

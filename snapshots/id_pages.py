@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from index.errors import FormatError
-from index.names import HASH_BYTES
+from index.id_runs import HASH_BYTES
 from index.progress import Position
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2

@@ -127,7 +127,7 @@ class Housekeeping:
         again_s = self._clock.running_s() + AGAIN_AFTER_S
         # One must not hold up the other: a merge may fail each time for a segment that is needed in days.
         if kind == "seal":
-            self._ledger.parts.thaw()
+            self._ledger.thaw()
             self._sealing, self._seal_not_before_s = None, again_s
         else:
             self._end_merge()
@@ -152,7 +152,7 @@ class Housekeeping:
             return
         if self._must_seal(memory_full=memory_full) and self._ledger.may_freeze:
             to_offset = self._ledger.indexed_to
-            frozen = self._ledger.parts.freeze(to_offset)
+            frozen = self._ledger.freeze()
             self._sealing = Sealing(frozen, to_offset, self.free_id(), self._rules, self._pool.encode)
             self._mutable_since_s = self._seal_began_s = self._clock.running_s()
         elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:
@@ -210,7 +210,7 @@ class Housekeeping:
             return Request(self, segments=segments) if segments else None
         installs = sealing.installation(Position(now_ms + LEAD_MS, 0))
         if installs is None:
-            self._ledger.parts.discard_frozen()
+            self._ledger.discard_frozen()
             self._sealing = None
             return None
         failpoints.passing("seal.before_manifest")

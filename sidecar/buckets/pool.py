@@ -44,6 +44,10 @@ class LoaderPool:
         """Have a merge prepared; apart from loading, so that a long merge never delays what is due."""
         return self._submit(self._mergers, work)
 
+    def scan(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        """Have whole buckets read, beside merging: what is due soon is loaded meanwhile."""
+        return self._submit(self._mergers, work)
+
     def encode(self, work: Callable[[], T]) -> Future[T]:
         """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
         return self._submit(self._encoders, lambda _: work())

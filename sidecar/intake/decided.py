@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from index.pending import Entry
+from index.receipts import Control
 from index.record import Record
 from index.schedule import Reason, Rejection
 from sidecar.intake.bad_batches import BadBatch
@@ -19,16 +20,29 @@ class Rejected(NamedTuple):
     refused: Refused
 
 
-Step: TypeAlias = list[Entry[Payload]] | Rejected | BadBatch | int
-"""What to do to the ledger: add a run, reject a record, reject a batch that cannot be read and step over it, or step
-over what yields no record, up to an offset."""
+class Controlling(NamedTuple):
+    """A record that cancels others, or replaces them: then it is a schedule, too, and ``entry`` is that one."""
+
+    offset: int
+    control: Control
+    record: Record
+    entry: Entry[Payload] | None
+
+
+Step: TypeAlias = list[Entry[Payload]] | Rejected | Controlling | BadBatch | int
+"""What to do to the ledger: add a run, reject a record, evaluate a control, reject a batch that cannot be read and step
+over it, or step over what yields no record, up to an offset."""
 
 
 @dataclass(slots=True)
 class Decided:
-    """What was read at once; ``failed`` ends it, and ``at`` is the first step that has not been indexed yet."""
+    """What was read at once; ``failed`` ends it, and ``at`` is the first step that has not been indexed yet.
+
+    ``names`` has the hash of the id of each record in a run that has one, by offset.
+    """
 
     steps: list[Step] = field(default_factory=list)
+    names: dict[int, bytes] = field(default_factory=dict)
     at: int = 0
     records: int = 0
     both_times: int = 0

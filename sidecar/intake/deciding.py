@@ -9,6 +9,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import RefusedError
+from index.names import hash_of
 from index.pending import Entry
 from index.record import Record
 from index.rule_history import RuleHistory
@@ -16,7 +17,7 @@ from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from index.unreadable import UnreadableHeaders, decide
 from sidecar.intake.bad_batches import BadBatch
-from sidecar.intake.decided import Decided, Rejected, Step
+from sidecar.intake.decided import Controlling, Decided, Rejected, Step
 from sidecar.intake.fetching import Fetch
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Payload, Refused, packed, scheduled, size_of
@@ -77,7 +78,8 @@ class Deciding:
         self.taken_bytes += decided.resident_bytes
         return decided
 
-    def _decide_messages(self, fetch: Fetch, decided: Decided) -> None:
+    # In one piece: a call for each record costs more than what it does.
+    def _decide_messages(self, fetch: Fetch, decided: Decided) -> None:  # noqa: C901, PLR0912, PLR0915 -- see above
         run: list[Entry[Payload]] = []
         steps = decided.steps
         room_bytes, far_ms = self._budget.room_bytes, self._now_ms() + self._soon_ms
@@ -105,6 +107,10 @@ class Deciding:
                 steps += run, Rejected(offset, Refused(decision, record))
                 run = []
                 continue
+            if not decision[1]:
+                steps += run, self._controlling(offset, record, None)
+                run = []
+                continue
             due_ms = decision[0]
             if decision[5] or due_ms == AT_ONCE:
                 decided.both_times += decision[5]
@@ -118,9 +124,21 @@ class Deciding:
             else:
                 # What does not fit stays in the delay topic, and is read again when it is due.
                 payload = scheduled(decision, payload[1], None)
-            run.append((due_ms, offset, payload))
+            entry = due_ms, offset, payload
+            if decision[4] is not None:
+                if self._rules.control(record[2]) is not None:
+                    steps += run, self._controlling(offset, record, entry)
+                    run = []
+                    continue
+                decided.names[offset] = hash_of(decision[4])
+            run.append(entry)
         steps.append(run)
         decided.records = len(fetch.messages)
+
+    def _controlling(self, offset: int, record: Record, entry: Entry[Payload] | None) -> Controlling:
+        control = self._rules.control(record.headers)
+        assert control is not None, f"offset {offset} has no target and cancels nothing"
+        return Controlling(offset, control, record, entry)
 
     def _passed(self, bad: BadBatch) -> Step:
         if bad.from_offset >= self._until_offset:

@@ -4,12 +4,14 @@ What is decided is handed over in order, and indexed by the worker between two t
 """
 
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Protocol
 
 from index.pending import Entry
+from index.progress import Position
 from sidecar.intake.bad_batches import BadBatch
-from sidecar.intake.decided import Decided, Indexed, Rejected, stub_of
+from sidecar.intake.decided import Controlling, Decided, Indexed, Rejected, stub_of
 from sidecar.intake.deciding import NEVER
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
@@ -38,11 +40,22 @@ class Ahead(Protocol):
         """End reading."""
 
 
+class Places(Protocol):
+    """The port through which it is known where records of an id wait, wherever that is."""
+
+    def are_known(self) -> bool:
+        """Whether the ledger knows the ids of all buckets; while they are being read it does not: ask again."""
+
+    def held(self, deliver_id: bytes) -> Sequence[Position]:
+        """Where records of this id are due that are held for their targets."""
+
+
 class Intake:
     """Indexes what ``ahead`` gives, which it owns; used by the worker of its partition only."""
 
-    def __init__(self, ahead: Ahead, ledger: PartitionLedger, budget: PayloadBudget) -> None:
+    def __init__(self, ahead: Ahead, ledger: PartitionLedger, budget: PayloadBudget, places: Places) -> None:
         self._ahead = ahead
+        self._places = places
         self._ledger = ledger
         self._budget = budget
         self._settled_bytes = 0
@@ -65,7 +78,8 @@ class Intake:
                 done.both_times += decided.both_times
                 done.without_time += decided.without_time
             self._under_way = decided
-            self._index(decided, done, max_bytes)
+            if not self._index(decided, done, max_bytes):
+                break
             if decided.at == len(decided.steps):
                 self._under_way = None
         return done
@@ -79,7 +93,8 @@ class Intake:
         self._ahead.close()
         self._budget.give_back(self._ahead.taken_bytes - self._settled_bytes)
 
-    def _index(self, decided: Decided, done: Indexed, max_bytes: int) -> None:
+    def _index(self, decided: Decided, done: Indexed, max_bytes: int) -> bool:
+        """Index what fits; False when it has to wait for what a control needs to know."""
         steps = decided.steps
         while decided.at < len(steps) and done.size_bytes < max_bytes:
             step = steps[decided.at]
@@ -89,12 +104,15 @@ class Intake:
                 done.size_bytes += sums[min(fitting, len(step))]
                 if fitting < len(step):
                     steps[decided.at] = step[fitting:]
-                    self._add(step[:fitting], done)
-                    return
-                self._add(step, done)
+                    self._add(step[:fitting], decided.names, done)
+                    return True
+                self._add(step, decided.names, done)
             elif isinstance(step, Rejected):
                 self._ledger.reject(step.offset, step.refused)
                 done.size_bytes += size_of(step.refused.record)
+            elif isinstance(step, Controlling):
+                if not self._control(step, done):
+                    return False
             elif isinstance(step, BadBatch):
                 self._ledger.skip(step.from_offset, step.to_offset, stub_of(step))
                 done.bad.append(step)
@@ -102,9 +120,28 @@ class Intake:
                 # The end event also steps over control records and removed ones, which yield no message.
                 self._ledger.advance(max(step, self._ledger.indexed_to))
             decided.at += 1
+        return True
 
-    def _add(self, run: list[Entry[Payload]], done: Indexed) -> None:
+    def _control(self, step: Controlling, done: Indexed) -> bool:
+        """Evaluate a control; False while it is not known which ids the buckets have."""
+        if not self._ledger.is_settled(step.offset) and not self._places.are_known():
+            return False
+        held = self._places.held(step.control.deliver_id)
+        _, added = self._ledger.control(step.offset, step.control, step.record, step.entry, held=held)
+        self._count([] if step.entry is None else [step.entry], added, done)
+        done.size_bytes += size_of(step.record) + sum(scheduled_size(payload) for _, _, payload in added)
+        return True
+
+    def _add(self, run: list[Entry[Payload]], names: Mapping[int, bytes], done: Indexed) -> None:
         added = self._ledger.add(run)
+        if names:
+            known = self._ledger.named.names
+            for due_ms, offset, _ in added:
+                if offset in names:
+                    known.add(names[offset], Position(due_ms, offset))
+        self._count(run, added, done)
+
+    def _count(self, run: Sequence[Entry[Payload]], added: Sequence[Entry[Payload]], done: Indexed) -> None:
         run_bytes = added_bytes = resident_bytes(run)
         if len(added) < len(run):
             # A replay shows that some have left already.

@@ -19,9 +19,9 @@ from sidecar.buckets.upkeep import Upkeep
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
 from sidecar.healing.healing import Healing
-from sidecar.intake.deciding import NEVER, Deciding
+from sidecar.intake.deciding import Deciding
 from sidecar.intake.fetching import Fetching, connects_of
-from sidecar.intake.intake import Intake
+from sidecar.intake.intake import Intake, Places
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.intake.read_ahead import ReadAhead
 from sidecar.kafka import admin as cluster
@@ -164,7 +164,7 @@ class KafkaHost:
         )
         return KafkaTransactions(writer, shared.clock, compresses=self.compresses)
 
-    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int = NEVER) -> Intake:
+    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
         """With a client of its own: one that is told to seek may still hand over older records."""
         config, topic, budget = self._shared.config, self._topic, self._shared.budget
         deciding = Deciding(
@@ -179,7 +179,7 @@ class KafkaHost:
         name = f"{topic.name}/{self._partition}"
         ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, name)
         ahead.start()
-        return Intake(ahead, ledger, budget)
+        return Intake(ahead, ledger, budget, places)
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Read one by one."""

@@ -33,6 +33,7 @@ class Origin:
     is_stored: bool
     buckets: tuple[Manifest, ...] = ()
     held: tuple[HeldEntry, ...] = ()
+    mask: tuple[int, ...] = ()
     restored: tuple[tuple[bytes, int], ...] = ()
     changed: tuple[str, ...] = ()
     stale: tuple[bytes, ...] = ()
@@ -47,7 +48,7 @@ class Origin:
     @property
     def as_state(self) -> StoredState:
         """The same as the state topic will say it."""
-        return StoredState(self.progress, self.delay_topic_id, self.history, self.buckets, self.held)
+        return StoredState(self.progress, self.delay_topic_id, self.history, self.buckets, self.held, mask=self.mask)
 
 
 class _Nobody:
@@ -71,8 +72,8 @@ def write_origin(transactions: Transactions, origin: Origin) -> None:
         requests += [Request(nobody, installs=Installation(manifest)) for manifest in origin.buckets]
         withdrawn = tuple(key for key, _ in origin.restored)
         requests.append(Request(nobody, removed=origin.stale, withdrawn=withdrawn))
-    # It changes nothing of what buckets and held records there are by the origin.
-    inventory = InventoryKeeper(origin.buckets, origin.held).current
+    # It changes nothing of what buckets, held records and cancelled ones there are by the origin.
+    inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask).current
     transaction = Transaction((), (), origin.progress, inventory, state_of(requests), requests)
     result = transactions.commit(transaction)
     if result.outcome is not Outcome.COMMITTED:

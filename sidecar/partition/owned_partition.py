@@ -3,11 +3,13 @@
 from contextlib import ExitStack
 
 from index.adopting import Adoption
+from index.mask import Mask
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL
 from index.rule_history import RuleHistory
 from sidecar import failpoints
 from sidecar.backfill.adopting import Adopting
+from sidecar.buckets.ids import StoredIds
 from sidecar.buckets.lifecycle import Housekeeping
 from sidecar.buckets.loading import Loading
 from sidecar.buckets.segments import SegmentSource
@@ -80,7 +82,9 @@ class OwnedPartition:
         closing.callback(self._resident.close)
         host.limits.enter(topic.name)
         closing.callback(host.limits.leave, topic.name)
-        self.ledger: PartitionLedger = PartitionIndex(origin.progress, scheduled_size, origin.buckets)
+        self.ledger: PartitionLedger = PartitionIndex(
+            origin.progress, scheduled_size, origin.buckets, Mask(origin.mask)
+        )
         self.gate = Gate(host.limits, origin.held)
         self._resident.take(self.gate.resident_bytes)
         self._source = source = SegmentSource(topic, context.partition, origin.history)
@@ -89,7 +93,7 @@ class OwnedPartition:
             transactions,
             self.ledger,
             self.gate,
-            InventoryKeeper(origin.buckets, origin.held),
+            InventoryKeeper(origin.buckets, origin.held, origin.mask),
             origin.history,
             host.directory,
             host.read_again,
@@ -98,7 +102,8 @@ class OwnedPartition:
             Series(origin.progress.series_key, zone_of),
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None
-        self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, looked)
+        self._ids = StoredIds(context, self.ledger, source, host.pool, self.gate)
+        self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, self._ids, looked)
         closing.callback(self._tail.close)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget)
         self._housekeeping = Housekeeping(context, self.ledger, source, host.pool)
@@ -165,14 +170,16 @@ class OwnedPartition:
     def intake_pauses(self) -> bool:
         """Whether nothing may come in: a bucket is about to be adopted, or as much waits to be sealed as is being.
 
-        Or nothing more may wait for targets or the end of a pause, or the partition is drained. When memory is used up
-        the intake itself stops reading; what it holds by then is counted, and has to come in.
+        Or a control waits until it is known which ids the buckets have, nothing more may wait for targets or the end
+        of a pause, or the partition is drained. When memory is used up the intake itself stops reading; what it holds
+        by then is counted, and has to come in.
         """
         if self._tail.may_end_look:
             self._adopting.turn()
             self._tail.end_look()
         adopts = self._tail.is_looking or self._adopting.pauses
-        return adopts or self._housekeeping.is_behind or self._is_draining or self._is_held_up
+        is_full = self._housekeeping.is_behind or self._is_draining or self._is_held_up
+        return adopts or is_full or self._ids.is_reading
 
     @property
     def _seal_all(self) -> bool:

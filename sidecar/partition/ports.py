@@ -13,7 +13,7 @@ from sidecar.backfill.adopting import StagedView
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.upkeep import Upkeep
 from sidecar.context import PartitionContext
-from sidecar.intake.intake import Intake
+from sidecar.intake.intake import Intake, Places
 from sidecar.partition.origin import Origin
 from sidecar.partition.takeover import Standing
 from sidecar.payload.budget import PayloadBudget
@@ -83,7 +83,7 @@ class Host(Protocol):
     def transactions(self, origin: Origin) -> Transactions:
         """To write with."""
 
-    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int) -> Intake:
+    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
         """Begin to read the delay partition where the ledger is; nothing is indexed at or beyond ``until_offset``."""
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:

@@ -103,7 +103,8 @@ class Rounds:
         return carried
 
     def _resumed(self, now_ms: int, running_s: float) -> list[Entry[Scheduled]]:
-        return self._owned.gate.resumed(self.batch_records, now_ms, self._limit_bytes(running_s))
+        limit_bytes, doomed = self._limit_bytes(running_s), self._owned.ledger.named.doomed
+        return self._owned.gate.resumed(self.batch_records, now_ms, limit_bytes, doomed)
 
     def _limit_bytes(self, running_s: float) -> int:
         """Most bytes to plan a transaction with: where schedules recur, each record may append another of its size."""

@@ -16,10 +16,10 @@ from index.rule_history import RuleHistory
 from sidecar.clock import Clock
 from sidecar.intake.decided import Indexed
 from sidecar.intake.deciding import NEVER
-from sidecar.intake.intake import Intake
+from sidecar.intake.intake import Intake, Places
 from sidecar.payload.ledger import PartitionLedger
 
-ReadOn = Callable[[PartitionLedger, RuleHistory, int], Intake]
+ReadOn = Callable[[PartitionLedger, RuleHistory, int, Places], Intake]
 """Begins to read where the index is, deciding by these rules, up to an offset that is not indexed."""
 
 LOOK_WITHIN_S = 10.0
@@ -43,12 +43,14 @@ class Tail:
         ledger: PartitionLedger,
         history: RuleHistory,
         read_on: ReadOn,
+        places: Places,
         has_looked: Callable[[], bool] | None = None,
     ) -> None:
         self._clock = clock
         self._ledger = ledger
         self._history = history
         self._begin = read_on
+        self._places = places
         self._has_looked = has_looked
         self._look_until_s = clock.running_s() + LOOK_WITHIN_S
         self._intake = self._read_on()
@@ -95,7 +97,7 @@ class Tail:
 
     def _read_on(self) -> Intake:
         until_offset = self._ledger.committed.cursor if self.is_looking else NEVER
-        return self._begin(self._ledger, self._history, until_offset)
+        return self._begin(self._ledger, self._history, until_offset, self._places)
 
 
 def is_held_up(ledger: PartitionLedger, resident_bytes: int, payload_memory_bytes: int) -> bool:

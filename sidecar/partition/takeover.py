@@ -117,6 +117,7 @@ def read_origin(
         is_stored=(progress, history) == (stored.progress, stored.history),
         buckets=stored.buckets,
         held=stored.held,
+        mask=stored.mask,
         changed=differing(stored.history.in_force, in_force),
         state_starts_at=standing.state_starts_at() if stored.inventory is None else 0,
     )

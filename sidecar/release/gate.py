@@ -32,10 +32,13 @@ Rejected
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from pyroaring import BitMap64
+
 from index.pending import Entry
+from index.progress import Position
 from index.schedule import AT_ONCE
 from sidecar.payload.records import Scheduled, resident_bytes, scheduled, scheduled_size, size_of
 from sidecar.release.rates import RateLimits, TargetLimit
@@ -73,6 +76,7 @@ class Gate:
         self._was_refused = False
         self._lanes: dict[_Lane, deque[Entry[Scheduled]]] = {}
         self._parts: dict[int, list[bytes]] = {}
+        self._named: dict[bytes, dict[int, Position]] = {}
         self._state: list[tuple[bytes, bytes | None]] = []
         self.records = 0
         self.resident_bytes = 0
@@ -142,17 +146,40 @@ class Gate:
         first_s = min(waits, default=None)
         return max(first_s, RESUME_EVERY_S) if first_s else first_s
 
-    def resumed(self, most: int, now_ms: int, most_bytes: int = _EVERYTHING) -> list[Entry[Scheduled]]:
+    def places_of(self, deliver_id: bytes) -> list[Position]:
+        """Where held records of this id are due."""
+        return list(self._named.get(deliver_id, {}).values())
+
+    def cancel(self, offsets: Collection[int]) -> None:
+        """The transaction being made says that these are cancelled: those of them that are held are let go of."""
+        if self._parts.keys().isdisjoint(offsets):
+            return
+        for lane, waiting in list(self._lanes.items()):
+            kept = deque(entry for entry in waiting if entry[1] not in offsets)
+            for entry in waiting:
+                if entry[1] in offsets:
+                    self._take_out(entry)
+            if kept:
+                self._lanes[lane] = kept
+            else:
+                del self._lanes[lane]
+
+    def resumed(
+        self, most: int, now_ms: int, most_bytes: int = _EVERYTHING, doomed: Collection[int] | BitMap64 = ()
+    ) -> list[Entry[Scheduled]]:
         """Take out what may leave now, at most so many, and no more once they fill so many bytes; it must be in the
         next transaction.
 
-        All of it was due when it was held; but by a clock that was set back since, or a new owner's, it may not be.
+        All of it was due when it was held; but by a clock that was set back since, or a new owner's, it may not be. A
+        lane whose first record is ``doomed`` waits for the receipt that takes it out.
         """
         taken: list[Entry[Scheduled]] = []
         for lane in list(self._lanes):
             waiting, limits = self._lanes[lane], self._limits_of(lane)
             upto = most if self._doubted.isdisjoint(lane) else min(most, len(taken) + self._tried_at_once)
             while waiting and len(taken) < upto and most_bytes > 0 and waiting[0][0] <= now_ms:
+                if waiting[0][1] in doomed:
+                    break
                 if not self._may_leave(limits, waiting[0]):
                     break
                 most_bytes -= scheduled_size(waiting[0][2])
@@ -207,11 +234,19 @@ class Gate:
     def _put(self, entry: Entry[Scheduled], parts: list[bytes]) -> None:
         self._lanes.setdefault(self._lane_of(entry), deque()).append(entry)
         self._parts[entry[1]] = parts
+        deliver_id = entry[2].schedule.deliver_id
+        if deliver_id is not None:
+            self._named.setdefault(deliver_id, {})[entry[1]] = Position(*entry[:2])
         self.records += 1
         self.resident_bytes += resident_bytes([entry])
 
     def _take_out(self, entry: Entry[Scheduled]) -> Entry[Scheduled]:
         self._state += [(key, None) for key in self._parts.pop(entry[1], [])]
+        deliver_id = entry[2].schedule.deliver_id
+        if deliver_id is not None:
+            self._named[deliver_id].pop(entry[1])
+            if not self._named[deliver_id]:
+                del self._named[deliver_id]
         self.records -= 1
         self.resident_bytes -= resident_bytes([entry])
         return entry

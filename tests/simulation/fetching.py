@@ -73,6 +73,9 @@ class Pool(LoaderPool):
     def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
         return self._ask(work)
 
+    def scan(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        return self._ask(work)
+
     def encode(self, work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
         # Now and then only: were it always some rounds later, runs would have too few buckets to show anything.

@@ -28,7 +28,7 @@ from sidecar.context import PartitionContext
 from sidecar.intake.decided import Decided
 from sidecar.intake.deciding import Deciding
 from sidecar.intake.fetching import Fetch
-from sidecar.intake.intake import Intake
+from sidecar.intake.intake import Intake, Places
 from sidecar.kafka.compacted import Stored
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.metrics import Metrics
@@ -156,7 +156,7 @@ class Host:
         """As the owner that this router believes to be."""
         return SimulatedTransactions(self._around, self)
 
-    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int) -> Intake:
+    def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
         """Of the modelled log, in the thread of the worker."""
         deciding = Deciding(
             history,
@@ -165,7 +165,8 @@ class Host:
             soon_ms=self._around.seal_rules.soon_ms,
             until_offset=until_offset,
         )
-        return Intake(SimulatedAhead(self._around, self, deciding, ledger.indexed_to), ledger, self.budget)
+        ahead = SimulatedAhead(self._around, self, deciding, ledger.indexed_to)
+        return Intake(ahead, ledger, self.budget, places)
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Those that retention has left."""

@@ -159,8 +159,8 @@ class HeldInMemory(Wrong):
 
 
 class _AllIsDue(Gate):
-    def resumed(self, most: int, now_ms: int, most_bytes: int = 1 << 62) -> list[Entry[Scheduled]]:
-        return super().resumed(most, max(now_ms, 1 << 62), most_bytes)
+    def resumed(self, most: int, now_ms: int, most_bytes: int = 1 << 62, doomed: Any = ()) -> list[Entry[Scheduled]]:
+        return super().resumed(most, max(now_ms, 1 << 62), most_bytes, doomed)
 
 
 class HeldTakenForDue(Wrong):

@@ -113,13 +113,28 @@ class NamedTwin:
             self.index.advance(self.end)
 
     def _control(self, row: Row, control: Control, entry: Entry[Row] | None) -> None:
-        receipt = self.index.control(row.offset, control, NOTHING, entry, stored=self.stored(control.deliver_id))
+        self.read_ids()
+        receipt, _ = self.index.control(row.offset, control, NOTHING, entry)
         self.done["replayed" if receipt is None else receipt.outcome] += 1
 
-    def stored(self, deliver_id: bytes) -> list[Position]:
-        """What the pages of buckets would tell."""
-        segments = [self.store[ref.record_offset] for each in self.manifests.values() for ref in each.segments]
-        return [Position(*entry[:2]) for run in segments for entry in run if entry[2].deliver_id == deliver_id]
+    def read_ids(self) -> None:
+        """Tell which ids the buckets have of which that is not known."""
+        names = self.index.named.names
+        names.ask()
+        for each in self.manifests.values():
+            if names.is_known(range(each.from_offset, each.to_offset)):
+                continue
+            self.done["read"] += 1
+            found: dict[bytes, Position | list[Position]] = {}
+            for entry in (entry for ref in each.segments for entry in self.store[ref.record_offset]):
+                if entry[2].deliver_id is not None:
+                    places = found.setdefault(hash_of(entry[2].deliver_id), [])
+                    assert isinstance(places, list)
+                    places.append(Position(*entry[:2]))
+            names.read(range(each.from_offset, each.to_offset), found)
+        if self.rng.random() < 0.5:
+            for run in names.take_loose():
+                run.compact()
 
     def crash(self) -> None:
         self.index = self.new_index()
@@ -160,7 +175,7 @@ class NamedTwin:
         parts = self.index.parts
         if self.writing or self.ready or not self.index.may_freeze or not len(parts.mutable.entries):
             return
-        frozen = parts.freeze(self.index.indexed_to)
+        frozen = self.index.freeze()
         segments = cut(frozen.entries.chunks(), self.rules, lambda _: 10)
         self.writing = Writing(segments, frozen.from_offset, parts.mutable.from_offset)
 
@@ -195,15 +210,15 @@ class NamedTwin:
             self.ready = Installation(made, writing.sources, keep_to)
         elif not writing.sources:
             if len(self.index.parts.frozen.entries if self.index.parts.frozen else ()):
-                self.index.parts.thaw()
+                self.index.thaw()
             else:
-                self.index.parts.discard_frozen()
+                self.index.discard_frozen()
 
     def fail(self) -> None:
         """The segments were refused, or a source could not be read."""
         if self.writing is not None:
             if not self.writing.sources:
-                self.index.parts.thaw()
+                self.index.thaw()
                 self.done["thawed"] += 1
             self.writing = None
 

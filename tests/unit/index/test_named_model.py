@@ -51,10 +51,10 @@ class _Ignored(Mask):
 
 class _LetsGoAtOnce(PartitionIndex[Row, Row]):
     def control(self, *arguments, **options):  # type: ignore[no-untyped-def]
-        receipt = super().control(*arguments, **options)
+        receipt, added = super().control(*arguments, **options)
         if receipt is not None:
             self._pending.cancel(receipt.cancelled)
-        return receipt
+        return receipt, added
 
 
 class _SparesLate(PartitionIndex[Row, Row]):

@@ -18,6 +18,7 @@ from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Packed, Payload, Scheduled, scheduled_size
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
+from tests.support.places import NothingStored
 
 PATIENCE_S = 10.0
 
@@ -54,7 +55,7 @@ def made(tail: Tail, ledger: PartitionLedger, *, budget: PayloadBudget | None = 
     deciding = Deciding(RuleHistory.beginning(0, RULES), budget, now_ms=lambda: NOW_MS, soon_ms=1_000)
     ahead = ReadAhead(cast("Fetching", tail), deciding, budget, lambda: not ledger.replaying, "d/0")
     ahead.start()
-    return Intake(ahead, ledger, budget)
+    return Intake(ahead, ledger, budget, NothingStored())
 
 
 def ledger_of() -> PartitionLedger:

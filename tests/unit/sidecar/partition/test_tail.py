@@ -12,7 +12,7 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.intake.deciding import Deciding
 from sidecar.intake.fetching import Fetch, Fetching
-from sidecar.intake.intake import Intake
+from sidecar.intake.intake import Intake, Places
 from sidecar.intake.read_ahead import ReadAhead
 from sidecar.partition import tail as module
 from sidecar.partition.tail import Tail
@@ -21,6 +21,7 @@ from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Scheduled, scheduled_size
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
 from tests.support.hand_clock import HandClock
+from tests.support.places import NothingStored
 
 OTHERS = Rules(topic="d", default_target="u")
 END = 60
@@ -60,14 +61,14 @@ def made(
 ) -> Tail:
     clock = HandClock(NOW_MS)
 
-    def read_on(ledger: PartitionLedger, history: RuleHistory, until_offset: int) -> Intake:
+    def read_on(ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
         deciding = Deciding(history, budget, now_ms=clock.now_ms, soon_ms=1_000, until_offset=until_offset)
         fetching = cast("Fetching", _Reading(log, ledger.indexed_to))
         ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, "d/0")
         ahead.start()
-        return Intake(ahead, ledger, budget)
+        return Intake(ahead, ledger, budget, places)
 
-    return Tail(clock, ledger, RuleHistory.beginning(0, RULES), read_on, has_looked)
+    return Tail(clock, ledger, RuleHistory.beginning(0, RULES), read_on, NothingStored(), has_looked)
 
 
 def filled(tail: Tail, ledger: PartitionLedger, to_offset: int) -> None:
