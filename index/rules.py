@@ -28,15 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from index.control_headers import control_of
-from index.controls import (
-    ABSENT,
-    AFTER_BIT,
-    AT_BIT,
-    KEY_SLOT,
-    KNOWS_ANY_CASE,
-    SLOTS,
-    Controls,
-)
+from index.controls import ABSENT, AFTER_BIT, AT_BIT, KEY_SLOT, KNOWS_ANY_CASE, SLOTS, Controls
 from index.errors import FormatError
 from index.headers import Headers, StrippedNames, lowered, quoted
 from index.readers import MAX_HOPS, Reader
@@ -68,7 +60,6 @@ _MAX_ROUTES: Final = 4096
 _MAX_REMEMBERED_FAN_OUT: Final = 16
 
 _BOTH_TIMES: Final = AT_BIT | AFTER_BIT
-
 _new_tuple = tuple.__new__
 
 
@@ -185,11 +176,15 @@ class Rules(StoredRules):
 
     def control(self, headers: Headers) -> Control | None:
         """What an accepted record with these headers cancels or replaces; None for most, and for all without an id."""
-        if not any(self.controls.makes_control(name) for name, _ in headers):
+        if not self.claims_control(headers):
             return None
-        control = control_of(headers, self.controls.role)
-        assert isinstance(control, Control), f"accepted before, and now {control}"
-        return control
+        asked = control_of(headers, self.controls.role)
+        assert isinstance(asked, Control), f"accepted before, and now {asked}"
+        return asked
+
+    def claims_control(self, headers: Headers) -> bool:
+        """Whether a record is a control, unless it is rejected."""
+        return any(self.controls.makes_control(name) for name, _ in headers)
 
     def allowed(self, target: str) -> bool:
         """Whether records may be released to this topic; asked again at release, when the rules may be others."""

@@ -129,6 +129,7 @@ class Releaser:
 
     def _screened(self, plan: Plan, batch: Leaving) -> _Attempt:
         """What leaves, and what has to wait for its target."""
+        self.gate.cancel(frozenset(place.offset for receipt in batch.receipts for place in receipt.cancelled))
         if plan.resumed:
             batch = replace(batch, late=[*plan.resumed, *batch.late])
         rules = self.history.in_force

@@ -8,13 +8,13 @@ from index.rules import Rules
 from snapshots.envelope import Kind, unwrap
 from snapshots.proto import state_pb2
 from snapshots.state import PROGRESS_KEY
+from tests.simulation.answers import Answers
+from tests.simulation.violation import Violation, require
 from tests.simulation.world import REJECTED, Produced, Transaction
 
+__all__ = ["Checker", "Violation"]
+
 Place = tuple[int, int]
-
-
-class Violation(AssertionError):
-    """A guarantee that was broken."""
 
 
 class Numbers(NamedTuple):
@@ -39,6 +39,7 @@ class Checker:
         self._left: dict[int, str] = {}
         self._appended: dict[tuple[str, bytes | None], Produced] = {}
         self._numbers = Numbers(0, (-1, -1), 0)
+        self._answers = Answers(self._produced, self._left)
 
     def follow(self) -> None:
         """Violation on the first new transaction that breaks a guarantee."""
@@ -53,7 +54,9 @@ class Checker:
     def nothing_missing(self, told_lost: Collection[int] = ()) -> None:
         """Violation when a record has not left at the end of the run, unless routers have said so, and why."""
         missing = sorted(self._produced.keys() - self._left.keys() - set(told_lost))
-        _require(not missing, f"lost: {missing}")
+        require(not missing, f"lost: {missing}")
+        unanswered = sorted(self._answers.unanswered() - set(told_lost))
+        require(not unanswered, f"controls without a receipt: {unanswered}")
 
     def still_owed(self, before_offset: int) -> set[int]:
         """Offsets below this one of records that have not left."""
@@ -62,16 +65,17 @@ class Checker:
     def _one(self, transaction: Transaction) -> None:
         before, self._numbers = self._numbers, self._numbers_after(transaction)
         self._no_number_moves_back(before)
+        self._answers.follow(transaction)
         for offset, topic, written, _ in transaction.left:
             record = self._produced[offset]
-            _require(written is None or _is_of(written, record), f"{offset} altered: {written}, not {record}")
-            _require(offset not in self._left, f"{offset} left twice, to {self._left.get(offset)} and to {topic}")
+            require(written is None or _is_of(written, record), f"{offset} altered: {written}, not {record}")
+            require(offset not in self._left, f"{offset} left twice, to {self._left.get(offset)} and to {topic}")
             self._left[offset] = topic
             self._rightly(record, topic, transaction.begun_ms)
         self._series_go_on(transaction)
         released = [_place(self._produced[offset]) for offset, topic, _, _ in transaction.left if topic != REJECTED]
         in_time = [place for place in released if place > before.watermark]
-        _require(in_time == sorted(in_time), f"not in order: {in_time}")
+        require(in_time == sorted(in_time), f"not in order: {in_time}")
 
     def _series_go_on(self, transaction: Transaction) -> None:
         """What leaves of a series is followed by the next one in the same transaction; nothing else is appended."""
@@ -82,43 +86,43 @@ class Checker:
                 continue
             if topic != REJECTED:
                 told = transaction.occurrences.get(offset)
-                _require(told == record.series[:2], f"{offset} released as {told}, and is {record.series}")
+                require(told == record.series[:2], f"{offset} released as {told}, and is {record.series}")
             wanted = _next_of(record, transaction.begun_ms)
             found = [each for each in unexplained if each[0] == offset]
             # What is rejected for what it says itself ends its series.
             if wanted is None or (topic == REJECTED and not refused_at_release):
                 continue
-            _require(len(found) == 1, f"{offset} leaves, and is followed by {found}, not {wanted}")
-            _require(_number_and_due(found[0][1]) == wanted, f"{offset} is followed by {found}, not {wanted}")
+            require(len(found) == 1, f"{offset} leaves, and is followed by {found}, not {wanted}")
+            require(_number_and_due(found[0][1]) == wanted, f"{offset} is followed by {found}, not {wanted}")
             unexplained.remove(found[0])
         for offset, begun in unexplained:
             record = self._produced[offset]
-            _require(record.series is not None and record.series.begins, f"{begun} follows from nothing")
-            _require(offset not in self._left, f"{offset} has begun its series twice")
+            require(record.series is not None and record.series.begins, f"{begun} follows from nothing")
+            require(offset not in self._left, f"{offset} has begun its series twice")
             self._left[offset] = "begun"
             wanted = 1, record.due_us // 1_000
-            _require(_number_and_due(begun) == wanted, f"{offset} begins with {begun}, not {wanted}")
+            require(_number_and_due(begun) == wanted, f"{offset} begins with {begun}, not {wanted}")
 
     def _rightly(self, record: Produced, topic: str, begun_ms: int) -> None:
         verdicts = {_acceptable(record, rules) for rules in self._rules_used}
         if topic == REJECTED:
-            _require(False in verdicts, f"{record.offset} rejected, but right by all rules there were")
+            require(False in verdicts, f"{record.offset} rejected, but right by all rules there were")
             return
-        _require(True in verdicts, f"{record.offset} released, but wrong by all rules there were")
-        _require(topic == record.target, f"{record.offset} went to {topic}, not {record.target}")
+        require(True in verdicts, f"{record.offset} released, but wrong by all rules there were")
+        require(topic == record.target, f"{record.offset} went to {topic}, not {record.target}")
         early_us = record.due_us - begun_ms * 1_000
-        _require(early_us <= 0, f"{record.offset} released {early_us} us early")
+        require(early_us <= 0, f"{record.offset} released {early_us} us early")
 
     def _no_number_moves_back(self, before: Numbers) -> None:
         now = self._numbers
-        _require(now.sealed_to <= now.cursor, f"S beyond C: {now}")
+        require(now.sealed_to <= now.cursor, f"S beyond C: {now}")
         moved_back = {
             "C": now.cursor < before.cursor,
             "W": now.watermark < before.watermark,
             "S": now.sealed_to < before.sealed_to,
         }
         for name, is_back in moved_back.items():
-            _require(not is_back, f"{name} moved back: {before} to {now}")
+            require(not is_back, f"{name} moved back: {before} to {now}")
 
     def _numbers_after(self, transaction: Transaction) -> Numbers:
         for key, value in transaction.state:
@@ -159,12 +163,9 @@ def _place(record: Produced) -> Place:
 
 def _acceptable(record: Produced, rules: Rules) -> bool:
     """Whether a record is right by one set of rules, told without asking them to decide."""
+    if record.named is not None and record.named.action == "cancel":
+        return record.legible
     delay_us = record.due_us - record.timestamp_ms * 1_000
     short_enough = not rules.max_delay_ms or delay_us <= rules.max_delay_ms * 1_000
     allowed = record.target == rules.default_target or record.target in rules.allowed_targets
     return record.legible and short_enough and allowed
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise Violation(otherwise)

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from index.bucket_rules import SealRules
 from index.headers import SERIES
 from index.pending import Entry
+from index.receipts import receipt_record
 from index.record import Record
 from index.retention import Kept
 from index.rule_history import RuleHistory
@@ -46,7 +47,7 @@ from tests.simulation import world
 from tests.simulation.fetching import Pool, Reader, record_of
 from tests.simulation.jobs import Watch
 from tests.simulation.settings import SimulatedSettings, Surroundings
-from tests.simulation.world import DELAY_TOPIC, REJECTED, DelayLog, Faults, Left, OwnClock, Produced
+from tests.simulation.world import DELAY_TOPIC, REJECTED, Answer, DelayLog, Faults, Left, OwnClock, Produced
 
 TOPIC_ID = "topic-id"
 METRICS = Metrics()
@@ -327,6 +328,8 @@ class SimulatedTransactions:
             withdrawn,
             tuple(transaction.appended),
             {offset: each[:2] for offset, each in transaction.occurrences.items()},
+            tuple(Answer(receipt.offset, receipt_record(receipt)) for receipt in transaction.receipts),
+            around.log.start,
         )
         try:
             self._require_connections()

@@ -43,6 +43,13 @@ class Job:
         self._topic_id = topic_id
         self._from = max(log.start, cursor + rng.choice([0, rng.randint(-15, 0), rng.randint(0, 4)]))
         self._to = min(log.end, self._from + rng.randint(3, 40))
+        controls = [
+            each.offset
+            for each in log.records
+            if self._from <= each.offset < self._to and rules.claims_control(each.headers)
+        ]
+        # What those cancel, only the owner knows.
+        self._to = min([self._to, *controls])
         self._name = rng.choice(["nightly", f"job{rng.getrandbits(40)}"])
 
     def steps(self) -> Iterator[str]:

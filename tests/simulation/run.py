@@ -9,10 +9,11 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from index.bucket_rules import PlacementRule, SealRules
+from index.controls import KNOWS_CONTROLS
 from index.errors import FormatError, RefusedError, StateLostError
 from index.progress import start_of
 from index.rule_history import RuleHistory
-from index.rules import Rules
+from index.rules import RULES_VERSION, Rules
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.release.rates import TargetLimit
 from snapshots.inventory import NOTHING_STORED
@@ -31,6 +32,7 @@ from tests.simulation.workload import (
     DEFAULT_TARGET,
     LONGEST_DELAY_MS,
     TARGETS,
+    append_named,
     append_recurring,
     append_some,
     some_rules,
@@ -79,6 +81,9 @@ _ACTIONS = {
 RECURS_SHARE = 0.4
 """Of runs in which schedules recur."""
 
+NAMES_SHARE = 0.6
+"""Of the others in which some are cancelled and replaced."""
+
 LOSE_SHARE = 0.15
 LOSE_WEIGHT = 2
 """Of runs in which the state topic may lose its beginning, and how often."""
@@ -102,7 +107,10 @@ class Run:
         # Dealt apart, so that all else is as it would be without.
         self._recurring = random.Random(f"{seed}, recurs")
         self._recurs = self._recurring.random() < RECURS_SHARE
-        self._rules_used = [some_rules(self._rng, recurring=self._recurs)]
+        self._named = random.Random(f"{seed}, named")
+        # Nothing can be cancelled where schedules recur.
+        self._names = not self._recurs and self._named.random() < NAMES_SHARE
+        self._rules_used = [self._some_rules()]
         self._around = Surroundings(
             OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims, self._rules_used[0]
         )
@@ -199,6 +207,8 @@ class Run:
         append_some(self._rng, self._clock.now_ms, self._around.log)
         if self._recurs:
             append_recurring(self._recurring, self._clock.now_ms, self._around.log)
+        if self._names:
+            append_named(self._named, self._clock.now_ms, self._around.log)
         self._note(f"appended up to {self._around.log.end}")
 
     def _restart(self) -> None:
@@ -248,8 +258,12 @@ class Run:
                 member.use(self._rules_used[-1])
 
     def _make_new_rules(self) -> None:
-        self._rules_used.append(self._rng.choice([self._rules_used[0], some_rules(self._rng, recurring=self._recurs)]))
+        self._rules_used.append(self._rng.choice([self._rules_used[0], self._some_rules()]))
         self._note(f"new rules: {self._rules_used[-1]}")
+
+    def _some_rules(self) -> Rules:
+        version = KNOWS_CONTROLS if self._names else RULES_VERSION
+        return some_rules(self._rng, recurring=self._recurs, version=version)
 
     def _pause_or_resume(self) -> None:
         """A pause lasts until it is taken back, or ends by itself, to each router at its own time of day."""

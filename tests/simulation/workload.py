@@ -4,17 +4,18 @@ import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from index.rules import Rules
-from tests.simulation.world import START_MS, DelayLog, Produced, Series
+from index.rules import RULES_VERSION, Rules
+from tests.simulation.world import START_MS, DelayLog, Named, Produced, Series
 
 DEFAULT_TARGET = "out"
 TARGETS = ("a", "b")
 LONGEST_DELAY_MS = 3_000
 SHORTEST_PERIOD_MS = 10
+IDS = (b"a", b"b", b"\xff")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def some_rules(rng: random.Random, *, recurring: bool = False) -> Rules:
+def some_rules(rng: random.Random, *, recurring: bool = False, version: int = RULES_VERSION) -> Rules:
     """Rules that differ in what decides a record when it is indexed, and in what is asked again at release."""
     return Rules(
         topic="d",
@@ -23,6 +24,7 @@ def some_rules(rng: random.Random, *, recurring: bool = False) -> Rules:
         max_delay_ms=rng.choice([0, 40, 120, LONGEST_DELAY_MS]),
         recurring=recurring,
         min_period_ms=SHORTEST_PERIOD_MS,
+        version=version,
     )
 
 
@@ -56,6 +58,36 @@ def append_recurring(rng: random.Random, now_ms: int, log: DelayLog) -> None:
         )
     )
     log.end += 1
+
+
+def append_named(rng: random.Random, now_ms: int, log: DelayLog) -> None:
+    """Append some schedules with an id, and what cancels or replaces such."""
+    for _ in range(rng.randint(1, 3)):
+        deliver_id = rng.choice(IDS)
+        plain = _record(rng, log.end, now_ms, now_ms * 1_000 + _delay_us(rng))
+        action = rng.choice(["", "", "", "cancel", "cancel", "replace"])
+        headers: list[tuple[str, bytes | None]] = [("Deliver-Id", deliver_id)]
+        legible, due_us = plain.legible, plain.due_us
+        if action == "cancel":
+            headers, legible, due_us = [("deliver-cancel", deliver_id)], True, 0
+        elif action == "replace":
+            headers.append(("deliver-replace", b"true"))
+        if_due_ms = _if_due_ms(rng, deliver_id, log) if action else None
+        if if_due_ms is not None:
+            headers.append(("deliver-if-due", b"%d" % if_due_ms))
+        elif action and rng.random() < 0.1:
+            headers.append(("deliver-if-due", b"soon"))
+            legible = False
+        own = plain.headers if action != "cancel" else [each for each in plain.headers if each[0] == "trace"]
+        named = Named(deliver_id, action, if_due_ms)
+        log.records.append(replace(plain, headers=[*own, *headers], legible=legible, due_us=due_us, named=named))
+        log.end += 1
+
+
+def _if_due_ms(rng: random.Random, deliver_id: bytes, log: DelayLog) -> int | None:
+    """When a recent schedule of this id is due; None for a control that asks for none."""
+    recent = [each for each in log.records[-60:] if each.named and each.named[:2] == (deliver_id, "")]
+    return -(-rng.choice(recent).due_us // 1_000) if recent and rng.random() < 0.3 else None
 
 
 def _series(rng: random.Random, offset: int, timestamp_ms: int) -> tuple[Series, int, bool]:

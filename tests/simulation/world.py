@@ -80,12 +80,20 @@ class Series(NamedTuple):
     begins: bool = False
 
 
+class Named(NamedTuple):
+    """What the producer of a record with an id meant: ``action`` is "" for a schedule, or what it does to others."""
+
+    deliver_id: bytes
+    action: str = ""
+    if_due_ms: int | None = None
+
+
 @dataclass(frozen=True)
 class Produced:
     """A record of the delay topic, and next to it what its producer meant, in words of its own.
 
     ``due_us`` is 0 for a record without a time; ``legible`` tells whether its headers can be read at all. ``says`` is
-    its value where it is the next occurrence of another.
+    its value where it is the next occurrence of another. ``named`` is what it means to others of its id.
     """
 
     offset: int
@@ -98,6 +106,7 @@ class Produced:
     padding: bytes = b""
     series: Series | None = None
     says: bytes | None = None
+    named: Named | None = None
 
     @property
     def value(self) -> bytes:
@@ -154,9 +163,19 @@ class Left(NamedTuple):
     refused_at_release: bool = False
 
 
+class Answer(NamedTuple):
+    """The receipt of the control at an offset, as it was written."""
+
+    offset: int
+    record: Record
+
+
 @dataclass(frozen=True)
 class Transaction:
-    """Records, state and segments that become visible together; ``begun_ms`` is what the router's clock showed."""
+    """Records, state and segments that become visible together; ``begun_ms`` is what the router's clock showed.
+
+    ``log_start`` is where the delay topic began then.
+    """
 
     begun_ms: int
     left: list[Left]
@@ -165,6 +184,8 @@ class Transaction:
     withdrawn: tuple[bytes, ...] = ()
     appended: tuple[tuple[int, Record], ...] = ()
     occurrences: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    answers: tuple[Answer, ...] = ()
+    log_start: int = 0
 
 
 class Faults:

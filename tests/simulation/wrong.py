@@ -26,7 +26,7 @@ from sidecar.release.rates import RateLimits
 from sidecar.release.releaser import AFTER, Releaser
 from sidecar.release.transaction import Outcome, Request, adoption_in
 from snapshots.held import HeldEntry
-from tests.simulation import world, wrong_adopting, wrong_buckets, wrong_owning, wrong_recurring
+from tests.simulation import world, wrong_adopting, wrong_buckets, wrong_naming, wrong_owning, wrong_recurring
 from tests.simulation.host import SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
 

@@ -1,0 +1,94 @@
+"""The verdict on receipts, from what producers meant and what has left; it shares no code with the index.
+
+A control cancels everything of its id that lies in front of it and has not left, and says so once, with the progress
+that passes it. So the whole of a receipt is known to who knows what has left before.
+"""
+
+import json
+from collections.abc import Collection, Mapping, MutableMapping
+
+from tests.simulation.violation import require
+from tests.simulation.world import REJECTED, Answer, Produced, Transaction
+
+
+class Answers:
+    """Follows the committed transactions in order; ``produced`` and ``left`` are those of the checker, by offset."""
+
+    def __init__(self, produced: Mapping[int, Produced], left: MutableMapping[int, str]) -> None:
+        self._produced = produced
+        self._left = left
+        self._answered: set[int] = set()
+        self._never_indexed: set[int] = set()
+
+    def follow(self, transaction: Transaction) -> None:
+        """Violation where a receipt is not what it has to be, or something leaves in spite of one."""
+        rejected = {each.offset for each in transaction.left if each.topic == REJECTED and not each.refused_at_release}
+        self._never_indexed |= rejected
+        for answer in transaction.answers:
+            self._one(answer, rejected, transaction.log_start)
+        for offset, _, _, _ in transaction.left:
+            if offset not in rejected:
+                self._not_in_spite(self._produced[offset])
+
+    def unanswered(self) -> set[int]:
+        """Offsets of controls that were not rejected, and have no receipt."""
+        controls = {offset for offset, each in self._produced.items() if each.named and each.named.action}
+        return controls - self._answered - self._never_indexed
+
+    def _one(self, answer: Answer, rejected: Collection[int], log_start: int) -> None:
+        control = self._produced[answer.offset]
+        named, says = control.named, json.loads(answer.record.value or b"")
+        require(named is not None and bool(named.action), f"{answer.offset} is no control, and has a receipt")
+        assert named is not None
+        require(answer.offset not in self._answered, f"{answer.offset} has two receipts")
+        require(answer.offset not in self._never_indexed, f"{answer.offset} is rejected, and has a receipt")
+        require(control.legible, f"{answer.offset} cannot be read, and has a receipt")
+        self._answered.add(answer.offset)
+        told = answer.record.key, list(answer.record.headers), says["action"]
+        require(told == (named.deliver_id, list(control.headers), named.action), f"{answer.offset} is told as {told}")
+        pending = [
+            each
+            for offset, each in self._produced.items()
+            if offset < answer.offset and offset not in self._left and offset not in rejected
+            if each.named and each.named.deliver_id == named.deliver_id and each.named.action != "cancel"
+        ]
+        hit = [each for each in pending if named.if_due_ms in (None, due_ms_of(each))]
+        cancelled = {each["offset"]: each["due"] for each in says["cancelled"]}
+        certain = [each for each in hit if each.offset >= log_start]
+        wanted = {each.offset: due_ms_of(each) for each in hit}
+        require(cancelled.items() <= wanted.items(), f"{answer.offset} cancels {cancelled}, not {wanted}")
+        missed = [each.offset for each in certain if each.offset not in cancelled]
+        require(not missed, f"{answer.offset} has not cancelled {missed}")
+        require(list(cancelled) == sorted(cancelled), f"{answer.offset}: not in the order of the log")
+        done = {"cancel": "cancelled", "replace": "replaced"}[named.action]
+        outcomes = {done} if cancelled else {"changed", "not-pending"}
+        if not cancelled and len(certain) == len(hit) and all(each.offset >= log_start for each in pending):
+            outcomes = {"changed" if pending else "not-pending"}
+        require(says["outcome"] in outcomes, f"{answer.offset}: {says['outcome']}, not {outcomes}")
+        for offset in cancelled:
+            self._left[offset] = f"the receipt of {answer.offset}"
+        self._itself(control, says["due"], is_void=not cancelled and named.if_due_ms is not None)
+
+    def _itself(self, control: Produced, due_ms: int | None, *, is_void: bool) -> None:
+        """What becomes of the control: what cancels is done, and so is what replaces nothing where it was to."""
+        assert control.named is not None
+        if control.named.action == "cancel" or is_void:
+            require(due_ms is None, f"{control.offset} is no schedule, and is told as due at {due_ms}")
+            self._left[control.offset] = "its receipt"
+        else:
+            require(due_ms == due_ms_of(control), f"{control.offset} is told as due at {due_ms}")
+
+    def _not_in_spite(self, record: Produced) -> None:
+        if record.named is None:
+            return
+        for offset in self._answered:
+            control = self._produced[offset].named
+            assert control is not None
+            if offset > record.offset and control.deliver_id == record.named.deliver_id:
+                spared = control.if_due_ms not in (None, due_ms_of(record))
+                require(spared, f"{record.offset} leaves, and {offset} was to cancel it")
+
+
+def due_ms_of(record: Produced) -> int:
+    """When it is due by its own headers."""
+    return -(-record.due_us // 1_000)

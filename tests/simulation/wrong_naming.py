@@ -1,0 +1,210 @@
+"""Routers with one thing wrong about what is cancelled and replaced; see :mod:`.wrong`."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from index.mask import Mask
+from index.named import NamedSchedules
+from index.names import Names
+from index.pending import Entry
+from index.progress import Position
+from index.receipts import Receipt
+from sidecar.buckets.ids import StoredIds
+from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.records import Scheduled
+from sidecar.release.gate import Gate
+from sidecar.release.releaser import Releaser
+from sidecar.release.transaction import Transaction
+from tests.simulation.replacing import OWNED, Wrong
+
+
+def _nothing(_: Mask) -> Iterator[tuple[bytes, bytes | None]]:
+    return iter(())
+
+
+class MaskInMemory(Wrong):
+    """Does not write down what was cancelled."""
+
+    replaces: ClassVar = {"sidecar.release.releaser.mask_records": _nothing}
+
+
+class MaskNotTakenOver(Wrong):
+    """Does not look at what the last owner has cancelled."""
+
+    replaces: ClassVar = {OWNED + "Mask": lambda _: Mask()}
+
+
+class _ForgetsBuckets(Mask):
+    def forget(self, _ranges: Sequence[range], needed_from: int) -> None:
+        super().forget([], needed_from)
+
+
+class MaskForgottenInBuckets(Wrong):
+    """Forgets that a record was cancelled while a bucket still holds it."""
+
+    replaces: ClassVar = {OWNED + "Mask": _ForgetsBuckets}
+
+
+class _ForgetsUnsealed(Mask):
+    def forget(self, ranges: Sequence[range], _needed_from: int) -> None:
+        super().forget(ranges, 1 << 40)
+
+
+class MaskForgottenInLog(Wrong):
+    """Forgets that a record was cancelled which the next owner reads again."""
+
+    replaces: ClassVar = {OWNED + "Mask": _ForgetsUnsealed}
+
+
+class _Spares(StoredIds):
+    def held(self, _deliver_id: bytes) -> Sequence[Position]:
+        return ()
+
+
+class HeldSpared(Wrong):
+    """Does not cancel what is held for its target."""
+
+    replaces: ClassVar = {OWNED + "StoredIds": _Spares}
+
+
+class _ReadsNothing(StoredIds):
+    def are_known(self) -> bool:
+        self._ledger.named.names.ask()
+        return True
+
+
+class BucketsSpared(Wrong):
+    """Does not cancel what lies in buckets that it has not sealed itself."""
+
+    replaces: ClassVar = {OWNED + "StoredIds": _ReadsNothing}
+
+
+class _ForgetsSealed(Names):
+    def sealed(self, offsets: range) -> None:
+        self._frozen = {}
+        super().sealed(offsets)
+
+
+class SealedSpared(Wrong):
+    """Does not cancel what it has sealed itself."""
+
+    replaces: ClassVar = {"index.named.Names": _ForgetsSealed}
+
+
+class _KeepsHeld(Gate):
+    def cancel(self, offsets: Collection[int]) -> None:
+        """Leave it where it is."""
+
+
+class HeldNotTakenOut(Wrong):
+    """Releases what was held for its target when it was cancelled."""
+
+    replaces: ClassVar = {OWNED + "Gate": _KeepsHeld}
+
+
+class _GivesOutDoomed(Gate):
+    def resumed(self, most: int, now_ms: int, most_bytes: int = 1 << 62, _doomed: Any = ()) -> list[Entry[Scheduled]]:
+        return super().resumed(most, now_ms, most_bytes)
+
+
+class DoomedResumed(Wrong):
+    """Releases what was held for its target together with the receipt that says it is cancelled."""
+
+    replaces: ClassVar = {OWNED + "Gate": _GivesOutDoomed}
+
+
+class _SparesLate(PartitionLedger):
+    def _is_pending(self, place: Position) -> bool:
+        return place > self._committed.watermark
+
+
+class LateSpared(Wrong):
+    """Does not cancel what is late and has not left."""
+
+    replaces: ClassVar = {OWNED + "PartitionIndex": _SparesLate}
+
+
+class _AnswersAgain(PartitionLedger):
+    def is_settled(self, offset: int) -> bool:
+        return super().is_settled(offset) and offset < self._committed.sealed_to
+
+
+class AnsweredAgain(Wrong):
+    """Answers a control again when it is read again."""
+
+    replaces: ClassVar = {OWNED + "PartitionIndex": _AnswersAgain}
+
+
+class _LetsGoAtOnce(PartitionLedger):
+    def control(self, *given: Any, **more: Any) -> Any:
+        receipt, added = super().control(*given, **more)
+        if receipt is not None:
+            self._pending.cancel(receipt.cancelled)
+        return receipt, added
+
+
+class LetGoBeforeReceipt(Wrong):
+    """Lets go of what is cancelled before the receipt is committed."""
+
+    replaces: ClassVar = {OWNED + "PartitionIndex": _LetsGoAtOnce}
+
+
+class _AnswersLater(Releaser):
+    _owed: Sequence[Receipt] = ()
+
+    def _transaction(self, attempt: Any) -> Transaction:
+        transaction = super()._transaction(attempt)
+        owed, _AnswersLater._owed = self._owed, transaction.receipts
+        return replace(transaction, receipts=owed)
+
+
+class AnsweredLater(Wrong):
+    """Writes a receipt with the transaction after that which passes the control, which may never come."""
+
+    replaces: ClassVar = {OWNED + "Releaser": _AnswersLater}
+
+
+class _KeepsNames(NamedSchedules):
+    def confirm(self) -> list[Position]:
+        kept, self.names.remove = self.names.remove, lambda *_: None  # type: ignore[method-assign]
+        try:
+            return super().confirm()
+        finally:
+            self.names.remove = kept  # type: ignore[method-assign]
+
+
+class CancelledAgain(Wrong):
+    """Cancels again what was cancelled, once nobody else knows that it was."""
+
+    replaces: ClassVar = {"index.entering.NamedSchedules": _KeepsNames}
+
+
+class _NeverVoid(NamedSchedules):
+    def evaluate(self, *given: Any) -> Receipt:
+        return super().evaluate(*given)._replace(voids_itself=False)
+
+
+class ReplacesNothing(Wrong):
+    """Takes a replacement for a schedule though nothing is due when it was to be."""
+
+    replaces: ClassVar = {"index.entering.NamedSchedules": _NeverVoid}
+
+
+ALL: tuple[type[Wrong], ...] = (
+    MaskInMemory,
+    MaskNotTakenOver,
+    MaskForgottenInBuckets,
+    MaskForgottenInLog,
+    HeldSpared,
+    BucketsSpared,
+    SealedSpared,
+    HeldNotTakenOut,
+    DoomedResumed,
+    LateSpared,
+    AnsweredAgain,
+    LetGoBeforeReceipt,
+    AnsweredLater,
+    CancelledAgain,
+    ReplacesNothing,
+)
