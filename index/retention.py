@@ -57,17 +57,17 @@ def rules_needed_from(committed: Progress, buckets: Iterable[Manifest]) -> int:
 
 
 def snapshots_needed_from(
-    watermark: Position, buckets: Iterable[Bucket], being_merged: Container[int] = ()
+    watermark: Position, buckets: Iterable[Bucket], being_read: Container[int] = ()
 ) -> int | None:
     """The lowest record offset of a live segment; None when no segment is live.
 
-    Every segment counts of a bucket that is ``being_merged``: the merge reads what was live when it began.
+    Every segment counts of a bucket that is ``being_read``: who does reads what was live when it began.
     """
     offsets = [
         segment.record_offset
         for bucket in buckets
         for segment in bucket.manifest.segments[
-            0 if bucket.manifest.bucket_id in being_merged else bucket.passed(watermark) :
+            0 if bucket.manifest.bucket_id in being_read else bucket.passed(watermark) :
         ]
     ]
     return min(offsets, default=None)

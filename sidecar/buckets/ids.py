@@ -54,6 +54,11 @@ class StoredIds:
         fails = self._clock.running_s() < self._retry_s
         return fails or any(not reading.done() for reading in self._reading.values())
 
+    @property
+    def being_read(self) -> tuple[int, ...]:
+        """Ids of the buckets whose segments are being read, and have to stay."""
+        return tuple(self._reading)
+
     def are_known(self) -> bool:
         """Whether it is known where records of any id are; else it is being read: ask again.
 
@@ -96,6 +101,10 @@ class StoredIds:
             if not reading.done():
                 continue
             del self._reading[bucket_id]
+            bucket = self._ledger.parts.buckets.get(bucket_id)
+            if bucket is None:
+                # It was merged meanwhile: what it was merged into is read instead.
+                continue
             try:
                 found = reading.result()
             except KafkaException as exception:
@@ -103,10 +112,7 @@ class StoredIds:
                 self._log.warning("ids_not_read", bucket=bucket_id, error=error_of(exception).str())
                 self._retry_s = self._clock.running_s() + RETRY_AFTER_S
                 continue
-            bucket = self._ledger.parts.buckets.get(bucket_id)
-            # Of one that was merged meanwhile nothing is lost: what it was merged into is read instead.
-            if bucket is not None:
-                self._ledger.named.names.read(_range(bucket), *found)
+            self._ledger.named.names.read(_range(bucket), *found)
 
 
 def _range(bucket: Bucket) -> range:

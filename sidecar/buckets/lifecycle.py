@@ -21,6 +21,7 @@ from index.bucket import Bucket
 from index.bucket_rules import PlacementRule, to_merge
 from index.progress import Position
 from sidecar import failpoints
+from sidecar.buckets.ids import StoredIds
 from sidecar.buckets.loading import LEAD_MS
 from sidecar.buckets.merging import Merging
 from sidecar.buckets.pool import LoaderPool
@@ -41,13 +42,19 @@ class Housekeeping:
     """Belongs to one owned partition, and owns what it requests; used by the worker only."""
 
     def __init__(
-        self, context: PartitionContext, ledger: PartitionLedger, source: SegmentSource, pool: LoaderPool
+        self,
+        context: PartitionContext,
+        ledger: PartitionLedger,
+        source: SegmentSource,
+        pool: LoaderPool,
+        ids: StoredIds,
     ) -> None:
         self._ledger = ledger
         self._rules = context.topic.seal_rules
         self._max_buckets = context.topic.max_buckets
         self._source = source
         self._pool = pool
+        self._ids = ids
         self._metrics = context.metrics
         self._topic = context.name
         self._clock = context.clock
@@ -73,9 +80,9 @@ class Housekeeping:
         return self._sealing is not None and self._far() >= self._rules.max_entries
 
     @property
-    def being_merged(self) -> tuple[int, ...]:
-        """Ids of the buckets that a merge under way still reads."""
-        return self._merging.sources if self._merging is not None else ()
+    def being_read(self) -> tuple[int, ...]:
+        """Ids of the buckets that a merge under way still reads, or whoever looks for ids."""
+        return (*(self._merging.sources if self._merging is not None else ()), *self._ids.being_read)
 
     def request(self, now_ms: int, *, memory_full: bool) -> Request | None:
         """What to add to the transaction that comes next; None most of the time."""
@@ -256,10 +263,10 @@ class Housekeeping:
         self._merging = self._merge_work = None
 
     def _removal(self) -> Request | None:
-        """Tombstones for what is passed; sources of a merge that is under way stay readable until it ends."""
-        busy = self._merging.sources if self._merging is not None else ()
+        """Tombstones for what is passed; what is being read stays readable until that ends."""
+        busy, orphaned = self.being_read, 0 if self._ids.being_read else len(self._orphaned)
         watermark = self._ledger.committed.watermark
-        reclaimed = [self._orphaned[place] for place in range(min(len(self._orphaned), TOMBSTONES_AT_ONCE))]
+        reclaimed = [self._orphaned[place] for place in range(min(orphaned, TOMBSTONES_AT_ONCE))]
         removed: list[bytes] = []
         for bucket_id, bucket in self._ledger.parts.buckets.items():
             if bucket_id in busy or len(reclaimed) >= TOMBSTONES_AT_ONCE:

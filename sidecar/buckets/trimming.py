@@ -56,10 +56,10 @@ class Trimming:
         self._looking: Future[Kept] | None = None
         self._wanted = 0, 0
 
-    def turn(self, now_s: float, committed: Progress, buckets: list[Bucket], being_merged: tuple[int, ...]) -> None:
+    def turn(self, now_s: float, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> None:
         """Look at the answers, and every ``EVERY_S`` ask for the next trim; ``now_s`` is of any steady clock.
 
-        ``buckets`` are those whose manifests are committed, ``being_merged`` the ids of those that a merge still reads.
+        ``buckets`` are those whose manifests are committed, ``being_read`` the ids of those that somebody still reads.
         """
         self._snapshots.look()
         if self._delay is not None:
@@ -67,15 +67,15 @@ class Trimming:
         if self._next_s is None:
             self._next_s = now_s + EVERY_S
         if now_s >= self._next_s and self._looking is None:
-            self._decide(now_s, committed, buckets, being_merged)
+            self._decide(now_s, committed, buckets, being_read)
         if self._looking is not None and self._looking.done():
             looked, self._looking = self._looking, None
             self._ask(looked)
 
-    def _decide(self, now_s: float, committed: Progress, buckets: list[Bucket], being_merged: tuple[int, ...]) -> None:
+    def _decide(self, now_s: float, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> None:
         self._next_s = now_s + EVERY_S
         self._known_to = max(self._known_to, snapshots_known_to(buckets))
-        live_from = snapshots_needed_from(committed.watermark, buckets, being_merged)
+        live_from = snapshots_needed_from(committed.watermark, buckets, being_read)
         # Nothing is live: segments of a seal that is under way lie behind all that manifests ever named.
         snapshots_to = self._known_to if live_from is None else live_from
         delay_to = 0 if self._delay is None else delay_topic_needed_from(committed, buckets)

@@ -72,11 +72,11 @@ class Upkeep:
         self._clock = context.clock
         self._log = context.log
 
-    def turn(self, *, lag: int, being_merged: tuple[int, ...]) -> None:
+    def turn(self, *, lag: int, being_read: tuple[int, ...]) -> None:
         """One step of everything; ``lag`` are the offsets of the delay topic that have not been indexed."""
         now_s, now_ms = self._clock.running_s(), self._clock.now_ms()
         ledger = self._ledger
-        self._trimming.turn(now_s, ledger.committed, list(ledger.parts.buckets.values()), being_merged)
+        self._trimming.turn(now_s, ledger.committed, list(ledger.parts.buckets.values()), being_read)
         self._count(now_s, now_ms)
         self._look(now_s, at_end=not lag)
         self.hidden.turn(now_s, ledger.indexed_to, lag)

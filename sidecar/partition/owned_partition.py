@@ -106,7 +106,7 @@ class OwnedPartition:
         self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, self._ids, looked)
         closing.callback(self._tail.close)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget)
-        self._housekeeping = Housekeeping(context, self.ledger, source, host.pool)
+        self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids)
         closing.callback(self._housekeeping.stop)
         self._adopting = Adopting(
             context,
@@ -244,7 +244,7 @@ class OwnedPartition:
 
     def maintain(self) -> None:
         """A step of what goes on beside releasing: trimming, counting, looking at retention."""
-        self.upkeep.turn(lag=self.lag(), being_merged=self._housekeeping.being_merged)
+        self.upkeep.turn(lag=self.lag(), being_read=self._housekeeping.being_read)
 
     def lag(self) -> int:
         """Offsets of the delay topic not indexed yet."""

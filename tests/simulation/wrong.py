@@ -3,7 +3,7 @@
 Each replaces a class of the code that ships by an override of it. Here those about cursor, watermark and transactions;
 in :mod:`.wrong_buckets` those about buckets, in :mod:`.wrong_adopting` those about buckets that others have built, in
 :mod:`.wrong_owning` those about other owners, about retention and about what is in a record, in
-:mod:`.wrong_recurring` those about recurring schedules.
+:mod:`.wrong_recurring` those about recurring schedules, :mod:`.wrong_naming` those about what is cancelled.
 """
 
 from collections.abc import Iterable, Sequence
@@ -353,4 +353,5 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_adopting.ALL,
     *wrong_owning.ALL,
     *wrong_recurring.ALL,
+    *wrong_naming.ALL,
 )

@@ -70,9 +70,9 @@ class RemovesOneBucketTooMany(Wrong):
 
 
 class _TrimsNext(Trimming):
-    def turn(self, now_s: float, committed: Progress, buckets: list[Bucket], being_merged: tuple[int, ...]) -> None:
+    def turn(self, now_s: float, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> None:
         needing = sorted(buckets, key=lambda bucket: bucket.manifest.from_offset)[1:]
-        super().turn(now_s, committed, needing, being_merged)
+        super().turn(now_s, committed, needing, being_read)
 
 
 class TrimsOneBucketTooMany(Wrong):

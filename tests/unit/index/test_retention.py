@@ -50,8 +50,8 @@ def test_the_first_live_segment_of_any_bucket_holds_the_snapshots_topic() -> Non
 
 def test_a_merge_still_reads_what_has_been_released_since_it_began() -> None:
     buckets = [bucket(1, (5, 70), (50, 71)), bucket(2, (1, 80), (60, 81))]
-    assert snapshots_needed_from(Position(60, 1 << 40), buckets, being_merged=(2,)) == 80
-    assert snapshots_needed_from(Position(60, 1 << 40), buckets, being_merged=(1, 2)) == 70
+    assert snapshots_needed_from(Position(60, 1 << 40), buckets, being_read=(2,)) == 80
+    assert snapshots_needed_from(Position(60, 1 << 40), buckets, being_read=(1, 2)) == 70
 
 
 @pytest.mark.parametrize("seed", range(20))
