@@ -2,17 +2,20 @@
 
 What
 ----
-Status, pending records and look-ups (:mod:`sidecar.api.questions`), rejected records, which can be driven again
-(:mod:`sidecar.api.rejected`), policies (:mod:`sidecar.api.policies`), pause, resume and drain
-(:mod:`sidecar.api.switches`). Any instance answers for the whole group: questions go through ``Inquiries``, which knows
-what all instances report, and changes through the policies topic, which all of them follow.
-So no request is ever forwarded from one router to another, and none needs credentials for the next.
+Status, pending records and look-ups (:mod:`sidecar.api.questions`), pending schedules one by one
+(:mod:`sidecar.api.schedules`), rejected records, which can be driven again (:mod:`sidecar.api.rejected`), policies
+(:mod:`sidecar.api.policies`), pause, resume and drain (:mod:`sidecar.api.switches`).
+
+Any instance answers for the whole group: questions go through ``Inquiries``, which knows what all instances report, and
+changes through the policies topic, which all of them follow. So no request is ever forwarded from one router to
+another, and none needs credentials for the next.
 
 ``GET /api/v1/openapi.json`` describes every path. There is no page with scripts that would show it. Beside the API, and
 only where ``admin.page`` is set, the listener has the files of the page for operators (:mod:`sidecar.page`).
 
-May import: ``admission``, ``page``, ``rejected``, ``status``, ``policies``, ``process``, ``kafka``, ``config``. Begin
-with :mod:`sidecar.api.application`, then one of the modules of paths; the process calls :mod:`sidecar.api.start`.
+May import: ``admission``, ``page``, ``rejected``, ``finding``, ``status``, ``policies``, ``process``, ``kafka``,
+``config``. Begin with :mod:`sidecar.api.application`, then one of the modules of paths; the process calls
+:mod:`sidecar.api.start`.
 
 Who
 ---

@@ -17,7 +17,7 @@ from sidecar.admission import problems
 from sidecar.admission.guard import READING
 from sidecar.admission.problems import Problem, Refusal
 from sidecar.admission.tokens import Role
-from sidecar.api import bodies, policies, questions, rejected, switches
+from sidecar.api import bodies, policies, questions, rejected, schedules, switches
 from sidecar.api.backend import Backend
 
 PREFIX: Final = "/api/v1"
@@ -30,7 +30,7 @@ def application(backend: Backend) -> FastAPI:
     """What answers requests that have passed the guard."""
     # None of FastAPI's own pages: they load scripts from elsewhere.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    routers = [each.routes(backend) for each in (questions, rejected, policies, switches)]
+    routers = [each.routes(backend) for each in (questions, schedules, rejected, policies, switches)]
     api = APIRouter(prefix=PREFIX, generate_unique_id_function=_name)
     for router in routers:
         api.include_router(router)

@@ -16,10 +16,11 @@ from sidecar.config.units import format_instant
 from sidecar.policies.policy import Scope, ScopeKind
 from sidecar.policies.switches import SwitchKey, switch_of
 from sidecar.policies.table import EffectiveValue
-from sidecar.status.answers import Answer, LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+from sidecar.status.answers import Answer, LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
 
 # Most commands have nothing to do with rejected records, and need not load them.
 if TYPE_CHECKING:
+    from sidecar.finding.wanted import Wanted
     from sidecar.rejected.listing import Position
     from sidecar.rejected.redriving import Order, Progress
     from sidecar.rejected.selection import Selection
@@ -86,6 +87,19 @@ class ApiClient:
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """As ``Inquiries.lookup``."""
         return self._ask(LookupAnswer, f"/topics/{_quoted(topic)}/partitions/{partition}/records/{offset}")
+
+    def schedules(self, wanted: "Wanted", begin: str, most: int) -> SchedulesAnswer:
+        """As ``Inquiries.schedules``."""
+        asked: dict[str, object] = {
+            "id": None if wanted.deliver_id is None else wanted.deliver_id.decode(),
+            "due_from_ms": wanted.due_from_ms,
+            "due_to_ms": wanted.due_to_ms,
+            "target": wanted.target or None,
+            "limit": most,
+            "from": begin or None,
+        }
+        given = urlencode({key: value for key, value in asked.items() if value is not None})
+        return self._ask(SchedulesAnswer, f"/topics/{_quoted(wanted.topic)}/schedules?{given}")
 
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Values of every policy by scope, and those that cannot be understood with the reason."""

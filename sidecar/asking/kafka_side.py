@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any
 
 from sidecar.config.model import Config
+from sidecar.finding.wanted import Wanted
 from sidecar.policies.operations import Operations
 from sidecar.policies.policy import plain_of
 from sidecar.policies.topic import PoliciesOnDemand
@@ -11,7 +12,7 @@ from sidecar.rejected import listing, redriving
 from sidecar.rejected.listing import Position
 from sidecar.rejected.redriving import Order, Progress
 from sidecar.rejected.selection import Selection
-from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer
+from sidecar.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer
 from sidecar.status.inquiries import GroupInquiries
 from sidecar.topics import reach
 
@@ -41,6 +42,10 @@ class KafkaSide(Operations):
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """As ``Inquiries.lookup``."""
         return self._inquiries.lookup(topic, partition, offset)
+
+    def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
+        """As ``Inquiries.schedules``."""
+        return self._inquiries.schedules(wanted, begin, most)
 
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Values of every policy by scope, and those that cannot be understood with the reason."""

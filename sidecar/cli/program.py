@@ -78,6 +78,7 @@ LATER: Final = (
     Later("send", "records:send_command", "Send a record to a delay topic."),
     Later("status", "status:status_command", "Show what the group of routers holds."),
     Later("pending", "operations:pending_command", "Show what is pending, by time to go and target."),
+    Later("schedules", "schedules:schedules_command", "Show what is pending, one by one."),
     Later("lookup", "operations:lookup_command", "Tell what became of one record."),
     Later("pause", "operations:pause_command", "Stop releasing from a delay topic or to a target."),
     Later("resume", "operations:resume_command", "Release again what was paused."),

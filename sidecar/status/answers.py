@@ -5,9 +5,13 @@ Every number is of the whole group. A partition that no router has reported late
 """
 
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
+
+# The shapes are all that a command over the API needs.
+if TYPE_CHECKING:
+    from sidecar.finding.wanted import Wanted
 
 UNSERVED: Final = "unserved"
 """State of a partition that no router reports."""
@@ -106,6 +110,29 @@ class LookupAnswer(Answer):
     code: str = Field("", description="delay-error of a rejected record")
 
 
+class ScheduleAnswer(Answer):
+    """One pending schedule; nothing of its key, value and headers but the id."""
+
+    partition: int
+    offset: int
+    due_ms: int = Field(description="Of one that named no time: the time of its record")
+    targets: tuple[str, ...]
+    id: str | None = Field(None, description="Its deliver-id")
+    series: str | None = Field(
+        None, description="topic/partition/offset of the first record of the recurring schedule it is an occurrence of"
+    )
+
+
+class SchedulesAnswer(Answer):
+    """A page of pending schedules, by when they are due."""
+
+    topic: str
+    schedules: tuple[ScheduleAnswer, ...]
+    next_from: str | None = Field(
+        None, description="Where the next page begins; null: there is none. A page may be short, or empty, before that"
+    )
+
+
 class Inquiries(Protocol):
     """Answers for the whole group, from any instance; safe from any thread, and may block for seconds.
 
@@ -120,3 +147,6 @@ class Inquiries(Protocol):
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         """What became of one record."""
+
+    def schedules(self, wanted: "Wanted", begin: str, most: int) -> SchedulesAnswer:
+        """Pending schedules, from where the page before ended on, or from the first one."""

@@ -27,6 +27,8 @@ from index.survey import BOUNDS_MS
 from index.target_counts import MOST_TARGETS
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
+from sidecar.finding.finder import Finder
+from sidecar.finding.wanted import Page, Place, Wanted
 from sidecar.kafka.admin import Told, TopicFacts, offsets, topic_facts
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.policies.table import Policies, effective
@@ -36,6 +38,8 @@ from sidecar.status.answers import (
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
+    ScheduleAnswer,
+    SchedulesAnswer,
     StatusAnswer,
     TopicAnswer,
 )
@@ -80,6 +84,7 @@ class GroupInquiries:
         self._own = own
         self._instance = instance
         self._lookup = Lookup(config, admin, now_ms)
+        self._finder = Finder(config, admin)
         self._lock = threading.Lock()
         self._counts: dict[str, tuple[float, int]] = {}
         self._reader: ReportReader | None = None
@@ -126,6 +131,13 @@ class GroupInquiries:
         if offset < 0:
             raise ConfigError(f"{topic}/{partition}/{offset}: offsets begin at 0")
         return self._lookup.of(configured, partition, offset)
+
+    def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
+        """Pending schedules, from where the page before ended on."""
+        configured = self._config.require_delay_topic(wanted.topic)
+        place = Place.parse(begin) if begin else Place(0)
+        count = self._partition_counts([configured.name])[configured.name]
+        return schedules_answer(wanted.topic, self._finder.page(configured, count, wanted, place, most))
 
     def _reported(self) -> tuple[list[Reported], set[str]]:
         reported: list[Reported] = []
@@ -227,6 +239,23 @@ def last_answer(reported: Reported, log_end: int | None, now: int) -> PartitionA
     return partition_answer(reported, now).model_copy(
         update={"state": UNSERVED, "why": why, "instance": "", "lag": lag, "held": 0}
     )
+
+
+def schedules_answer(topic: str, page: Page) -> SchedulesAnswer:
+    """A page as an answer."""
+    found = [
+        ScheduleAnswer(
+            partition=each.partition,
+            offset=each.offset,
+            due_ms=each.due_ms,
+            targets=each.targets,
+            id=None if each.deliver_id is None else each.deliver_id.decode("utf-8", "replace"),
+            series=None if each.series is None else f"{topic}/{each.partition}/{each.series}",
+        )
+        for each in page.schedules
+    ]
+    next_from = None if page.next_from is None else str(page.next_from)
+    return SchedulesAnswer(topic=topic, schedules=tuple(found), next_from=next_from)
 
 
 def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Iterable[int]) -> PendingAnswer:

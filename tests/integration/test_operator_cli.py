@@ -68,6 +68,14 @@ def test_status_pending_and_lookup(desk: Desk) -> None:
         shown = desk.run(router, "pending", delay).stdout
         assert f"{delay}: 1 pending, by time to go" in shown
         assert out in shown
+        (listed,) = desk.json(router, "schedules", delay)["schedules"]
+        assert f"{delay}/{listed['partition']}/{listed['offset']}" == place
+        assert (listed["targets"], listed["id"]) == ([out], None)
+        assert desk.json(router, "schedules", delay, "--id", "other") == {
+            "topic": delay,
+            "schedules": [],
+            "next_from": None,
+        }
         found = desk.json(router, "lookup", place)
         assert (found["fate"], found["targets"]) == ("pending", [out])
         assert desk.run(router, "lookup", gone).stdout.startswith(f"{gone}: released; due 20")

@@ -16,6 +16,7 @@ from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend
 from sidecar.config.model import Config
+from sidecar.finding.wanted import Wanted
 from sidecar.page.files import page_files
 from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
 from sidecar.policies.switches import SwitchKey, pause_terms
@@ -32,11 +33,16 @@ from sidecar.status.answers import (
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
+    ScheduleAnswer,
+    SchedulesAnswer,
     StatusAnswer,
     TopicAnswer,
 )
 
 READ: Final = "reads-only-0123456789abcdef0123456789"
+SCHEDULES: Final = 7
+"""How many are pending one by one."""
+
 OPERATE: Final = "operates-0123456789abcdef0123456789ab"
 JSON: Final = {"content-type": "application/json"}
 
@@ -103,6 +109,7 @@ class FakeInquiries:
         self.topics = [topic.name for topic in made.delay_topics]
         self.partitions = partitions
         self.before: Callable[[], None] = lambda: None
+        self.wanted: Wanted | None = None
 
     def status(self, topic: str = "") -> StatusAnswer:
         self.before()
@@ -125,6 +132,20 @@ class FakeInquiries:
             raise ConfigError(f"{topic} has no partition {partition}")
         fate = Fate.PENDING if offset < 10 else Fate.UNKNOWN
         return LookupAnswer(topic=topic, partition=partition, offset=offset, fate=fate)
+
+    def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
+        """As many as asked for of SCHEDULES, due one after the other, from where the page before ended."""
+        self.before()
+        self.wanted = wanted
+        first = int(begin.rpartition("/")[2]) if begin else 0
+        shown_id = None if wanted.deliver_id is None else wanted.deliver_id.decode()
+        found = [
+            ScheduleAnswer(partition=0, offset=offset, due_ms=1_000 + offset, targets=("out",), id=shown_id)
+            for offset in range(first, min(first + most, SCHEDULES))
+        ]
+        last = first + len(found)
+        next_from = f"0/log/{last}" if last < SCHEDULES else None
+        return SchedulesAnswer(topic=wanted.topic, schedules=tuple(found), next_from=next_from)
 
 
 class FakeRejected:

@@ -150,13 +150,16 @@ _INNER: dict[str, frozenset[str]] = {
         }
     ),
     "process": frozenset({"partition", "topics", "kafka", "config"}),
-    "status": frozenset({"partition", "policies", "intake", "kafka", "config"}),
+    "finding": frozenset({"intake", "kafka", "config"}),
+    "status": frozenset({"finding", "partition", "policies", "intake", "kafka", "config"}),
     "rejected": frozenset({"release", "intake", "kafka", "config"}),
     "admission": frozenset({"process", "config"}),
     "page": frozenset({"admission"}),
-    "api": frozenset({"admission", "page", "rejected", "status", "policies", "process", "kafka", "config"}),
-    "asking": frozenset({"rejected", "status", "policies", "topics", "kafka", "config"}),
-    "cli": frozenset({"app", "demo", "asking", "rejected", "status", "policies", "partition", "series", "topics"})
+    "api": frozenset({"admission", "page", "rejected", "finding", "status", "policies", "process", "kafka", "config"}),
+    "asking": frozenset({"rejected", "finding", "status", "policies", "topics", "kafka", "config"}),
+    "cli": frozenset(
+        {"app", "demo", "asking", "rejected", "finding", "status", "policies", "partition", "series", "topics"}
+    )
     | {"rights", "kafka", "config"},
     "audit": frozenset(),
     "local_kafka": frozenset(),

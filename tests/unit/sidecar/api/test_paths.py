@@ -10,8 +10,9 @@ from jsonschema import Draft202012Validator
 
 from sidecar.api import backend
 from sidecar.api.application import PREFIX, application, document
+from sidecar.finding.wanted import Wanted
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
-from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+from sidecar.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
 from tests.support.admin_api import OPERATE, READ, Api
 
 
@@ -55,6 +56,22 @@ def test_pending_and_records(api: Api) -> None:
     assert found == api.inquiries.lookup("d", 1, 9)
     furthest = get(api, f"/topics/d/partitions/0/records/{2**63 - 1}")
     assert furthest["offset"] == 2**63 - 1
+
+
+def test_schedules_one_by_one(api: Api) -> None:
+    first = SchedulesAnswer.model_validate(get(api, "/topics/d/schedules?limit=4"))
+    assert (len(first.schedules), first.next_from, api.inquiries.wanted) == (4, "0/log/4", Wanted("d"))
+    rest = get(api, f"/topics/d/schedules?limit=4&from={first.next_from}")
+    assert ([each["offset"] for each in rest["schedules"]], rest["next_from"]) == ([4, 5, 6], None)
+    get(api, "/topics/d/schedules?id=order%2F7&due_from_ms=5&due_to_ms=9&target=out")
+    assert api.inquiries.wanted == Wanted("d", b"order/7", 5, 9, "out")
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=501", "from=0", "from=0/log/1%0A", "due_from_ms=soon", "id=", "target="]
+)
+def test_a_question_for_schedules_that_cannot_be(api: Api, query: str) -> None:
+    get(api, f"/topics/d/schedules?{query}", 422)
 
 
 def test_who_asks(api: Api) -> None:

@@ -22,6 +22,8 @@ from sidecar.status.answers import (
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
+    ScheduleAnswer,
+    SchedulesAnswer,
     StatusAnswer,
     TopicAnswer,
 )
@@ -111,6 +113,32 @@ def test_questions_are_asked_with_the_token_and_answered_as_from_kafka(fake: Fak
     assert json.loads(run(fake, token_file, "pending", "d", "--json").stdout) == PENDING.model_dump(mode="json")
     assert run(fake, token_file, "lookup", "d/0/7").stdout == "d/0/7: pending; to out\n"
     assert {each["authorization"] for each in fake.headers} == {"Bearer canary-token"}
+
+
+def test_schedules_are_asked_for_page_after_page(fake: Fake, token_file: Path) -> None:
+    path = "GET /api/v1/topics/d/schedules"
+    of_id = "id=order-7&due_from_ms=2000&due_to_ms=1769853600000&target=out"
+    found = [
+        ScheduleAnswer(partition=1, offset=offset, due_ms=due_ms, targets=("out",), id="order-7", series="d/1/3")
+        for offset, due_ms in ((9, 1_769_853_000_000), (7, 1_769_852_000_000))
+    ]
+    first = SchedulesAnswer(topic="d", schedules=(found[0],), next_from="1/log/10")
+    then = SchedulesAnswer(topic="d", schedules=(found[1],))
+    fake.answers = {
+        f"{path}?{of_id}&limit=100": (200, first.model_dump(mode="json")),
+        f"{path}?{of_id}&limit=99&from=1%2Flog%2F10": (200, then.model_dump(mode="json")),
+        f"{path}?limit=1": (200, first.model_dump(mode="json")),
+    }
+    given = ["--id", "order-7", "--due-from", "2000", "--due-to", "2026-01-31T10:00:00Z", "--target", "out"]
+    shown = json.loads(run(fake, token_file, "schedules", "d", *given, "--json").stdout)
+    assert shown == {
+        "topic": "d",
+        "schedules": [each.model_dump(mode="json") for each in found[::-1]],
+        "next_from": None,
+    }
+    table = run(fake, token_file, "schedules", "d", "--limit", "1").stdout
+    assert all(each in table for each in ("series", " 1/9 ", " out ", " order-7 ", " d/1/3 "))
+    assert table.splitlines()[-1] == "There may be more: --from 1/log/10"
 
 
 def test_changes_are_sent_as_the_api_wants_them(fake: Fake, token_file: Path) -> None:

@@ -1,0 +1,73 @@
+"""The command ``schedules``: what is pending, one by one."""
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from sidecar.cli.options import json_option
+from sidecar.cli.output import print_json, print_table, shown_time
+from sidecar.cli.rejected import Instant
+from sidecar.cli.side import Chosen, side_options, topic_argument
+
+if TYPE_CHECKING:
+    from sidecar.asking.side import Side
+    from sidecar.finding.wanted import Wanted
+    from sidecar.status.answers import ScheduleAnswer
+
+SHOWN: Final = 100
+AT_ONCE: Final = 500
+"""As many as one call of the admin API lists."""
+
+
+@click.command("schedules")
+@topic_argument()
+@json_option
+@click.option("--id", "deliver_id", metavar="ID", help="With this deliver-id.")
+@click.option("--due-from", "due_from_ms", type=Instant(), help="Due at this instant or later: RFC 3339 or ms.")
+@click.option("--due-to", "due_to_ms", type=Instant(), help="Due before this instant.")
+@click.option("--target", default="", metavar="TOPIC", help="To this target topic.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=SHOWN, show_default=True, help="Schedules at most.")
+@click.option("--from", "begin", default="", metavar="PLACE", help="Go on where the listing before ended.")
+@side_options
+def schedules_command(
+    topic: str,
+    *,
+    as_json: bool,
+    deliver_id: str | None,
+    due_from_ms: int | None,
+    due_to_ms: int | None,
+    target: str,
+    limit: int,
+    begin: str,
+    chosen: Chosen,
+) -> None:
+    """Show what is pending in a delay TOPIC, without keys and values."""
+    from sidecar.finding.wanted import Wanted  # noqa: PLC0415 - the help needs no Kafka client
+
+    wanted = Wanted(topic, None if deliver_id is None else deliver_id.encode(), due_from_ms, due_to_ms, target)
+    with chosen as side:
+        found, next_from = _found(side, wanted, begin, limit)
+    if as_json:
+        print_json({"topic": topic, "schedules": [each.model_dump() for each in found], "next_from": next_from})
+        return
+    print_table("", ("at", "due", "to", "id", "series"), map(_row, found))
+    if next_from is not None:
+        click.echo(f"There may be more: --from {next_from}")
+
+
+def _found(side: "Side", wanted: "Wanted", begin: str, limit: int) -> "tuple[list[ScheduleAnswer], str | None]":
+    """Page after page, since a page that finds little may end before it is full."""
+    found: list[ScheduleAnswer] = []
+    next_from: str | None = begin
+    while next_from is not None and len(found) < limit:
+        page = side.schedules(wanted, next_from, min(limit - len(found), AT_ONCE))
+        found += page.schedules
+        next_from = page.next_from
+        if next_from is not None and len(found) < limit:
+            click.echo(f"{len(found):,} found so far, looking on from {next_from}", err=True)
+    return sorted(found, key=lambda each: (each.due_ms, each.partition, each.offset)), next_from
+
+
+def _row(each: "ScheduleAnswer") -> tuple[str, ...]:
+    at = f"{each.partition}/{each.offset}"
+    return at, shown_time(each.due_ms), ", ".join(each.targets), each.id or "", each.series or ""

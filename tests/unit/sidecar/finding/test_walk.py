@@ -1,0 +1,268 @@
+"""Pages of what is pending, whatever is sealed and merged between two of them, against a list of all records."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from index.bucket import Manifest, Placement, SegmentRef
+from index.errors import ConfigError
+from index.headers import Headers
+from index.occurrences import record_of
+from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
+from index.record import Record
+from index.recurring import Occurrence
+from index.rule_history import RuleHistory
+from index.rules import Rules
+from index.schedule import Schedule
+from sidecar.finding.walk import Walk
+from sidecar.finding.wanted import Pending, Place, Wanted
+from snapshots.held import HeldEntry
+from snapshots.segment import StoredEntry
+from snapshots.state import StoredState
+
+RULES = Rules("d", default_target="out", allowed_targets=("a", "b"), recurring=True, max_delay_ms=0)
+SENT_MS = 1_000
+SEEDS = 150
+
+
+class Row(NamedTuple):
+    """A record, and when it is due; None: it is to be rejected."""
+
+    offset: int
+    due_ms: int | None
+    target: str
+    deliver_id: bytes
+
+    @property
+    def record(self) -> Record:
+        """As a producer has written it."""
+        headers: Headers = [("deliver-to", self.target.encode()), ("deliver-id", self.deliver_id)]
+        at = b"nonsense" if self.due_ms is None else b"%d" % self.due_ms
+        return Record(b"key", b"payload", [*headers, ("deliver-at", at)], SENT_MS)
+
+
+class Counting:
+    """Ends a page after so many records."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def is_spent(self) -> bool:
+        return self._left <= 0
+
+    def spend(self, records: int) -> None:
+        self._left -= records
+
+
+@dataclass
+class World:
+    """A partition of which everything below S is in buckets, released, held or cancelled."""
+
+    random: Random
+    rows: list[Row] = field(default_factory=list)
+    watermark: Position = BEFORE_ALL
+    sealed_to: int = 0
+    cursor: int = 0
+    buckets: tuple[Manifest, ...] = ()
+    segments: dict[int, Sequence[StoredEntry]] = field(default_factory=dict)
+    held: frozenset[int] = frozenset()
+    cancelled: frozenset[int] = frozenset()
+    skipped: range = range(0)
+    behind: tuple[Behind, ...] = ()
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            due_ms = self.random.choice([None, *(self.random.randrange(2_000, 3_000) for _ in range(9))])
+            deliver_id = b"id-%d" % self.random.randrange(4)
+            self.rows.append(Row(len(self.rows) + 5, due_ms, self.random.choice("ab"), deliver_id))
+
+    @property
+    def end(self) -> int:
+        return self.rows[-1].offset + 1
+
+    def seal(self, from_offset: int, to_offset: int) -> None:
+        """A bucket of this range takes the place of those within it; S and C move to its end."""
+        there = [row for row in self.rows if from_offset <= row.offset < to_offset and row.due_ms is not None]
+        there.sort(key=lambda row: (row.due_ms, row.offset))
+        refs = [self._segment(there[at : at + 3]) for at in range(0, len(there), 3)]
+        others = [each for each in self.buckets if not from_offset <= each.from_offset < to_offset]
+        made = Manifest(len(self.segments), from_offset, to_offset, from_offset, tuple(refs))
+        self.buckets = tuple(sorted([*others, made], key=lambda each: each.from_offset))
+        self.sealed_to = max(self.sealed_to, to_offset)
+        self.cursor = max(self.cursor, to_offset)
+
+    def _segment(self, rows: list[Row]) -> SegmentRef:
+        number, inline = len(self.segments), self.random.random() < 0.5
+        entries = [(row.due_ms or 0, row.offset, row.record if inline else None) for row in rows]
+        self.segments[number] = entries
+        first, last = Position(*entries[0][:2]), Position(*entries[-1][:2])
+        return SegmentRef(first, last, len(rows), 1, number, Placement.INLINE if inline else Placement.POINTER)
+
+    def merge(self) -> None:
+        """Two neighbours become one."""
+        at = self.random.randrange(len(self.buckets))
+        if at + 1 < len(self.buckets) and not self.behind:
+            self.seal(self.buckets[at].from_offset, self.buckets[at + 1].to_offset)
+
+    @property
+    def state(self) -> StoredState:
+        skipped = (Skipped(self.skipped.start, self.skipped.stop),) if self.skipped else ()
+        progress = Progress(self.cursor, self.watermark, self.sealed_to, 1, 1, self.behind, skipped, b"key")
+        held = tuple(self._held(row) for row in self.rows if row.offset in self.held)
+        return StoredState(
+            progress, "id", RuleHistory.beginning(0, RULES), self.buckets, held, None, tuple(sorted(self.cancelled))
+        )
+
+    def _held(self, row: Row) -> HeldEntry:
+        schedule = RULES.decide(row.record.headers, SENT_MS)
+        assert isinstance(schedule, Schedule)
+        return HeldEntry(row.offset, schedule, row.record)
+
+    def pending(self, wanted: Wanted) -> set[int]:
+        """By what each record is, one by one."""
+        return {row.offset for row in self.rows if self._is_pending(row) and _is_wanted(row, wanted)}
+
+    def _is_pending(self, row: Row) -> bool:
+        if row.due_ms is None or row.offset in self.cancelled:
+            return False
+        if row.offset in self.held:
+            return True
+        if row.offset in self.skipped:
+            return False
+        bucket = next((each for each in self.buckets if each.from_offset <= row.offset < each.to_offset), None)
+        behind = dict(self.behind).get(-1 if bucket is None else bucket.bucket_id)
+        return row.offset >= self.cursor or Position(row.due_ms, row.offset) > (behind or self.watermark)
+
+    def segment(self, ref: SegmentRef) -> Sequence[StoredEntry] | None:
+        return self.segments.get(ref.record_offset)
+
+    def records(self, offsets: Sequence[int]) -> dict[int, Record | None]:
+        return {row.offset: row.record for row in self.rows if row.offset in set(offsets)}
+
+    def log(self, from_offset: int) -> Iterator[tuple[int, Record]]:
+        return ((row.offset, row.record) for row in self.rows if row.offset >= from_offset)
+
+
+def _is_wanted(row: Row, wanted: Wanted) -> bool:
+    assert row.due_ms is not None
+    begins = wanted.due_from_ms is None or row.due_ms >= wanted.due_from_ms
+    ends = wanted.due_to_ms is None or row.due_ms < wanted.due_to_ms
+    return begins and ends and wanted.deliver_id in (None, row.deliver_id) and wanted.target in ("", row.target)
+
+
+def _world(seed: int) -> World:
+    world = World(Random(seed))
+    world.write(world.random.randrange(5, 60))
+    cuts = sorted(world.random.sample(range(5, world.end), world.random.randrange(0, 4)))
+    for from_offset, to_offset in zip([5, *cuts], cuts, strict=False):
+        world.seal(from_offset, to_offset)
+    world.cursor = max(world.cursor, world.random.randrange(5, world.end + 1))
+    world.watermark = Position(world.random.randrange(1_900, 2_800), world.random.randrange(world.end))
+    if world.buckets and world.random.random() < 0.3:
+        world.behind = (Behind(world.random.choice(world.buckets).bucket_id, Position(1_950, 0)),)
+    below = [row for row in world.rows if row.due_ms is not None and row.offset < world.cursor]
+    passed = [row.offset for row in below if Position(row.due_ms or 0, row.offset) <= world.watermark]
+    world.held = frozenset(offset for offset in passed if world.random.random() < 0.3)
+    others = [row.offset for row in below if row.offset not in world.held]
+    world.cancelled = frozenset(offset for offset in others if world.random.random() < 0.2)
+    if (unsealed := max(5, world.sealed_to)) < world.cursor:
+        start = world.random.randrange(unsealed, world.cursor)
+        world.skipped = range(start, min(start + 3, world.cursor))
+    world.held -= frozenset(world.skipped)
+    return world
+
+
+def _wanted(random: Random) -> Wanted:
+    return Wanted(
+        "d",
+        random.choice([None, b"id-1"]),
+        random.choice([None, 2_200]),
+        random.choice([None, 2_700]),
+        random.choice(["", "a"]),
+    )
+
+
+def _page(world: World, wanted: Wanted, place: Place, most: int) -> tuple[list[Pending], Place | None]:
+    walk = Walk(0, world.state, wanted, world, Counting(world.random.randrange(1, 9)), most)
+    return walk.found, walk.read(place)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
+    world = _world(seed)
+    wanted = _wanted(world.random)
+    place: Place | None = Place(0)
+    shown: list[int] = []
+    while place is not None:
+        found, next_from = _page(world, wanted, place, most := world.random.randrange(1, 7))
+        assert len(found) <= most
+        assert next_from != place
+        shown += [each.offset for each in found]
+        place = None if next_from is None else Place.parse(str(next_from))
+        if world.buckets and world.random.random() < 0.3:
+            world.merge()
+        if world.cursor > world.sealed_to and world.random.random() < 0.1 and not world.skipped:
+            # What is released of the range, or held, is not in the bucket; here it is, and is passed over.
+            world.seal(world.buckets[-1].to_offset if world.buckets else 5, world.cursor)
+    assert len(shown) == len(set(shown))
+    assert set(shown) == world.pending(wanted)
+
+
+def test_it_is_told_what_a_schedule_is_and_nothing_of_its_payload() -> None:
+    world = World(Random(1), rows=[Row(7, 2_500, "a", b"order-7")])
+    found, next_from = _page(world, Wanted("d"), Place(0), 10)
+    assert found == [Pending(2_500, 0, 7, ("a",), b"order-7", None)]
+    assert next_from is None
+
+
+def test_an_occurrence_names_its_series_and_what_recurs_from_now_on_itself() -> None:
+    first = Record(b"k", b"v", [("deliver-every", b"5s")], SENT_MS)
+    later = record_of(first, Occurrence(3, 2, SENT_MS + 10_000), b"key", SENT_MS)
+    state = World(Random(1)).state
+    shown: list[int | None] = []
+    for offset, record in ((3, first), (9, later)):
+        stored = _OneRecord(offset, record)
+        walk = Walk(0, state, Wanted("d"), stored, Counting(10), 10)
+        assert walk.read(Place(0)) is None
+        shown += [each.series for each in walk.found]
+    assert shown == [3, 3]
+
+
+class _OneRecord(World):
+    """A log of one record."""
+
+    def __init__(self, offset: int, record: Record) -> None:
+        super().__init__(Random(1))
+        self._only = offset, record
+
+    def log(self, from_offset: int) -> Iterator[tuple[int, Record]]:
+        return iter([self._only] if self._only[0] >= from_offset else [])
+
+
+def test_a_page_ends_where_a_segment_is_gone() -> None:
+    world = World(Random(1), rows=[Row(offset, 2_500 + offset, "a", b"x") for offset in range(5, 12)])
+    world.seal(5, 12)
+    world.segments = {number: each for number, each in world.segments.items() if number != 1}
+    walk = Walk(0, world.state, Wanted("d"), world, Counting(100), 100)
+    next_from = walk.read(Place(0))
+    assert [each.offset for each in walk.found] == [5, 6, 7]
+    assert next_from == Place(0, False, 5, 12, Position(2_507, 7))
+    assert Walk(0, world.state, Wanted("d"), world, Counting(100), 100).read(next_from) == next_from
+
+
+@pytest.mark.parametrize("text", ["", "0", "0/tail/3", "0/log/-1", "0/log/1/2", "0/log/1/2/3/4/5", "0/log/1\n"])
+def test_a_place_that_no_page_gave_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="next_from"):
+        Place.parse(text)
+
+
+def test_a_segment_that_is_due_at_another_time_is_not_read() -> None:
+    world = World(Random(1), rows=[Row(offset, 2_500 + offset, "a", b"x") for offset in range(5, 12)])
+    world.seal(5, 12)
+    world.segments = {number: each for number, each in world.segments.items() if number == 1}
+    walk = Walk(0, world.state, replace(Wanted("d"), due_from_ms=2_508, due_to_ms=2_511), world, Counting(100), 100)
+    assert walk.read(Place(0)) is None
+    assert [each.offset for each in walk.found] == [8, 9, 10]
