@@ -32,6 +32,19 @@ TargetCounts = tuple[tuple[str, int], ...]
 """Entries by target, the largest first; see :mod:`index.target_counts`."""
 
 
+class DueMarks(NamedTuple):
+    """Due times of the entries numbered ``every``, twice that, and so on; see :mod:`index.due_marks`.
+
+    ``every`` is 0 where nobody has looked.
+    """
+
+    every: int = 0
+    at_ms: tuple[int, ...] = ()
+
+
+NO_MARKS = DueMarks()
+
+
 class SegmentRef(NamedTuple):
     """What a manifest says of one segment: its first and last entry, and where its record is.
 
@@ -46,6 +59,7 @@ class SegmentRef(NamedTuple):
     record_offset: int
     placement: Placement
     targets: TargetCounts = ()
+    dues: DueMarks = NO_MARKS
 
 
 @dataclass(frozen=True, slots=True)

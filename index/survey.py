@@ -2,9 +2,9 @@
 
 A count of everything at once would stall the release: a partition may hold a list for each of 200,000 due times and
 thousands of segments. So it is a generator, and each step looks at a few thousand of them; where there are fewer, the
-whole is one step. Entries in memory are counted by chunk (256 ms), those in segments are taken as evenly spread from
-the first to the last; what is loaded or sealed between two steps may be counted in both places. Targets of entries in
-memory are looked up one by one, those of segments are in the manifests.
+whole is one step. Entries in memory are counted by chunk (256 ms), those in segments by the due times that their
+manifest has (:mod:`index.due_marks`); what is loaded or sealed between two steps may be counted in both places. Targets
+of entries in memory are looked up one by one, those of segments are in the manifests.
 """
 
 from bisect import bisect_left
@@ -13,7 +13,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from typing import NamedTuple, TypeVar
 
-from index.bucket import SegmentRef, TargetCounts
+from index.bucket import NO_MARKS, SegmentRef, TargetCounts
+from index.due_marks import due_by
 from index.pending import CHUNK_BITS, Entry, PendingIndex
 from index.pending_set import PendingSet
 from index.progress import Position
@@ -24,17 +25,79 @@ P = TypeVar("P")
 BOUNDS_MS = (0, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000)
 """Upper ends of the ranges, from now on; the first range is what is overdue, and one more lies beyond the last."""
 
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+SPREAD_BOUNDS_MS = tuple(
+    sorted({*BOUNDS_MS, *range(MINUTE_MS, HOUR_MS, MINUTE_MS), *range(HOUR_MS, BOUNDS_MS[-1], HOUR_MS)})
+)
+"""The same, and between them the next hour by minute and the next week by hour."""
+
+_RANGE_OF = tuple(bisect_left(BOUNDS_MS, bound_ms) for bound_ms in (*SPREAD_BOUNDS_MS, BOUNDS_MS[-1] + 1))
+
 CHUNKS_AT_ONCE = 1_000
 SEGMENTS_AT_ONCE = 200
 ENTRIES_AT_ONCE = 5_000
 
 
 class Survey(NamedTuple):
-    """``by_due`` counts the entries in each range of due time, ``snapshot_bytes`` are those of live segments."""
+    """``by_due`` counts the entries in each range of due time, ``snapshot_bytes`` are those of live segments.
+
+    ``spread`` is the same as ``by_due`` by the ranges of SPREAD_BOUNDS_MS. ``unsure`` are entries that may belong to
+    another range of ``by_due``: their manifest, of an older version, does not tell when they are due.
+    """
 
     by_due: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
     snapshot_bytes: int = 0
     by_target: TargetCounts = ()
+    spread: tuple[int, ...] = (0,) * (len(SPREAD_BOUNDS_MS) + 1)
+    unsure: int = 0
+
+
+def each_step(spread: Sequence[int], step_ms: int, steps: int) -> tuple[int, ...]:
+    """What is due in each minute, or hour, from now on, of counts in the ranges of SPREAD_BOUNDS_MS; without overdue.
+
+    >>> two_in_the_first_minute_and_one_in_the_third = [5, 0, 1, 1, 0, 1]
+    >>> each_step(two_in_the_first_minute_and_one_in_the_third, MINUTE_MS, 4)
+    (2, 0, 1, 0)
+    """
+    counts = [0] * steps
+    for bound_ms, entries in zip(SPREAD_BOUNDS_MS[1:], spread[1:], strict=False):
+        place = (bound_ms - 1) // step_ms
+        if place < steps:
+            counts[place] += entries
+    return tuple(counts)
+
+
+class _Counts:
+    """Entries in each range so far."""
+
+    def __init__(self, now_ms: int, overdue: int) -> None:
+        self._bounds_ms = [now_ms + bound_ms for bound_ms in SPREAD_BOUNDS_MS]
+        self._spread = [overdue, *(0 for _ in SPREAD_BOUNDS_MS)]
+        self._unsure = 0
+
+    def add(self, due_ms: int, entries: int) -> None:
+        """So many are due then."""
+        self._spread[bisect_left(self._bounds_ms, due_ms)] += entries
+
+    def add_segment(self, segment: SegmentRef, from_ms: int) -> None:
+        """What is due from then on in a segment."""
+        low, high = (bisect_left(self._bounds_ms, due_ms) for due_ms in (segment.first.due_ms, segment.last.due_ms))
+        before, _ = due_by(segment, from_ms - 1)
+        below = [before]
+        for place in range(low, high):
+            count, unknown = due_by(segment, self._bounds_ms[place])
+            below.append(max(count, before))
+            if segment.dues == NO_MARKS and SPREAD_BOUNDS_MS[place] in BOUNDS_MS:
+                self._unsure += unknown
+        for place, (one, two) in enumerate(pairwise([*below, segment.entries]), low):
+            self._spread[place] += two - one
+
+    def survey(self, snapshot_bytes: int, by_target: TargetCounts) -> Survey:
+        """All of it."""
+        by_due = [0] * (len(BOUNDS_MS) + 1)
+        for place, entries in zip(_RANGE_OF, self._spread, strict=True):
+            by_due[place] += entries
+        return Survey(tuple(by_due), snapshot_bytes, by_target, tuple(self._spread), self._unsure)
 
 
 def survey(
@@ -48,36 +111,37 @@ def survey(
 
     Without ``routes_of``, the targets of entries, nothing is counted by target. ``held`` are overdue all the same.
     """
-    counts = [0] * (len(BOUNDS_MS) + 1)
-    counts[0] = sum(map(len, held))
+    counts = _Counts(now_ms, overdue=sum(map(len, held)))
     targets: Counter[str] = Counter()
     indexes = parts.in_memory_indexes()
-    size_bytes = yield from _count_segments(counts, targets, parts, watermark, now_ms)
+    size_bytes = yield from _count_segments(counts, targets, parts, watermark)
     for index in indexes:
-        yield from _count_chunks(counts, index, now_ms)
+        yield from _count_chunks(counts, index)
     if routes_of is None:
-        return Survey(tuple(counts), size_bytes)
+        return counts.survey(size_bytes, ())
     routes: Counter[Route] = Counter()
     for run in chain(chain.from_iterable(map(_runs, indexes)), chain.from_iterable(map(_slices, held))):
         routes.update(routes_of(run))
         if len(run) >= ENTRIES_AT_ONCE:
             yield
-    return Survey(tuple(counts), size_bytes, largest(targets + by_target(routes)))
+    return counts.survey(size_bytes, largest(targets + by_target(routes)))
 
 
 def _count_segments(
-    counts: list[int], targets: Counter[str], parts: PendingSet[P], watermark: Position, now_ms: int
+    counts: _Counts, targets: Counter[str], parts: PendingSet[P], watermark: Position
 ) -> Generator[None, None, int]:
     size_bytes = 0
-    stored: list[SegmentRef] = []
+    stored: list[tuple[SegmentRef, int]] = []
     for bucket in parts.buckets.values():
         segments = bucket.manifest.segments
-        stored += segments[len(segments) if bucket.next_segment is None else bucket.next_segment :]
+        unloaded = segments[len(segments) if bucket.next_segment is None else bucket.next_segment :]
+        # Of the first one a part may have left, or be in memory.
+        stored += [(segment, bucket.loaded_to.due_ms) for segment in unloaded]
         size_bytes += sum(segment.size_bytes for segment in segments[bucket.passed(watermark) :])
     remaining = iter(stored)
     while some := list(islice(remaining, SEGMENTS_AT_ONCE)):
-        for segment in some:
-            _spread(counts, segment, now_ms)
+        for segment, loaded_to_ms in some:
+            counts.add_segment(segment, loaded_to_ms)
             for target, count in counts_of(segment):
                 targets[target] += count
         if len(some) == SEGMENTS_AT_ONCE:
@@ -106,25 +170,12 @@ def _runs(index: PendingIndex[P]) -> Iterator[list[Entry[P]]]:
     yield run
 
 
-def _count_chunks(counts: list[int], index: PendingIndex[P], now_ms: int) -> Generator[None, None, None]:
+def _count_chunks(counts: _Counts, index: PendingIndex[P]) -> Generator[None, None, None]:
     chunk = 0
     while sizes := index.sizes(chunk, CHUNKS_AT_ONCE):
         for chunk, entries in sizes:
             # By its last millisecond, so that nothing counts as overdue that is not.
-            counts[bisect_left(BOUNDS_MS, ((chunk + 1) << CHUNK_BITS) - 1 - now_ms)] += entries
+            counts.add(((chunk + 1) << CHUNK_BITS) - 1, entries)
         chunk += 1
         if len(sizes) == CHUNKS_AT_ONCE:
             yield
-
-
-def _spread(counts: list[int], segment: SegmentRef, now_ms: int) -> None:
-    first_ms, last_ms = segment.first.due_ms - now_ms, segment.last.due_ms - now_ms
-    low, high = bisect_left(BOUNDS_MS, first_ms), bisect_left(BOUNDS_MS, last_ms)
-    for place, count in enumerate(_split(segment.entries, first_ms, last_ms, BOUNDS_MS[low:high]), low):
-        counts[place] += count
-
-
-def _split(entries: int, first_ms: int, last_ms: int, bounds_ms: Sequence[int]) -> list[int]:
-    span_ms = last_ms - first_ms + 1
-    below = [0, *(entries * (bound_ms - first_ms + 1) // span_ms for bound_ms in bounds_ms), entries]
-    return [two - one for one, two in pairwise(below)]

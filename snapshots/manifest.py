@@ -15,10 +15,12 @@
     record offset   │  +9000  │   +1    │   +1    │   in the snapshots topic, since the segment before
     placement       │    1    │    1    │    2    │   1 inline, 2 pointer
     targets         │  2 of   │  1 of   │ unknown │   the largest, as indexes into a table, and their entries
+    due times       │ every 4 │ every 8 │ unknown │   ms since the one before, the first since the first entry
                     └─────────┴─────────┴─────────┘
 
 Columns of variable-length integers in a protobuf message (``state.proto``), 15 to 25 bytes per segment, so that 3,000
-segments take less than 75 kB. A manifest is what recovery believes, so the same checks hold when it is written and
+segments take less than 75 kB, and what is there for people only, with caps of its own (:mod:`snapshots.target_columns`,
+:mod:`snapshots.due_columns`). A manifest is what recovery believes, so the same checks hold when it is written and
 when it is read: a bucket whose segments overlap or point outside of what it keeps would release twice or lose.
 """
 
@@ -31,6 +33,7 @@ from google.protobuf.message import DecodeError
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.progress import Position
+from snapshots.due_columns import MarksIn, due_columns
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2
 from snapshots.segment import MAX_ENTRIES
@@ -93,6 +96,7 @@ def manifest_message(manifest: Manifest) -> state_pb2.Manifest:
         placements=[segment.placement for segment in segments],
         built_from=manifest.built_from,
         **target_columns(segments),
+        **due_columns(segments),
     )
 
 
@@ -139,6 +143,7 @@ def _segments(message: state_pb2.Manifest) -> Iterable[SegmentRef]:
         raise FormatError(f"columns of lengths {lengths}; they must be equal and not over {MAX_SEGMENTS}")
     base = message.built_from if message.HasField("built_from") else message.from_offset
     due_ms = 0
+    marks = MarksIn(message, lengths["entries"])
     columns = zip(
         message.first_due_deltas,
         message.first_offsets,
@@ -157,7 +162,9 @@ def _segments(message: state_pb2.Manifest) -> Iterable[SegmentRef]:
         last = Position(due_ms, base + last_offset)
         if placement not in _PLACEMENTS:
             raise FormatError(f"placement {placement} of a segment is not known here; upgrade the router")
-        yield SegmentRef(first, last, entries, size, record_offset, _PLACEMENTS[placement], targets)
+        ref = SegmentRef(first, last, entries, size, record_offset, _PLACEMENTS[placement], targets)
+        yield marks.of(ref)
+    marks.end()
 
 
 def _refuse_empty(manifest: Manifest) -> None:

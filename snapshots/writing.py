@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from index.bucket import Manifest, Placement, SegmentRef
+from index.due_marks import MOST_MARKS, marks_of, thinned
 from index.errors import FormatError
 from index.progress import Position
 from index.record import Record
@@ -43,7 +44,8 @@ def joined(
     if len(value) > MAX_SEGMENT_BYTES:
         return None
     first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])
-    return Encoded(SegmentRef(first, last, len(rows), len(value), -1, Placement.INLINE), value)
+    ref = SegmentRef(first, last, len(rows), len(value), -1, Placement.INLINE, dues=marks_of(dues_ms))
+    return Encoded(ref, value)
 
 
 class SegmentWriter:
@@ -63,6 +65,7 @@ class SegmentWriter:
         self.bucket_id = bucket_id
         self._range = from_offset, to_offset
         self._written: list[SegmentRef] = []
+        self._marks = 0
         self._needs_from: int | None = None
 
     def encode(self, placement: Placement, entries: Sequence[StoredEntry]) -> list[Encoded]:
@@ -81,8 +84,9 @@ class SegmentWriter:
         if pointed:
             lowest = min(pointed)
             self._needs_from = lowest if self._needs_from is None else min(lowest, self._needs_from)
-        first, last = entries[0], entries[-1]
-        return SegmentRef(Position(*first[:2]), Position(*last[:2]), len(entries), size_bytes, -1, placement)
+        first, last = Position(*entries[0][:2]), Position(*entries[-1][:2])
+        marks = marks_of([due_ms for due_ms, _, _ in entries])
+        return SegmentRef(first, last, len(entries), size_bytes, -1, placement, dues=marks)
 
     def key(self, number: int) -> bytes:
         """Key of a segment in the snapshots topic."""
@@ -96,10 +100,15 @@ class SegmentWriter:
     def written(self, refs: Sequence[SegmentRef], record_offsets: Sequence[int]) -> None:
         """These segments were committed at these offsets of the snapshots topic."""
         self._written += [ref._replace(record_offset=offset) for ref, offset in zip(refs, record_offsets, strict=True)]
+        self._marks += sum(len(ref.dues.at_ms) for ref in refs)
+        # Not only at the end: a bucket of millions of scattered entries would hold a due time of each until then.
+        if self._marks > 2 * MOST_MARKS:
+            self._written = list(thinned(self._written))
+            self._marks = sum(len(ref.dues.at_ms) for ref in self._written)
 
     def manifest(self) -> Manifest:
         """The bucket of everything written."""
-        return Manifest(self.bucket_id, *self._range, self._needs_from, tuple(self._written))
+        return Manifest(self.bucket_id, *self._range, self._needs_from, thinned(self._written))
 
 
 def _encoded(placement: Placement, entries: Sequence[StoredEntry]) -> bytes | None:

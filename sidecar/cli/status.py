@@ -9,7 +9,15 @@ import click
 from sidecar.asking import router_answers as status
 from sidecar.cli import status_lines
 from sidecar.cli.options import DONE, FAILED, json_option
-from sidecar.cli.output import format_bytes, pending_chart, print_json, print_plain_table, print_table, shown_time
+from sidecar.cli.output import (
+    estimate_notes,
+    format_bytes,
+    pending_chart,
+    print_json,
+    print_plain_table,
+    print_table,
+    shown_time,
+)
 from sidecar.cli.side import Chosen, side_options, topic_argument
 from sidecar.status.answers import StatusAnswer
 
@@ -107,6 +115,8 @@ def _print_status(url: str, answer: status.RouterStatus) -> None:
             click.echo(f"{topic.topic}: pending by time to go, {format_bytes(topic.snapshot_bytes)} of snapshots")
             for line in pending_chart(topic.by_due):
                 click.echo(f"  {line}")
+            for line in estimate_notes(topic.estimated):
+                click.echo(line)
     _print_warnings(answer.body)
     for name, why in answer.body.get("left_out", {}).items():
         click.echo(f"not served: {name}: {why}")

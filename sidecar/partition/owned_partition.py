@@ -270,6 +270,8 @@ class OwnedPartition:
             buckets=len(ledger.parts.buckets),
             snapshot_bytes=survey.snapshot_bytes,
             by_due=survey.by_due,
+            spread=survey.spread,
+            unsure=survey.unsure,
             by_target=survey.by_target,
             watermark=None if committed.watermark == BEFORE_ALL else committed.watermark,
             needed_from=needs.from_offset,

@@ -56,8 +56,9 @@ class PartitionState(StrEnum):
 class PartitionStatus:
     """One partition at one moment.
 
-    ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, ``by_target`` the same by target;
-    both are a few seconds old at most. ``watermark`` is None before the first release.
+    ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, ``spread`` in those of
+    SPREAD_BOUNDS_MS, ``by_target`` the same by target; all are a few seconds old at most. ``unsure`` may belong to
+    another range of ``by_due``. ``watermark`` is None before the first release.
     ``held_since_ms`` is when the first of what is held was due.
     ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
     how long the topic keeps a record, -1 for ever, None where that may not be asked. ``hidden_s`` is for how long
@@ -79,6 +80,8 @@ class PartitionStatus:
     held_since_ms: int | None = None
     snapshot_bytes: int = 0
     by_due: tuple[int, ...] = ()
+    spread: tuple[int, ...] = ()
+    unsure: int = 0
     by_target: TargetCounts = ()
     watermark: Position | None = None
     needed_from: int | None = None
@@ -167,6 +170,11 @@ class PartitionCollector(Collector):
         held = _gauge("held_records", "Pending records beyond their due time that wait for their target", "topic")
         snapshot_bytes = _gauge("snapshot_bytes", "Bytes of segments not yet released", "topic")
         by_due = _gauge("pending_by_due", "Pending records due within so many seconds; 0: overdue", "topic", "within")
+        unsure = _gauge(
+            "pending_by_due_estimated",
+            "Pending records that may be due in another range: an older router wrote their manifests",
+            "topic",
+        )
         retention = _gauge("delay_topic_retention_seconds", "How long the delay topic keeps a record", "topic")
         for topic, own in by_topic.items():
             pending.add_metric([topic], sum(status.pending for status in own))
@@ -175,6 +183,7 @@ class PartitionCollector(Collector):
             buckets.add_metric([topic], sum(status.buckets for status in own))
             held.add_metric([topic], sum(status.held for status in own))
             snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
+            unsure.add_metric([topic], sum(status.unsure for status in own))
             _add_retention(retention, topic, (status.retention_ms for status in own))
             for within, count in _cumulated(status.by_due for status in own):
                 by_due.add_metric([topic, within], count)
@@ -207,7 +216,7 @@ class PartitionCollector(Collector):
 
         payload = _gauge("payload_bytes", "Payload of pending records held in memory")
         payload.add_metric([], self._payload_bytes())
-        yield from (pending, by_due, next_due, furthest, buckets, held, snapshot_bytes)
+        yield from (pending, by_due, unsure, next_due, furthest, buckets, held, snapshot_bytes)
         yield from (lag, hidden, state, needed, needed_time, retention, payload)
 
 

@@ -23,7 +23,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import ConfigError
-from index.survey import BOUNDS_MS
+from index.survey import BOUNDS_MS, HOUR_MS, MINUTE_MS, each_step
 from index.target_counts import MOST_TARGETS
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -269,12 +269,16 @@ def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Ite
         named, rest = targets_of(status)
         targets.update(named)
         others += rest
+    spread = [sum(column) for column in zip(*(status.spread for status in statuses if status.spread), strict=True)]
     largest = sorted(targets.items(), key=lambda each: (-each[1], each[0]))
     bounds_s = [*(bound_ms / 1_000 for bound_ms in BOUNDS_MS), None]
     return PendingAnswer(
         topic=topic,
         records=sum(sums),
         by_due=tuple(DueRange(within_s=bound, records=count) for bound, count in zip(bounds_s, sums, strict=False)),
+        estimated=sum(status.unsure for status in statuses),
+        next_hour=each_step(spread, MINUTE_MS, 60),
+        next_week=each_step(spread, HOUR_MS, 168),
         by_target=dict(largest[:MOST_TARGETS]),
         other_targets=others + sum(count for _, count in largest[MOST_TARGETS:]),
         unserved=tuple(unserved),

@@ -3,7 +3,10 @@
 A record of the status topic has the key ``group/instance/part`` and a JSON value::
 
     {"version": 1, "group": "delay-router", "instance": "router-0", "partitions": [{"topic": "orders.delay",
-     "partition": 0, "state": "active", "pending": 17, ..., "by_due": [0, 2, ...], "by_target": {"orders": 17}}]}
+     "partition": 0, "state": "active", "pending": 17, ..., "by_due": [0, 2, ...], "spread": {"1": 2, ...},
+     "by_target": {"orders": 17}}]}
+
+``spread`` is ``by_due`` with more ranges, most of which are empty as a rule: those are left out.
 
 A report of many partitions has several parts, since a record has a limit; each can be understood without the others.
 How old a report is shows in the time the broker gave it, and which is newer, by its offset: the topic has one
@@ -21,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from index.errors import FormatError
 from index.progress import Position
+from index.survey import SPREAD_BOUNDS_MS
 from index.target_counts import OTHERS
 from sidecar.kafka.admin import Place
 from sidecar.partition.status import PartitionState, PartitionStatus
@@ -34,7 +38,7 @@ STALE_MS: Final = 30_000
 
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
-_NOT_REPORTED: Final = frozenset({"watermark", "by_target", "hidden_s"})
+_NOT_REPORTED: Final = frozenset({"watermark", "by_target", "hidden_s", "spread"})
 _PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _NOT_REPORTED)
 _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state", "why", "by_due"})
 _KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
@@ -82,7 +86,8 @@ def decode_report(key: bytes | None, value: bytes, group: str) -> tuple[str, lis
 def _plain(status: PartitionStatus) -> dict[str, Any]:
     plain = {name: getattr(status, name) for name in _PLAIN}
     plain["why"] = status.why[:_MAX_WHY]
-    return plain | {"watermark": status.watermark, "by_target": dict(status.by_target)}
+    spread = {place: count for place, count in enumerate(status.spread) if count}
+    return plain | {"watermark": status.watermark, "by_target": dict(status.by_target), "spread": spread}
 
 
 def _status(plain: Mapping[str, Any]) -> PartitionStatus:
@@ -97,10 +102,19 @@ def _status(plain: Mapping[str, Any]) -> PartitionStatus:
         state=state,
         why=str(plain["why"]),
         by_due=tuple(int(count) for count in plain["by_due"]),
+        spread=_spread(plain.get("spread", {})),
         **known,
         watermark=None if watermark is None else Position(int(watermark[0]), int(watermark[1])),
         by_target=tuple((str(target), int(count)) for target, count in plain["by_target"].items()),
     )
+
+
+def _spread(plain: Mapping[str, Any]) -> tuple[int, ...]:
+    """All ranges; nothing of a router that knows others, or none."""
+    counts = {int(place): int(count) for place, count in plain.items()}
+    if not counts or not 0 <= min(counts) <= max(counts) <= len(SPREAD_BOUNDS_MS):
+        return ()
+    return tuple(counts.get(place, 0) for place in range(len(SPREAD_BOUNDS_MS) + 1))
 
 
 @dataclass(slots=True)

@@ -85,7 +85,7 @@ class RuleEpoch(_message.Message):
     def __init__(self, from_offset: _Optional[int] = ..., rules: _Optional[bytes] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("bucket_id", "from_offset", "to_offset", "needs_from", "first_due_deltas", "first_offsets", "last_due_deltas", "last_offsets", "entries", "sizes", "record_offset_deltas", "placements", "built_from", "target_names", "target_runs", "target_indexes", "target_counts")
+    __slots__ = ("bucket_id", "from_offset", "to_offset", "needs_from", "first_due_deltas", "first_offsets", "last_due_deltas", "last_offsets", "entries", "sizes", "record_offset_deltas", "placements", "built_from", "target_names", "target_runs", "target_indexes", "target_counts", "due_every", "due_mark_deltas")
     BUCKET_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +103,8 @@ class Manifest(_message.Message):
     TARGET_RUNS_FIELD_NUMBER: _ClassVar[int]
     TARGET_INDEXES_FIELD_NUMBER: _ClassVar[int]
     TARGET_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    DUE_EVERY_FIELD_NUMBER: _ClassVar[int]
+    DUE_MARK_DELTAS_FIELD_NUMBER: _ClassVar[int]
     bucket_id: int
     from_offset: int
     to_offset: int
@@ -120,7 +122,9 @@ class Manifest(_message.Message):
     target_runs: _containers.RepeatedScalarFieldContainer[int]
     target_indexes: _containers.RepeatedScalarFieldContainer[int]
     target_counts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, bucket_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., needs_from: _Optional[int] = ..., first_due_deltas: _Optional[_Iterable[int]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., last_due_deltas: _Optional[_Iterable[int]] = ..., last_offsets: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[int]] = ..., built_from: _Optional[int] = ..., target_names: _Optional[_Iterable[str]] = ..., target_runs: _Optional[_Iterable[int]] = ..., target_indexes: _Optional[_Iterable[int]] = ..., target_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+    due_every: _containers.RepeatedScalarFieldContainer[int]
+    due_mark_deltas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, bucket_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., needs_from: _Optional[int] = ..., first_due_deltas: _Optional[_Iterable[int]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., last_due_deltas: _Optional[_Iterable[int]] = ..., last_offsets: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[int]] = ..., built_from: _Optional[int] = ..., target_names: _Optional[_Iterable[str]] = ..., target_runs: _Optional[_Iterable[int]] = ..., target_indexes: _Optional[_Iterable[int]] = ..., target_counts: _Optional[_Iterable[int]] = ..., due_every: _Optional[_Iterable[int]] = ..., due_mark_deltas: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Owed(_message.Message):
     __slots__ = ("topic", "partition", "key", "value", "headers", "timestamp_ms", "after_number")

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from index.bucket import SegmentRef
+from index.due_marks import thinned
 from snapshots.manifest import MAX_SEGMENTS
 from snapshots.staged import staged_segment_key
 from snapshots.writing import Encoded
@@ -29,6 +30,10 @@ from spark_backfill.buckets.staging import outcome_is_open, stage, too_many_segm
 
 FORMAT: Final = "delay-router-segments"
 DELIVERY_TIMEOUT_S: Final = 300.0
+
+MARKS_A_TASK: Final = 2_048
+"""Most due times that a task tells of its segments: the driver has those of all tasks in memory, and a manifest takes
+as many as of eight."""
 
 _producers: dict[str, Producer] = {}
 
@@ -121,6 +126,9 @@ class _Writing:
         if left := self._producer.flush(DELIVERY_TIMEOUT_S):
             self._errors.append(KafkaError(KafkaError._TIMED_OUT, f"{left} segments were not acknowledged"))
         self._raise_first()
+        written = self.written.segments
+        refs = thinned([ref for _, ref in written], MARKS_A_TASK)
+        self.written.segments = [(bucket, ref) for (bucket, _), ref in zip(written, refs, strict=True)]
         self.written.needs_from = cutter.needs_from
 
     def give_up(self) -> None:

@@ -2,8 +2,9 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
-from index.bucket import Manifest, Placement, SegmentRef
+from index.bucket import DueMarks, Manifest, Placement, SegmentRef
 from index.progress import Position
 from index.record import Record
 from snapshots.envelope import Kind, unwrap, wrap
@@ -50,6 +51,16 @@ MANIFEST = Manifest(
         SegmentRef(Position(DUE_MS + 600_001, 4099), Position(DUE_MS + 600_001, 4099), 1, 300, 8999, Placement.POINTER),
     ),
 )
+
+MARKED = replace(
+    MANIFEST,
+    segments=(
+        MANIFEST.segments[0]._replace(dues=DueMarks(1024, (DUE_MS,))),
+        MANIFEST.segments[1]._replace(dues=DueMarks(512, (DUE_MS + 300_000, DUE_MS + 300_000, DUE_MS + 600_001))),
+        MANIFEST.segments[2],
+    ),
+)
+"""With the due times of some entries, which version 1 did not have at first; nobody has looked into the last one."""
 
 
 def golden(name: str) -> bytes:

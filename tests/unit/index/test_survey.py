@@ -5,14 +5,17 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 
 from index import survey as surveying
 from index.bucket import Bucket, Manifest, Placement, SegmentRef
+from index.bucket_rules import SealRules, cut
+from index.due_marks import check_marks, marks_of, thinned
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position
-from index.survey import BOUNDS_MS, Survey, survey
+from index.survey import BOUNDS_MS, SPREAD_BOUNDS_MS, Survey, survey
 from index.target_counts import OTHERS
 
 NOW_MS = 1_800_000_000_000 >> 8 << 8
@@ -30,10 +33,10 @@ def counted(steps: Generator[None, None, Survey]) -> tuple[Survey, int]:
         taken += 1
 
 
-def exact(due_times_ms: list[int]) -> tuple[int, ...]:
-    counts = [0] * (len(BOUNDS_MS) + 1)
+def exact(due_times_ms: list[int], bounds_ms: Sequence[int] = BOUNDS_MS) -> tuple[int, ...]:
+    counts = [0] * (len(bounds_ms) + 1)
     for due_ms in due_times_ms:
-        counts[bisect_left(BOUNDS_MS, due_ms - NOW_MS)] += 1
+        counts[bisect_left(bounds_ms, due_ms - NOW_MS)] += 1
     return tuple(counts)
 
 
@@ -62,11 +65,11 @@ def test_entries_in_memory_to_a_chunk(seed: int, monkeypatch: pytest.MonkeyPatch
     result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
     # The chunk of now ends after now.
     late = [due_ms + 255 for due_ms in [*due, NOW_MS + 256]]
-    assert result == Survey(exact(late), 0)
+    assert (result.by_due, result.unsure) == (exact(late), 0)
     assert sum(result.by_due) == 501
 
 
-def test_segments_are_spread_evenly_and_none_is_lost() -> None:
+def test_segments_of_an_older_version_are_spread_evenly_and_none_is_lost() -> None:
     parts: PendingSet[None] = PendingSet(0)
     parts.buckets[1] = stored(
         1,
@@ -77,9 +80,92 @@ def test_segments_are_spread_evenly_and_none_is_lost() -> None:
     result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
     assert result.by_due[0] == 101
     assert result.by_due[1] == 100 + 7
-    assert result.by_due[2] == 4  # 8 s of 33 minutes
+    assert result.by_due[2] == 1 + 4  # the first, and 8 s of 33 minutes
     assert sum(result.by_due) == 1_208
     assert result.snapshot_bytes == 3_000
+    # Between the first and the last: at now, and in the third at 10 s, 1 min and 10 min.
+    assert result.unsure == 199 + 3 * 998
+
+
+def sealed(bucket_id: int, dues_ms: list[int], rules: SealRules) -> Bucket:
+    """A bucket of entries due then, as the router cuts it, nothing of it loaded."""
+    entries = [(due_ms, bucket_id * 10_000 + offset, 0) for offset, due_ms in enumerate(sorted(dues_ms))]
+    segments = [
+        SegmentRef(
+            Position(*run[0][:2]),
+            Position(*run[-1][:2]),
+            len(run),
+            1_000,
+            0,
+            Placement.INLINE,
+            dues=marks_of([due_ms for due_ms, _, _ in run]),
+        )
+        for run in cut([entries], rules, lambda _: 1)
+    ]
+    manifest = Manifest(bucket_id, bucket_id * 10_000, (bucket_id + 1) * 10_000, None, tuple(segments))
+    bucket = Bucket(manifest, BEFORE_ALL)
+    bucket.check()
+    return bucket
+
+
+def due_times(rng: random.Random, count: int) -> list[int]:
+    """Some within the hour, some of a day, some far away, many at the same moment."""
+    spans_ms = [1_000, 600_000, 3_600_000, 86_400_000, 30 * 86_400_000]
+    moments_ms = [rng.randrange(spans_ms[3]) for _ in range(5)]
+    some = [rng.choice(moments_ms) if rng.random() < 0.3 else rng.randrange(rng.choice(spans_ms)) for _ in range(count)]
+    return [NOW_MS - 1_000 + each for each in some]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_segments_are_counted_as_a_naive_model_counts_their_entries(seed: int) -> None:
+    rng = random.Random(seed)
+    small = seed < 10
+    most = 160 if small else 1_500
+    rules = SealRules(segment_entries=most, time_step_ms=rng.choice([1_000, 300_000, 86_400_000]))
+    parts: PendingSet[int] = PendingSet(0)
+    naive: list[int] = []
+    off = 0
+    for bucket_id in range(1, 4):
+        dues_ms = due_times(rng, rng.choice([1, 7, 2_000]))
+        bucket = sealed(bucket_id, dues_ms, rules)
+        parts.buckets[bucket_id] = bucket
+        whole = bucket.manifest.segments
+        if seed % 3 == 0:
+            few = thinned(whole, 100)
+            assert sum(len(each.dues.at_ms) for each in few) <= 100
+            parts.buckets[bucket_id] = Bucket(replace(bucket.manifest, segments=few), BEFORE_ALL)
+        assert not any(map(check_marks, parts.buckets[bucket_id].manifest.segments))
+        # Segments of a bucket do not overlap, so a bound is in one of them at most.
+        off += max(each.dues.every - 1 for each in parts.buckets[bucket_id].manifest.segments)
+        naive += dues_ms
+    result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
+    if small and seed % 3:
+        assert off == 0, "what is nearly empty is known entry by entry"
+    for found, bounds_ms in ((result.by_due, BOUNDS_MS), (result.spread, SPREAD_BOUNDS_MS)):
+        right = exact(naive, bounds_ms)
+        assert sum(found) == len(naive)
+        assert max(abs(one - two) for one, two in zip(accumulate(found), accumulate(right), strict=True)) <= off
+    assert result.unsure == 0
+
+
+def test_six_within_the_hour_and_one_next_week_are_told_apart() -> None:
+    hour_ms, week_ms = 3_600_000, 6 * 86_400_000
+    dues_ms = [*(NOW_MS + number * hour_ms // 7 for number in range(1, 7)), NOW_MS + week_ms]
+    parts: PendingSet[int] = PendingSet(0)
+    parts.buckets[1] = sealed(1, dues_ms, SealRules())
+    assert len(parts.buckets[1].manifest.segments) == 1
+    result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
+    assert result.by_due == (0, 0, 0, 0, 1, 5, 0, 0, 1, 0)
+
+
+def test_what_has_left_of_a_segment_is_not_counted() -> None:
+    dues_ms = [NOW_MS - 3_000, NOW_MS - 2_000, NOW_MS - 1_000, NOW_MS + 500, NOW_MS + 500]
+    bucket = sealed(1, dues_ms, SealRules())
+    parts: PendingSet[int] = PendingSet(0)
+    parts.buckets[1] = Bucket(bucket.manifest, Position(NOW_MS - 1_500, 0))
+    result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
+    assert result.by_due[:2] == (1, 2)
+    assert sum(result.spread) == 3
 
 
 def test_a_loaded_segment_is_counted_in_memory_only() -> None:

@@ -19,6 +19,7 @@ from tests.support.stored import flipped, golden
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "held-v1.bin": lambda value: decode_held([(held_key(4711, 0), value)]),
     "intent-v1.bin": lambda value: decode_intent(intent_key("nightly-7"), value),
+    "manifest-dues-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "manifest-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "ids-v1.bin": lambda value: decode_page(id_page_key(42, 0), value),
     "mask-v1.bin": lambda value: decode_mask([(mask_key(0), value)]),

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from index.bucket import Manifest, Placement, SegmentRef
+from index.bucket import NO_MARKS, DueMarks, Manifest, Placement, SegmentRef
+from index.due_marks import MOST_MARKS, marks_of, thinned
 from index.errors import FormatError
 from index.progress import Position
 from snapshots import target_columns
@@ -14,7 +15,7 @@ from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.manifest import MAX_SEGMENTS, decode_manifest, encode_manifest, manifest_key, parse_manifest, segment_key
 from snapshots.proto import state_pb2
 from snapshots.segment import MAX_ENTRIES
-from tests.support.stored import DUE_MS, MANIFEST, flipped, forged, golden
+from tests.support.stored import DUE_MS, MANIFEST, MARKED, flipped, forged, golden
 
 KEY = manifest_key(42)
 FIRST, SECOND, THIRD = MANIFEST.segments
@@ -48,6 +49,7 @@ def test_every_flipped_bit_is_found() -> None:
     ("key", "name", "message"),
     [
         (KEY, "manifest-v1-truncated.bin", "claims a body of 69 bytes and has 62"),
+        (KEY, "manifest-dues-v1-fewer-than-entries.bin", "due times: segment 1 has 2 due times for every 512"),
         (KEY, "manifest-v2-future.bin", r"version 2 is not known here \(known: 1\); upgrade the router"),
         (KEY, "segment-inline-v1.bin", r"holds kind 4, not MANIFEST \(3\)"),
         (manifest_key(41), "manifest-v1.bin", "holds the manifest of bucket 42"),
@@ -124,6 +126,65 @@ def test_forged_counts_are_refused(forge: Callable[[state_pb2.Manifest], object]
     forge(body)
     with pytest.raises(FormatError, match=f"counts by target: .*{message}"):
         parse_manifest(wrap(Kind.MANIFEST, body.SerializeToString()))
+
+
+def test_due_times_come_back_and_an_older_reader_passes_over_them() -> None:
+    stored = golden("manifest-dues-v1.bin")
+    assert encode_manifest(MARKED) == stored
+    assert decode_manifest(KEY, stored) == MARKED
+    body = state_pb2.Manifest.FromString(unwrap(Kind.MANIFEST, stored))
+    for name in ("due_every", "due_mark_deltas"):
+        body.ClearField(name)
+    assert parse_manifest(wrap(Kind.MANIFEST, body.SerializeToString())) == MANIFEST
+
+
+def test_too_many_due_times_are_thinned_and_the_rest_stays() -> None:
+    refs = [
+        SegmentRef(
+            Position(at_ms, 4099),
+            Position(at_ms + 159_000, 4099),
+            160,
+            9_000,
+            0,
+            Placement.POINTER,
+            dues=marks_of(range(at_ms, at_ms + 160_000, 1_000)),
+        )
+        for at_ms in range(0, 10**9, 10**6)
+    ]
+    manifest = replace(MANIFEST, segments=tuple(refs))
+    bare = replace(MANIFEST, segments=tuple(ref._replace(dues=NO_MARKS) for ref in refs))
+    stored = encode_manifest(manifest)
+    assert len(stored) - len(encode_manifest(bare)) < 3 * MOST_MARKS + 3 * len(refs)
+    assert decode_manifest(KEY, stored) == replace(manifest, segments=thinned(refs))
+    assert {ref.dues.every for ref in thinned(refs)} == {16}
+
+
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [
+        (lambda m: m.due_every.pop(), "4 for 2 of 3 segments"),
+        (lambda m: m.due_every.append(1), "4 for 4 of 3 segments"),
+        (lambda m: m.due_every.__setitem__(0, 1), "segment 0 has 4 due times for every 1 of 2048 entries"),
+        (lambda m: m.due_every.__setitem__(0, 0), "segment 1 has due times that are not in order"),
+        (lambda m: m.due_every.__setitem__(1, 2**32 - 1), "3 of no segment"),
+        (lambda m: m.due_mark_deltas.pop(), "segment 1 has 2 due times for every 512 of 1977 entries"),
+        (lambda m: m.due_mark_deltas.append(0), "1 of no segment"),
+        (lambda m: m.due_mark_deltas.__setitem__(0, 2**64 - 1), "segment 0 has due times that are not in order"),
+        (lambda m: m.due_mark_deltas.extend([0] * MOST_MARKS), f"{MOST_MARKS + 4} for 3 of 3 segments"),
+        (lambda m: m.entries.__setitem__(0, 2**64 - 1), "segment 0 has 4 due times for every 1024"),
+    ],
+)
+def test_forged_due_times_are_refused(forge: Callable[[state_pb2.Manifest], object], message: str) -> None:
+    body = state_pb2.Manifest.FromString(unwrap(Kind.MANIFEST, golden("manifest-dues-v1.bin")))
+    forge(body)
+    with pytest.raises(FormatError, match=f"due times: {message}"):
+        parse_manifest(wrap(Kind.MANIFEST, body.SerializeToString()))
+
+
+def test_due_times_that_contradict_a_segment_are_not_written() -> None:
+    wrong = FIRST._replace(dues=DueMarks(1024, (DUE_MS + 300_000,)))
+    with pytest.raises(FormatError, match="due times: segment 0 has due times that are not in order"):
+        encode_manifest(replace(MANIFEST, segments=(wrong, SECOND, THIRD)))
 
 
 def test_extremes_come_back() -> None:
@@ -224,6 +285,7 @@ def test_forged_bytes_give_a_sound_manifest_or_a_format_error() -> None:
         golden("manifest-v1.bin"),
         encode_manifest(_random_manifest(rng, segments=7)),
         encode_manifest(COUNTED),
+        encode_manifest(MARKED),
     ]
     refused = 0
     for _ in range(3000):

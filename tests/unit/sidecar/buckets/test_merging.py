@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from index.bucket import Bucket, Manifest, Placement
+from index.bucket import NO_MARKS, Bucket, Manifest, Placement
 from index.bucket_rules import MOST_AT_ONCE, MOST_SEGMENTS, SealRules, to_merge
 from index.errors import FormatError
 from index.progress import BEFORE_ALL, Position
@@ -212,3 +212,14 @@ def test_a_merged_bucket_tells_targets_in_the_proportions_of_its_sources() -> No
     found = [dict(each.targets) for each in made.segments]
     assert found[0].keys() == {"a", "b"}
     assert [sum(each.values()) for each in found] == [each.entries for each in made.segments]
+
+
+def test_a_merged_bucket_tells_when_its_entries_are_due_whatever_its_sources_told() -> None:
+    sources = Sources(*TWO)
+    assert all(each.dues == NO_MARKS for source in sources.buckets for each in source.manifest.segments)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES)
+    under_way.run(sources)
+    made, values = merged(under_way)
+    assert made is not None
+    known_ms = [due_ms for each in made.segments for due_ms in (each.first.due_ms, *each.dues.at_ms)]
+    assert known_ms == [due_ms for entries in values for due_ms, _, _ in entries]

@@ -8,6 +8,7 @@ import pytest
 
 from index.bucket import Manifest, Placement, SegmentRef
 from index.bucket_rules import PlacementRule, SealRules, cut
+from index.due_marks import marks_of
 from index.errors import RefusedError
 from index.pending import Entry
 from index.progress import Position
@@ -193,6 +194,8 @@ def test_segments_tell_what_is_in_them_by_target(placement: PlacementRule, packe
     assert installation is not None
     found = [(ref.entries, ref.targets) for ref in installation.manifest.segments]
     assert found == [(6, (("u", 4), ("t", 2))), (4, (("u", 4),))]
+    dues_ms = [due_ms for due_ms, _, _ in entries]
+    assert [ref.dues for ref in installation.manifest.segments] == [marks_of(dues_ms[:6]), marks_of(dues_ms[6:])]
 
 
 def test_a_segment_that_was_too_big_is_counted_in_its_parts() -> None:

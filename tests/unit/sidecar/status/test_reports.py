@@ -1,13 +1,14 @@
 """Reports: what is written is read, what is of others or cannot be understood is not believed, the right one wins."""
 
 import json
+from bisect import bisect_left
 from dataclasses import replace
 
 import pytest
 
 from index.errors import FormatError
 from index.progress import Position
-from index.survey import BOUNDS_MS
+from index.survey import BOUNDS_MS, SPREAD_BOUNDS_MS
 from index.target_counts import OTHERS
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.status import reports
@@ -38,6 +39,8 @@ STATUS = PartitionStatus(
     held_since_ms=7,
     snapshot_bytes=512,
     by_due=(1, 0, 16, 0, 0, 0, 0, 0, 0, 0),
+    spread=(1, 0, 10, 0, 6, *(0 for _ in SPREAD_BOUNDS_MS[4:])),
+    unsure=6,
     needed_from=80,
     retention_ms=-1,
     by_target=(("orders", 16), (OTHERS, 1)),
@@ -151,6 +154,29 @@ def test_an_unserved_partition_is_told_of_by_its_last_report() -> None:
     stopped = last._replace(status=replace(last.status, state=PartitionState.STOPPED))
     assert last_answer(stopped, None, 65_000).why == "no router has it: router-0 stopped"
     assert last_answer(stopped, None, 65_000).lag is None
+
+
+def test_ranges_that_are_not_those_of_today_are_left_out() -> None:
+    (value,) = encode_report("group/with/slashes", "router-0", [STATUS])
+    plain = json.loads(value)
+    assert plain["partitions"][0]["spread"] == {"0": 1, "2": 10, "4": 6}
+    for spread in ({"-1": 3}, {str(len(SPREAD_BOUNDS_MS) + 1): 3}, {}):
+        plain["partitions"][0]["spread"] = spread
+        assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=())]
+    del plain["partitions"][0]["spread"], plain["partitions"][0]["unsure"]
+    assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), unsure=0)]
+
+
+def test_pending_is_told_by_minute_and_by_hour() -> None:
+    spread = [0] * (len(SPREAD_BOUNDS_MS) + 1)
+    for due_ms in (-5, 1, 9_000, 60_000, 60_001, 3_600_000, 3_600_001, 7 * 86_400_000, 7 * 86_400_000 + 1):
+        spread[bisect_left(SPREAD_BOUNDS_MS, due_ms)] += 1
+    older = replace(STATUS, spread=(), unsure=0)
+    answer = pending_answer("orders.delay", [replace(STATUS, spread=tuple(spread)), older, STATUS], [])
+    assert answer.next_hour == (3 + 10, 1 + 6, *(0,) * 57, 1)
+    assert answer.next_week == (5 + 10 + 6, 1, *(0,) * 165, 1)
+    assert answer.estimated == 12
+    assert pending_answer("orders.delay", [older], []).next_hour == (0,) * 60
 
 
 def test_pending_is_summed_over_partitions_with_every_target_once() -> None:

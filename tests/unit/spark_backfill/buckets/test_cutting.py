@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from index.bucket import Placement
 from index.bucket_rules import SealRules
+from index.due_marks import marks_of
 from index.headers import PRESETS
 from index.progress import Position
 from index.record import Record
@@ -129,6 +130,7 @@ def entries_of(segments: Iterator[BucketSegment]) -> dict[int, list[StoredEntry]
             entries[-1][:2],
             len(value),
         )
+        assert ref.dues == marks_of([due_ms for due_ms, _, _ in entries])
         assert len(entries) <= SEAL.segment_entries
         found.setdefault(bucket, []).extend(entries)
     return found

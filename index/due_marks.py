@@ -1,0 +1,98 @@
+"""When the entries of a segment are due: the due times of every few of them, kept in the manifest.
+
+People ask how much is due within the hour. The first and the last entry of a segment do not tell: one that is nearly
+empty goes on over many time steps, and may hold six entries of the next hour and one of next week. So a manifest keeps
+the due time of every entry of a small segment, and of every so many of a large one, whose time step is short::
+
+    entries    0   1   2   3   4   5   6   7   8   9      every 4th: marks at 4 and 8
+    known      ▲               ▲               ▲   ▲      the first and the last are known anyway
+
+Nothing is released by it. Where the marks of all segments are too many for a manifest, those of the segments that have
+most are thinned, every second one at a time.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from index.bucket import NO_MARKS, DueMarks, SegmentRef
+
+SMALL: Final = 160
+"""A segment of no more entries than this is known entry by entry: what goes on over time steps has no more, see
+``NEARLY_EMPTY`` in :mod:`index.bucket_rules`."""
+
+A_LARGE_ONE: Final = 8
+"""Most marks of a larger segment: it is of one time step, or as good as full."""
+
+MOST_MARKS: Final = 16_384
+"""Of a whole manifest, which is one record: some 50 kB."""
+
+
+def marks_of(dues_ms: Sequence[int]) -> DueMarks:
+    """Marks of a segment that is being made, from the due times of its entries in order."""
+    every = 1
+    if len(dues_ms) > SMALL:
+        while (len(dues_ms) - 1) // every > A_LARGE_ONE:
+            every *= 2
+    return DueMarks(every, tuple(dues_ms[every::every]))
+
+
+def due_by(segment: SegmentRef, until_ms: int) -> tuple[int, int]:
+    """How many entries of a segment are due by then, and of how many it is not known whether they are.
+
+    Those are the ones between two that are known; they are taken as evenly spread.
+
+    >>> from index.bucket import Placement
+    >>> from index.progress import Position
+    >>> segment = SegmentRef(Position(1_000, 0), Position(2_000, 9), 11, 99, 0, Placement.INLINE)
+    >>> due_by(segment, 1_499), due_by(segment, 1_500)
+    ((5, 9), (6, 9))
+    >>> known = segment._replace(dues=marks_of([1_000, 1_400, *[2_000] * 9]))
+    >>> due_by(known, 1_399), due_by(known, 1_500)
+    ((1, 0), (2, 0))
+    """
+    every, marks_ms = segment.dues
+    known_ms = (segment.first.due_ms, *marks_ms, segment.last.due_ms)
+    place = bisect_right(known_ms, until_ms)
+    if not place:
+        return 0, 0
+    if place == len(known_ms):
+        return segment.entries, 0
+    last_known = (place - 1) * every
+    next_known = place * every if place <= len(marks_ms) else segment.entries - 1
+    between = next_known - last_known - 1
+    from_ms, to_ms = known_ms[place - 1], known_ms[place]
+    spread = (between + 1) * (until_ms - from_ms) // (to_ms - from_ms)
+    return last_known + 1 + spread, between
+
+
+def thinned(segments: Iterable[SegmentRef], most: int = MOST_MARKS) -> tuple[SegmentRef, ...]:
+    """The same segments with no more marks than ``most`` in all."""
+    kept = tuple(segments)
+    sizes = [len(segment.dues.at_ms) for segment in kept]
+    limit = max(sizes, default=0)
+    while sum(sizes) > most:
+        limit //= 2
+        kept = tuple(_thinned_one(segment, limit) for segment in kept)
+        sizes = [len(segment.dues.at_ms) for segment in kept]
+    return kept
+
+
+def _thinned_one(segment: SegmentRef, limit: int) -> SegmentRef:
+    every, at_ms = segment.dues
+    while len(at_ms) > limit:
+        every, at_ms = 2 * every, at_ms[1::2]
+    return segment if every == segment.dues.every else segment._replace(dues=DueMarks(every, at_ms))
+
+
+def check_marks(segment: SegmentRef) -> str:
+    """What is wrong with the marks of a segment; nothing where they are possible."""
+    every, at_ms = segment.dues
+    if segment.dues == NO_MARKS:
+        return ""
+    if every < 1 or len(at_ms) != (segment.entries - 1) // every:
+        return f"{len(at_ms)} due times for every {every} of {segment.entries} entries"
+    known_ms = [segment.first.due_ms, *at_ms, segment.last.due_ms]
+    if known_ms != sorted(known_ms):
+        return f"due times that are not in order between {segment.first.due_ms} and {segment.last.due_ms}"
+    return ""
