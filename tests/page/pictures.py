@@ -50,7 +50,14 @@ class Inquiries(FakeInquiries):
         bounds_s = [*(bound_ms / 1_000 for bound_ms in BOUNDS_MS), None]
         ranges = tuple(DueRange(within_s=bound, records=n) for bound, n in zip(bounds_s, COUNTS, strict=True))
         targets = {"orders": 700_000, "billing.eu.invoices": 22_000, "audit": 400}
-        return PendingAnswer(topic=topic, records=sum(COUNTS), by_due=ranges, by_target=targets)
+        return PendingAnswer(
+            topic=topic,
+            records=sum(COUNTS),
+            by_due=ranges,
+            next_hour=tuple(240 + 7 * (minute * minute % 61) for minute in range(60)),
+            next_week=tuple(900 + 5_000 * (8 <= hour % 24 < 20) + 17 * (hour % 31) for hour in range(168)),
+            by_target=targets,
+        )
 
     def lookup(self, topic: str, partition: int, offset: int) -> LookupAnswer:
         return LookupAnswer(

@@ -79,6 +79,37 @@ const bar = (part, tone) =>
     drawn("rect", { class: "filled", width: part ? Math.max(1, 100 * part) : 0, height: 10 }),
   );
 
+/**
+ * Upright bars side by side, one for each step of time: `name(place)` says in words which, for who points at one.
+ * Only the first, the largest and the sum are told to who hears the page.
+ */
+export function columns(label, counts, name, [first, last]) {
+  const most = Math.max(1, ...counts);
+  const height = (records) => (records ? Math.max(2, 40 * Math.sqrt(records / most)) : 0);
+  const total = counts.reduce((sum, records) => sum + records, 0);
+  const largest = counts.indexOf(Math.max(...counts));
+  const told = total ? `${count(total)} in all, most ${name(largest)}: ${count(counts[largest])}` : "nothing";
+  return element(
+    "figure",
+    { class: "steps-drawn" },
+    drawn(
+      "svg",
+      { viewBox: `0 0 ${counts.length} 40`, preserveAspectRatio: "none", role: "img", "aria-label": `${label}: ${told}` },
+      drawn("rect", { class: "trough", width: counts.length, height: 40 }),
+      counts.map((records, place) =>
+        drawn(
+          "g",
+          { class: "step" },
+          drawn("title", {}, `${name(place)}: ${count(records)}`),
+          drawn("rect", { class: "reach", x: place, width: 1, height: 40 }),
+          drawn("rect", { class: "filled", x: place + 0.1, y: 40 - height(records), width: 0.8, height: height(records) }),
+        ),
+      ),
+    ),
+    element("figcaption", {}, element("span", {}, first), element("span", {}, told), element("span", {}, last)),
+  );
+}
+
 /** A button that asks before it changes something; nothing for who may not. */
 export function changeButton(may, verb, scope, name, tone = "") {
   if (!may) return null;

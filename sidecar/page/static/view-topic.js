@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { element } from "./dom.js";
 import { count, countdown, duration } from "./format.js";
-import { badge, bars, changeButton, stateTone, table, tile } from "./parts.js";
+import { badge, bars, changeButton, columns, stateTone, table, tile } from "./parts.js";
 import { firstDue, notIndexed, stateOf, sum } from "./view-topics.js";
 
 export const title = "Topic";
@@ -48,6 +48,8 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
       element("section", { class: "panel" }, element("h2", {}, "Pending by due time"), dueBars(pending)),
       element("section", { class: "panel" }, element("h2", {}, "Pending by target"), targetBars(pending, policies, mayChange)),
     ),
+    element("section", { class: "panel" }, element("h2", {}, "Due in the next hour, by minute"), nextHour(pending)),
+    element("section", { class: "panel" }, element("h2", {}, "Due in the next week, by hour"), nextWeek(pending)),
     element("section", {}, element("h2", {}, "Partitions"), partitionTable(topic)),
     element("section", {}, element("h2", {}, "What holds"), holdsTable(values)),
   );
@@ -60,7 +62,7 @@ function stopped(paused, drained, values) {
   return element("p", { class: "banner trouble" }, `${word} by policy ${values[key].origin}: ${meaning}.`);
 }
 
-function dueBars({ by_due: ranges, unserved }) {
+function dueBars({ by_due: ranges, estimated, unserved }) {
   let from = 0;
   const lines = ranges.map(({ within_s: within, records }) => {
     const name = rangeName(from, within);
@@ -68,8 +70,19 @@ function dueBars({ by_due: ranges, unserved }) {
     return [name, records, null, within === 0 ? "bad" : ""];
   });
   const missing = unserved.length ? element("p", { class: "small" }, `Not counted, because no router reports it: partition ${unserved.join(", ")}.`) : null;
-  return [bars("Pending by due time", lines), missing];
+  const guessed = estimated
+    ? element("p", { class: "small" }, `${count(estimated)} may be due in another range: an older router wrote their buckets.`)
+    : null;
+  return [bars("Pending by due time", lines), missing, guessed];
 }
+
+const nextHour = ({ next_hour: counts }) =>
+  columns("Due in the next hour, by minute", counts, (minute) => `in ${minute} to ${minute + 1} min`, ["now", "1 h"]);
+
+const nextWeek = ({ next_week: counts }) =>
+  columns("Due in the next week, by hour", counts, (hour) => `in ${hours(hour)} to ${hours(hour + 1)}`, ["now", "7 d"]);
+
+const hours = (number) => (number ? duration(number * 3_600_000) : "0 h");
 
 function rangeName(from, within) {
   if (within === 0) return "overdue";
