@@ -8,13 +8,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
-
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
+from typing import TYPE_CHECKING, Any, Final
 
 from index.errors import DelayRouterError
 from sidecar.asking.http_client import exchange, parts_of
+
+# Loaded when metrics are read, which few commands do.
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+    from prometheus_client.samples import Sample
 
 TIMEOUT_S: Final = 5.0
 RETENTION_WARNING_MS: Final = 86_400_000
@@ -111,15 +113,20 @@ def ask(url: str) -> RouterStatus:
 
 def build_of(metrics: str) -> dict[str, str]:
     """Versions and kernel of a router from a page of metrics; nothing of one that does not tell."""
-    families = text_string_to_metric_families(metrics)
-    return next((each.samples[0].labels for each in families if each.name == f"{_PREFIX}build_info"), {})
+    return next((each.samples[0].labels for each in _families(metrics) if each.name == f"{_PREFIX}build_info"), {})
 
 
 def topics_of(metrics: str) -> list[TopicStatus]:
     """Sums by delay topic from a page of metrics."""
-    samples = [sample for family in text_string_to_metric_families(metrics) for sample in family.samples]
+    samples = [sample for family in _families(metrics) for sample in family.samples]
     names = sorted({sample.labels["topic"] for sample in samples if sample.labels.get("topic")})
     return [_topic(name, [sample for sample in samples if sample.labels.get("topic") == name]) for name in names]
+
+
+def _families(metrics: str) -> "Iterable[Metric]":
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - see above
+
+    return text_string_to_metric_families(metrics)
 
 
 def quantile_s(buckets: list[tuple[float, float]], fraction: float) -> float | None:
@@ -141,7 +148,7 @@ def quantile_s(buckets: list[tuple[float, float]], fraction: float) -> float | N
     return lower
 
 
-def _topic(name: str, samples: list[Sample]) -> TopicStatus:
+def _topic(name: str, samples: "list[Sample]") -> TopicStatus:
     buckets = sorted(
         (float(sample.labels["le"]), sample.value)
         for sample in samples
@@ -161,7 +168,7 @@ def _topic(name: str, samples: list[Sample]) -> TopicStatus:
     )
 
 
-def _by_due(samples: Iterable[Sample]) -> tuple[tuple[str, int], ...]:
+def _by_due(samples: "Iterable[Sample]") -> tuple[tuple[str, int], ...]:
     """Records in each range, from the cumulated gauge."""
     cumulated = sorted(
         (float(sample.labels["within"]), sample.labels["within"], int(sample.value))
@@ -172,7 +179,7 @@ def _by_due(samples: Iterable[Sample]) -> tuple[tuple[str, int], ...]:
     return tuple((bound, count - before) for (_, bound, count), before in zip(cumulated, below, strict=False))
 
 
-def _sum(samples: Iterable[Sample], name: str) -> int:
+def _sum(samples: "Iterable[Sample]", name: str) -> int:
     return int(sum(sample.value for sample in samples if sample.name == _PREFIX + name))
 
 

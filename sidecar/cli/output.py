@@ -1,4 +1,7 @@
-"""What commands print: JSON for scripts; tables, findings, times and a small bar chart for people."""
+"""What commands print: JSON for scripts; tables, findings, times and a small bar chart for people.
+
+What draws tables is loaded when there is one to draw: it takes longer than many a command.
+"""
 
 import json
 import sys
@@ -7,9 +10,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from sidecar.topics.findings import Finding, Level
 
@@ -46,6 +46,10 @@ def print_json(value: object) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table on stdout; cells are shown as they are, never read as markup."""
+    from rich.console import Console  # noqa: PLC0415 - see above
+    from rich.table import Table  # noqa: PLC0415 - see above
+    from rich.text import Text  # noqa: PLC0415 - see above
+
     table = Table(title=title or None, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -57,6 +61,10 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 def print_plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table on stdout without lines between, the first column as wide as it needs; the others keep theirs."""
+    from rich.console import Console  # noqa: PLC0415 - see above
+    from rich.table import Table  # noqa: PLC0415 - see above
+    from rich.text import Text  # noqa: PLC0415 - see above
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         table.add_column(column, overflow="fold", no_wrap=number > 0)
@@ -67,6 +75,9 @@ def print_plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 
 def print_findings(findings: Sequence[Finding]) -> None:
     """A line a finding; the remedy below it, unbroken so that it can be copied."""
+    from rich.console import Console  # noqa: PLC0415 - see above
+    from rich.text import Text  # noqa: PLC0415 - see above
+
     console = Console(soft_wrap=True)
     for finding in findings:
         line = Text(f"{finding.level.value:5} ", style=_STYLES[finding.level])

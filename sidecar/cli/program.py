@@ -140,14 +140,15 @@ def dev_command(port: int) -> None:
 @click.option("--reference", is_flag=True, help="Print the reference of all keys instead (Markdown).")
 def config_command(config_file: Path | None, as_json: bool, reference: bool) -> None:
     """Print the effective configuration, secrets masked."""
-    # No other command needs the tables of keys.
+    # No other command needs the tables of keys; and nothing is logged here, so that no logs are made ready.
     from sidecar.cli.output import print_json  # noqa: PLC0415
+    from sidecar.config import model as configuration  # noqa: PLC0415
     from sidecar.config.reference import effective, render_effective, render_reference  # noqa: PLC0415
 
     if reference:
         click.echo(render_reference(), nl=False)
         return
-    config = load(config_file)
+    config = configuration.load(config_file)
     if as_json:
         print_json(effective(config))
     else:

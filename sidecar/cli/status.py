@@ -2,12 +2,11 @@
 
 import sys
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from sidecar.asking import router_answers as status
-from sidecar.cli import status_lines
 from sidecar.cli.options import DONE, FAILED, json_option
 from sidecar.cli.output import (
     estimate_notes,
@@ -19,7 +18,10 @@ from sidecar.cli.output import (
     shown_time,
 )
 from sidecar.cli.side import Chosen, side_options, topic_argument
-from sidecar.status.answers import StatusAnswer
+
+# The shapes of answers are loaded when there is one: a completion, or the help, needs none.
+if TYPE_CHECKING:
+    from sidecar.status.answers import StatusAnswer
 
 WATCH_EVERY_S: Final = 2.0
 
@@ -54,10 +56,14 @@ def status_command(topic: str, *, as_json: bool, wide: bool, watch: bool, url: s
         print_json(answer.model_dump(mode="json"))
     else:
         _print_group(answer, wide=wide)
+    from sidecar.cli import status_lines  # noqa: PLC0415 - see above
+
     sys.exit(DONE if status_lines.is_served(answer) else FAILED)
 
 
-def _print_group(answer: StatusAnswer, *, wide: bool) -> None:
+def _print_group(answer: "StatusAnswer", *, wide: bool) -> None:
+    from sidecar.cli import status_lines  # noqa: PLC0415 - see above
+
     now_ms = time.time_ns() // 1_000_000
     table = status_lines.partition_table(answer) if wide else status_lines.topic_table(answer, now_ms)
     print_plain_table(*table)

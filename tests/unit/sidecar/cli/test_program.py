@@ -87,6 +87,7 @@ def loaded_by(arguments: list[str], environ: dict[str, str]) -> set[str]:
         (["--help"], {}),
         (["no-such-command"], {}),
         (["completion", "bash"], {}),
+        (["status", "--help"], {}),
         ([], {"_DELAY_ROUTER_COMPLETE": "bash_complete", "COMP_WORDS": "delay-router st", "COMP_CWORD": "1"}),
     ],
 )
@@ -95,7 +96,15 @@ def test_what_asks_nothing_loads_nothing_that_takes_long(arguments: list[str], e
     assert loaded_by(arguments, environ) & heavy == set()
 
 
-@pytest.mark.parametrize("command", ["send", "status", "pause", "policy"])
+def test_the_configuration_is_printed_without_logs_and_tables() -> None:
+    topics = '[{"name": "orders.delay", "default_target": "orders"}]'
+    environ = {"DELAY_ROUTER__KAFKA__BOOTSTRAP_SERVERS": "b:1", "DELAY_ROUTER__DELAY_TOPICS": topics}
+    loaded = loaded_by(["config"], environ)
+    assert "pydantic" in loaded, "it was not read"
+    assert loaded & {"asyncio", "confluent_kafka", "prometheus_client", "rich", "structlog"} == set()
+
+
+@pytest.mark.parametrize("command", ["send", "pause", "policy"])
 def test_the_help_of_a_command_loads_no_kafka_client(command: str) -> None:
     assert "confluent_kafka" not in loaded_by([command, "--help"], {})
 
