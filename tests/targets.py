@@ -31,7 +31,7 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/integration/test_send.py",
     ),
     "test-broker": ("tests/integration", "tests/faults", "tests/examples"),
-    "test-docs": ("tests/docs",),
+    "test-docs": ("tests/docs", "tests/recipes"),
     "test-page": ("tests/page",),
     "test-kernel": ("tests/kernel",),
     "test-wheel": ("tests/wheel",),

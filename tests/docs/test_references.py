@@ -26,7 +26,7 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "admin": AdminConfig,
     "delay_topics": DelayTopicConfig,
 }
-WITH_CONTENTS: Final = ("OPERATIONS.md", "API.md", "BENCHMARKS.md", "PRODUCERS.md")
+WITH_CONTENTS: Final = ("OPERATIONS.md", "API.md", "BENCHMARKS.md", "PRODUCERS.md", "RECIPES.md")
 README_LINES: Final = 180
 """Whoever opens the repository reads this much; the rest is a link away."""
 

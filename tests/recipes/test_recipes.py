@@ -1,0 +1,139 @@
+"""What RECIPES.md prints is what the other side writes, and what the router takes it for."""
+
+import base64
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from index.headers import NATIVE, Headers, StrippedNames
+from index.record import Record
+from index.rules import Rules
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config, load
+from sidecar.kernel.choice import PYTHON
+from sidecar.local_kafka import maven
+from sidecar.local_kafka.errors import KafkaUnavailable
+from sidecar.payload.records import Scheduled
+from sidecar.release.writer import PartitionWriter
+from tests.docs.documents import blocks
+from tests.recipes import jars
+from tests.support.kernel import native_kernel
+from tests.support.mock_broker import MockBroker
+from tests.support.paths import ROOT
+
+DOCUMENT: Final = ROOT / "RECIPES.md"
+DUE_MS: Final = 1_795_276_800_000
+SENT_MS: Final = 1_795_000_000_000
+MINUTE_MS: Final = 60_000
+
+Written = dict[str, tuple[str, Headers]]
+"""Topic and headers of the record that a recipe makes, by case."""
+
+
+def printed(language: str, containing: str) -> str:
+    """The one block of the document that has a line."""
+    (found,) = [each.text for each in blocks(DOCUMENT) if each.language == language and containing in each.text]
+    return found
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """What the other sides write, all run in one JVM."""
+    folder = tmp_path_factory.mktemp("recipes")
+    recipes = {
+        "constant": printed("properties", "InsertHeader"),
+        "outbox": printed("properties", "EventRouter"),
+        "field": printed("properties", "HeaderFrom$Value"),
+    }
+    for name, text in recipes.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    cases = {"constant": "constant", "instant": "field", "timestamp": "field", "null": "field"}
+    cases |= {"outbox": "outbox", "outbox-null": "outbox"}
+    arguments = [f"{case}={folder / recipe}" for case, recipe in cases.items()]
+    try:
+        java = [maven.java().path, "-XX:TieredStopAtLevel=1", "-cp", jars.compiled(folder)]
+    except KafkaUnavailable as missing:
+        pytest.skip(f"the other side of the recipes cannot be had: {missing}")
+    call = [*java, "Driver", *arguments, "streams=", "spring="]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: Written = {}
+    for case, topic, lines in re.findall(r"= (\S+) (\S+)\n((?:[^=\n].*\n)*)", done.stdout):
+        headers = [line.split("\t") for line in lines.splitlines()]
+        found[case] = topic, [(name, None if raw == "null" else base64.b64decode(raw)) for name, raw in headers]
+    return found
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """The delay topics of the document."""
+    topics = [each.text for each in blocks(DOCUMENT) if each.language == "toml"]
+    file = tmp_path_factory.mktemp("config") / "delay-router.toml"
+    file.write_text('[kafka]\n"bootstrap.servers" = "localhost:9092"\n' + "".join(topics), encoding="utf-8")
+    return load(file, {})
+
+
+def rules_of(config: Config, name: str) -> Rules:
+    return config.rules_for(next(topic for topic in config.delay_topics if topic.name == name))
+
+
+@pytest.mark.parametrize(
+    ("case", "due_ms", "target"),
+    [
+        ("constant", SENT_MS + 15 * MINUTE_MS, "orders"),
+        ("instant", DUE_MS, "orders"),
+        ("timestamp", DUE_MS, "orders"),
+        ("null", AT_ONCE, "orders"),
+        ("outbox", DUE_MS, "orders"),
+        ("outbox-null", AT_ONCE, "orders"),
+        ("spring", SENT_MS + 15 * MINUTE_MS, "orders"),
+        ("streams", SENT_MS + 24 * 60 * MINUTE_MS, "orders.unpaid"),
+    ],
+)
+def test_the_router_takes_it_as_the_recipe_says(
+    case: str, due_ms: int, target: str, written: Written, config: Config
+) -> None:
+    topic, headers = written[case]
+    assert topic == "orders.delay"
+    schedule = rules_of(config, topic).decide(headers, SENT_MS)
+    assert isinstance(schedule, Schedule), schedule
+    assert (schedule.due_ms, schedule.targets) == (due_ms, (target,))
+    assert schedule.deliver_id == (b"4d47e190" if case.startswith("outbox") else None)
+
+
+def test_retry_topics_of_spring_are_read_by_an_alias(config: Config) -> None:
+    # As its BigInteger writes a number: no more bytes than it takes.
+    timestamp = DUE_MS.to_bytes(6, "big")
+    schedule = rules_of(config, "orders-retry").decide([("retry_topic-backoff-timestamp", timestamp)], SENT_MS)
+    assert isinstance(schedule, Schedule)
+    assert schedule.due_ms == DUE_MS
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["python", "kernel"])
+def test_the_bytes_of_a_schema_registry_pass_as_they_are(native: bool) -> None:
+    kernel = native_kernel() if native else PYTHON
+    # Magic byte, id of the schema, data that is no text.
+    key, value = b"\0\0\0\0\x07\x0242", b"\0\0\0\x01\xa4\xff\0\xfe\x80" * 3
+    schema_id = ("__value_schema_id", b"\x01" + bytes(range(16)))
+    with MockBroker() as broker:
+        stripped = StrippedNames(alias.name for alias in NATIVE)
+        topic = DelayTopicConfig(name="orders.delay", default_target="orders")
+        writer = PartitionWriter(broker.producer, topic, 0, stripped, "id", kernel)
+        schedule = Schedule(DUE_MS, ("orders",), BY_KEY, KEEP_KEY, None, both_times=False)
+        record = Record(key, value, [("deliver-at", b"%d" % DUE_MS), schema_id], SENT_MS)
+        broker.producer.begin_transaction()
+        writer.release_all([(DUE_MS, 7, Scheduled(schedule, 100, record))])
+        broker.producer.commit_transaction()
+        (seen,) = broker.written("orders")
+    assert (seen.key, seen.value) == (key, value)
+    assert schema_id in seen.headers
+
+
+@pytest.mark.parametrize("name", ["Later.java", "Retries.java"])
+def test_the_document_shows_what_is_tested(name: str) -> None:
+    text = (Path(__file__).parent / name).read_text(encoding="utf-8")
+    assert text in [each.text for each in blocks(DOCUMENT) if each.language == "java"]
