@@ -139,6 +139,9 @@ class Walk:
         decision, record = decide(history.at(offset), record)
         if isinstance(decision, Rejection) or (due_ms is not None and decision.due_ms != due_ms):
             return
+        if not decision.targets:
+            # It cancels others.
+            return
         is_indexed = due_ms is None and offset < progress.cursor
         if is_indexed and Position(decision.due_ms, offset) <= progress.watermark:
             return

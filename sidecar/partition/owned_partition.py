@@ -274,6 +274,7 @@ class OwnedPartition:
             unsure=survey.unsure,
             by_target=survey.by_target,
             watermark=None if committed.watermark == BEFORE_ALL else committed.watermark,
+            masked=len(ledger.named.mask),
             needed_from=needs.from_offset,
             needed_since_ms=needs.since_ms,
             retention_ms=self.upkeep.retention.keeps_ms,

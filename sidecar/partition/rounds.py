@@ -232,6 +232,10 @@ class Rounds:
             metrics.released.labels(name, target).inc(count)
         for reason, count in released.by_reason().items():
             metrics.rejected.labels(name, reason).inc(count)
+        for outcome, count in released.by_outcome().items():
+            metrics.receipts.labels(name, outcome).inc(count)
+        if released.receipts:
+            metrics.cancelled.labels(name).inc(sum(len(receipt.cancelled) for receipt in released.receipts))
         if released.skipped:
             metrics.occurrences_skipped.labels(name).inc(released.skipped)
         if released.truncated:

@@ -62,7 +62,8 @@ class PartitionStatus:
     ``held_since_ms`` is when the first of what is held was due.
     ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
     how long the topic keeps a record, -1 for ever, None where that may not be asked. ``hidden_s`` is for how long
-    an open transaction has hidden what lies behind it in the delay topic, 0 where none does.
+    an open transaction has hidden what lies behind it in the delay topic, 0 where none does. ``masked`` are cancelled
+    records that a restart, or a bucket, could still bring back.
     """
 
     topic: str
@@ -88,6 +89,7 @@ class PartitionStatus:
     needed_since_ms: int | None = None
     retention_ms: int | None = None
     hidden_s: float = 0.0
+    masked: int = 0
 
     def beside(self, trouble: str) -> "PartitionStatus":
         """The same, with what is wrong with its topics."""
@@ -169,6 +171,7 @@ class PartitionCollector(Collector):
         buckets = _gauge("buckets", "Immutable buckets", "topic")
         held = _gauge("held_records", "Pending records beyond their due time that wait for their target", "topic")
         snapshot_bytes = _gauge("snapshot_bytes", "Bytes of segments not yet released", "topic")
+        masked = _gauge("masked_records", "Cancelled records that are still in a bucket or in the log", "topic")
         by_due = _gauge("pending_by_due", "Pending records due within so many seconds; 0: overdue", "topic", "within")
         unsure = _gauge(
             "pending_by_due_estimated",
@@ -182,6 +185,7 @@ class PartitionCollector(Collector):
             _add_seconds(furthest, topic, max, (status.furthest_due_ms for status in own))
             buckets.add_metric([topic], sum(status.buckets for status in own))
             held.add_metric([topic], sum(status.held for status in own))
+            masked.add_metric([topic], sum(status.masked for status in own))
             snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
             unsure.add_metric([topic], sum(status.unsure for status in own))
             _add_retention(retention, topic, (status.retention_ms for status in own))
@@ -216,7 +220,7 @@ class PartitionCollector(Collector):
 
         payload = _gauge("payload_bytes", "Payload of pending records held in memory")
         payload.add_metric([], self._payload_bytes())
-        yield from (pending, by_due, unsure, next_due, furthest, buckets, held, snapshot_bytes)
+        yield from (pending, by_due, unsure, next_due, furthest, buckets, held, masked, snapshot_bytes)
         yield from (lag, hidden, state, needed, needed_time, retention, payload)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from index.batch import Batch
 from index.pending import Entry
+from index.receipts import Receipt
 from sidecar.payload.records import Payload, Refused, Scheduled, scheduled_size, size_of
 from sidecar.release.screening import Screened
 from sidecar.release.transaction import Request
@@ -42,6 +43,7 @@ class Released:
     truncated: int
     held: list[Entry[Scheduled]]
     skipped: int = 0
+    receipts: Sequence[Receipt] = ()
 
     def by_target(self) -> Counter[str]:
         """Released records by target topic."""
@@ -51,6 +53,10 @@ class Released:
             for target in targets:
                 counts[target] += count
         return counts
+
+    def by_outcome(self) -> Counter[str]:
+        """Receipts by outcome."""
+        return Counter(receipt.outcome.value for receipt in self.receipts)
 
     def by_reason(self) -> Counter[str]:
         """Rejected records by code."""

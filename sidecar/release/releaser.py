@@ -124,7 +124,8 @@ class Releaser:
                 self.directory.forget()
             if AFTER[result.outcome](self, attempt, result):
                 skipped = attempt.recurring.skipped_before(transaction.appended)
-                return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held, skipped)
+                told = transaction.receipts
+                return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held, skipped, told)
         raise RefusedError(f"a batch of {len(plan.batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
 
     def _screened(self, plan: Plan, batch: Leaving) -> _Attempt:

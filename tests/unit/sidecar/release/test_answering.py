@@ -122,6 +122,15 @@ def test_a_receipt_leaves_with_the_mask_and_nothing_that_it_cancels(partition: _
     assert partition.ledger.pending == 0
 
 
+def test_receipts_are_counted_by_outcome(partition: _Partition) -> None:
+    partition.schedule(2)
+    partition.cancel()
+    partition.cancel()
+    released = partition.release(now_ms=2_000)
+    assert released.by_outcome() == {"cancelled": 1, "not-pending": 1}
+    assert sum(len(receipt.cancelled) for receipt in released.receipts) == 2
+
+
 def test_what_is_masked_is_in_the_state_and_in_its_inventory(partition: _Partition) -> None:
     partition.schedule(1)
     partition.cancel()
