@@ -45,6 +45,11 @@ class Owed(NamedTuple):
     parts: int = 1
 
     @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
     def keys(self) -> list[bytes]:
         """Keys of its parts in the state topic."""
         return [_key(self, part, self.parts) for part in range(self.parts)]

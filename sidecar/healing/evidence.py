@@ -91,22 +91,22 @@ class Evidence:
         decision = SegmentSource(self._topic, self._partition, origin.history).decide(offset, record)
         return WHEN_INDEXED if isinstance(decision, Rejection) else decision.due_ms
 
-    def of_state(self, stored: StoredState | None, then: StoredState | None, since_ms: int) -> Outcome:
-        """How the transaction ended that is open on the state.
+    def of_state(self, stored: StoredState | None, then: StoredState | None, since_ms: int) -> tuple[Outcome, str]:
+        """How the transaction ended that is open on the state, and what the coordinator's log had of it.
 
         ``then`` is what the state would be with it, where that can be read; ``since_ms`` when it began.
         """
         transactional_id = clients.transactional_id(self._config, self._topic.name, self._partition)
         wrote_to = self._topic.state, self._partition
-        by_log = outcome_of_last(self._config, self._admin, transactional_id, wrote_to)
+        by_log, found = outcome_of_last(self._config, self._admin, transactional_id, wrote_to)
         if by_log is not None or then is None:
-            return by_log or Outcome.UNDECIDED
+            return by_log or Outcome.UNDECIDED, found
         if stored is None:
             # The first one of all: it only wrote the state, and nothing has left.
-            return Outcome.ABORTED if not then.buckets else Outcome.UNDECIDED
+            return Outcome.ABORTED if not then.buckets else Outcome.UNDECIDED, found
         before, after = _done(stored), _done(then)
         visible, is_all = self._visible(stored, before, since_ms)
-        return of_state(before, after, visible, all_looked_at=is_all)
+        return of_state(before, after, visible, all_looked_at=is_all), found
 
     def _visible(self, stored: StoredState, done: Done, since_ms: int) -> tuple[list[Hidden], bool]:
         """What readers can see of this partition on targets and on the rejected topic, and whether that is all."""

@@ -16,7 +16,7 @@ open on a target nearly always; a look ends when all that was written before it 
 """
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -28,6 +28,7 @@ from index.record import Record
 from sidecar import failpoints
 from sidecar.config.model import Config
 from sidecar.context import PartitionContext
+from sidecar.healing import in_front as in_front_of
 from sidecar.healing.evidence import Evidence, folded, is_copied
 from sidecar.healing.hidden import PAUSE_S, Ends, Found, ends_of, ours, read_hidden, still_open
 from sidecar.healing.short_transactions import TOUCH_KEY, ShortTransactions
@@ -43,9 +44,6 @@ from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_sta
 
 MARKERS_WITHIN_S: Final = 0.5
 """Markers that are on their way are there by then; looking longer at what is none of ours would only hold up."""
-
-FOREIGN_WITHIN_S: Final = 2.0
-"""So long for somebody else's transaction that lies in front of ours, before the take-over is tried anew."""
 
 ENDED_WITHIN_S: Final = 10.0
 SKEW_MS: Final = 60_000
@@ -90,17 +88,15 @@ class Healing:
 
     def pay(self, owed: Collection[Owed], stored: StoredState | None) -> None:
         """Write owed records to where they belong; those of the state first, and alone."""
-        of_state = [each for each in owed if (each.topic, each.partition) == self._state]
+        of_state = [each for each in owed if each.place == self._state]
         number = stored.progress.number if stored else -1
-        records = [
-            ((each.topic, each.partition), each.record)
-            for each in of_state or owed
-            if each.after_number in (None, number)
-        ]
-        places = {place for place, _ in records} - {self._state}
+        to_write = [each for each in of_state or owed if each.after_number in (None, number)]
+        places = {each.place for each in to_write} - {self._state}
         gone = places - ends_of(self._admin, places).keys()
-        records = [(place, record) for place, record in records if place not in gone]
-        self._end_as_aborted(places - gone)
+        records = [(each.place, each.record) for each in to_write if each.place not in gone]
+        self._end_on_targets(
+            {place: min(each.offset for each in to_write if each.place == place) for place in places - gone}
+        )
         failpoints.passing("heal.ended")
         writes = [(self._state, Record(key, None, (), 0)) for each in of_state or owed for key in each.keys]
         if stored is not None and not any(record.key == PROGRESS_KEY for _, record in records):
@@ -123,9 +119,15 @@ class Healing:
         outcomes = {place: self._outcome(done, origin, place, each) for place, each in found.items() if each}
         self._abort_on_targets([place for place, each in outcomes.items() if each is Outcome.ABORTED], found)
         others = {place: waiting[place] for place, each in outcomes.items() if each is not Outcome.ABORTED}
-        committed = [self._seen_through(done, origin, place) for place in self._ours_in_front(others, found)]
+        in_front, behind = in_front_of.split(self._admin, others, found)
+        in_front, hidden = self._replicated(in_front, found)
+        behind += hidden
+        committed = [self._seen_through(done, origin, place) for place in in_front]
         if not any(committed):
+            if behind:
+                raise in_front_of.wait_for_others(behind[0], found[behind[0]])
             return False
+        # What lies behind others is looked at again once this is paid: they may be waiting for this to end.
         owed = [each for some in committed for each in some]
         self._main.write(self._encoded(owed))
         self._count(Outcome.COMMITTED, [(each.topic, each.partition, each.offset) for each in owed])
@@ -141,6 +143,7 @@ class Healing:
         latest = {record.key: (offset, record) for offset, record, _ in hidden if record.key != TOUCH_KEY}
         copied = OWED_PREFIX + f"{self._topic.state}/".encode()
         tail = [each for key, each in latest.items() if key is not None and not key.startswith(copied)]
+        log_has = ""
         if is_copied(hidden, copied, number):
             outcome = Outcome.COMMITTED
         elif all(record.key and record.key.startswith(OWED_PREFIX) and record.value for _, record in tail):
@@ -152,48 +155,37 @@ class Healing:
             # What it wrote again had left before, so seeing it says nothing about this transaction.
             wrote_again = any(key and key.startswith(OWED_PREFIX) and value is None for key, value in with_it)
             then = None if wrote_again else folded(settled, with_it)
-            outcome = self._evidence.of_state(stored, then, since_ms)
+            outcome, log_has = self._evidence.of_state(stored, then, since_ms)
         if outcome is Outcome.UNDECIDED:
             raise NotYetError(
                 f"an open transaction hides the end of {self._state[0]}/{self._partition} from {ends.settled} on,"
-                " and whether it was committed is not known: the coordinator's log (__transaction_state) may not be"
-                " read or does not tell; see OPERATIONS, 'A transaction that nobody ends'"
+                " and whether it was committed is not known: the coordinator's log may not be read or does not tell"
+                f" ({log_has}); see OPERATIONS, 'A transaction that nobody ends'"
             )
         if outcome is Outcome.COMMITTED:
             owed = [Owed(*self._state, offset, record, number) for offset, record in tail]
             self._by_second().write(self._encoded(owed))
             failpoints.passing("heal.state_copied")
-        self._end_as_aborted([self._state])
+        self._end_on_state()
         self._count(outcome, [(*self._state, offset) for offset, _ in tail])
         failpoints.passing("heal.state_ended")
 
-    def _ours_in_front(self, others: dict[Place, Ends], found: dict[Place, list[Found]]) -> list[Place]:
-        """Where a transaction of ours is the first that is open; where it is another's, wait for it to end."""
-        deadline_s = time.monotonic() + FOREIGN_WITHIN_S
-        in_front: list[Place] = []
-        left = dict(others)
-        while left:
-            for place, ends in ends_of(self._admin, left).items():
-                last = found[place][-1]
-                # Behind a foreign one: markers are only lost while a partition has no leader.
-                same_leader = last.leader_epoch is not None and last.leader_epoch == ends.leader_epoch
-                if ends.settled > last.offset:
-                    del left[place]
-                elif ends.settled in {each.offset for each in found[place]}:
-                    in_front.append(place)
-                    del left[place]
-                elif same_leader:
-                    del left[place]
-            if left and time.monotonic() > deadline_s:
-                self._wait_for_others(left, found)
-            time.sleep(PAUSE_S if left else 0)
+    def _replicated(self, in_front: list[Place], found: dict[Place, list[Found]]) -> tuple[list[Place], list[Place]]:
+        """Those of them where ours is open on all replicas in sync, and those where another's hides whether it is."""
         if not in_front:
-            return []
+            return [], []
+        before, second = ends_of(self._admin, in_front), self._by_second()
+        # What it has left open itself hides what may well be committed, and is ended when it begins the next one.
+        second.end_as_aborted(in_front)
         # The marker may be written and not replicated, which looks the same: once the replicas in sync have what was
         # written behind it, they have the marker.
-        with self._by_second().standing_in(in_front):
+        with second.standing_in(in_front):
             now = ends_of(self._admin, in_front)
-        return [place for place in in_front if place in now and now[place].settled <= found[place][-1].offset]
+        for topic, partition in [at for at in before if at in now and before[at].leader_epoch != now[at].leader_epoch]:
+            raise NotYetError(f"{topic}/{partition} has another leader than when what is open there was looked at")
+        left = {place: ends for place, ends in now.items() if ends.settled <= found[place][-1].offset}
+        first = [place for place, ends in left.items() if ends.settled in {each.offset for each in found[place]}]
+        return first, [place for place in left if place not in first]
 
     def _seen_through(self, done: Done, origin: StoredState, place: Place) -> list[Owed]:
         """What a committed transaction of ours that is the first open one hides; NotYetError when it is not that."""
@@ -214,14 +206,6 @@ class Healing:
             return []
         return [Owed(*place, each.offset, each.record) for each in written]
 
-    def _wait_for_others(self, places: Iterable[Place], found: dict[Place, list[Found]]) -> None:
-        topic, partition = next(iter(places))
-        raise NotYetError(
-            f"an open transaction of somebody else on {topic}/{partition} hides whether offset"
-            f" {found[topic, partition][-1].offset} there, of this partition, is committed; should it last longer than"
-            " transactions may: OPERATIONS, 'A transaction that nobody ends'"
-        )
-
     def _outcome(self, done: Done, origin: StoredState, place: Place, found: list[Found]) -> Outcome:
         return of_records(done, [self._evidence.hidden(done, origin, place, each) for each in found])
 
@@ -235,21 +219,39 @@ class Healing:
         written = [(*place, each.offset) for place in places for each in found[place]]
         self._count(Outcome.ABORTED, written)
 
-    def _end_as_aborted(self, places: Collection[Place]) -> None:
+    def _end_on_state(self) -> None:
         """End what we have open there, and see that it is ended; NotYetError when it is not."""
-        if not places:
+        self._main.end_as_aborted([self._state])
+        written = ends_of(self._admin, [self._state])[self._state].written
+        self._wait_until_ended(self._state, lambda now: now.settled >= written)
+
+    def _end_on_targets(self, copied: dict[Place, int]) -> None:
+        """The same where others write, too; with the first offset of what was copied, which nothing was in front of.
+
+        Others that lie behind it may wait for what we have elsewhere, so nobody waits for those to end.
+        """
+        if not copied:
             return
-        before = ends_of(self._admin, places)
-        self._main.end_as_aborted(places)
+        before = ends_of(self._admin, copied)
+        self._main.end_as_aborted(copied)
+        # A producer gets to begin another transaction once the markers of the one before it are written.
+        self._end_on_state()
+        for place, then in ends_of(self._admin, copied).items():
+            leader_epoch = before[place].leader_epoch
+
+            def is_ended(now: Ends, place: Place = place, then: Ends = then, epoch: int | None = leader_epoch) -> bool:
+                # Markers are only lost while a partition has no leader; those of another producer id end nothing.
+                same_leader = epoch is not None and epoch == now.leader_epoch
+                return now.settled >= then.written or (same_leader and now.settled > copied[place])
+
+            self._wait_until_ended(place, is_ended)
+
+    def _wait_until_ended(self, place: Place, is_ended: Callable[[Ends], bool]) -> None:
         deadline_s = time.monotonic() + ENDED_WITHIN_S
-        left = {place: ends.written for place, ends in before.items()}
-        while left := {
-            place: left[place] for place, ends in ends_of(self._admin, left).items() if ends.settled < left[place]
-        }:
+        while not all(is_ended(now) for now in ends_of(self._admin, [place]).values()):
             if time.monotonic() > deadline_s:
-                topic, partition = next(iter(left))
                 raise NotYetError(
-                    f"a transaction on {topic}/{partition} is open, and is not of the producer id that this partition"
+                    f"a transaction on {place[0]}/{place[1]} is open, and is not of the producer id that this partition"
                     " has now, or somebody else's is in front of it; see OPERATIONS, 'A transaction that nobody ends'"
                 )
             time.sleep(PAUSE_S)

@@ -11,7 +11,7 @@ second one).
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -34,38 +34,47 @@ _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct
 _BEFORE_PARTITIONS: Final = struct.Struct(">qhib")
 
 
-def outcome_of_last(
-    config: Config, admin: AdminClient, transactional_id: str, wrote_to: tuple[str, int]
-) -> Outcome | None:
-    """How the last transaction of this id that wrote to a partition ended; None where the log does not tell.
+class LogTells(NamedTuple):
+    """How a transaction ended, None where the log does not tell; ``found`` is what was seen there, for a message."""
+
+    outcome: Outcome | None
+    found: str
+
+
+def outcome_of_last(config: Config, admin: AdminClient, transactional_id: str, wrote_to: tuple[str, int]) -> LogTells:
+    """How the last transaction of this id that wrote to a partition ended.
 
     KafkaException when the cluster does not answer.
     """
     metadata = admin.list_topics(LOG, timeout=REQUEST_TIMEOUT_S).topics[LOG]
     if metadata.error is not None or not metadata.partitions:
-        return None
+        return LogTells(None, f"{LOG}: {metadata.error or 'it has no partitions'}")
     partition = java_hash(transactional_id) % len(metadata.partitions)
     try:
-        return last_outcome(_values(config, partition, transactional_id), wrote_to)
+        outcome, found = last_outcome(_values(config, partition, transactional_id), wrote_to)
     except KafkaException as exception:
         if error_of(exception).code() in _UNREADABLE:
-            return None
+            return LogTells(None, f"{LOG}/{partition}: {error_of(exception)}")
         raise
+    return LogTells(outcome, f"{LOG}/{partition} of {transactional_id}: {found}")
 
 
-def last_outcome(values: Iterable[bytes], wrote_to: tuple[str, int]) -> Outcome | None:
+def last_outcome(values: Iterable[bytes], wrote_to: tuple[str, int]) -> LogTells:
     """The outcome in the last of these values of one transactional id that decides about a partition."""
     outcome: Outcome | None = None
+    count, last = 0, "none"
     for value in values:
+        count += 1
         try:
             status, partitions = parse(value)
         except (struct.error, IndexError, UnicodeDecodeError):
             # Of a version that is not known here: it may be about any transaction.
-            outcome = None
+            outcome, last = None, f"of an unknown version: {value[:2].hex()}"
             continue
+        last = f"status {status} with {len(partitions)} partitions"
         if status in _DECIDED and wrote_to in partitions:
             outcome = _DECIDED[status]
-    return outcome
+    return LogTells(outcome, f"{count} records, the last one {last}")
 
 
 def parse(value: bytes) -> tuple[int, frozenset[tuple[str, int]]]:

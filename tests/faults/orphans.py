@@ -19,7 +19,7 @@ from tests.wire.batch import TRANSACTIONAL
 
 UNVERIFIED: Final = {"transaction.partition.verification.enable": "false"}
 
-DUE_IN_MS: Final = 3_000
+DUE_IN_MS: Final = 5_000
 
 
 def source_headers(record: Record) -> list[tuple[bytes, bytes | None]]:
@@ -75,10 +75,17 @@ class Scene:
     @classmethod
     def make(cls, stage: Stage, name: str, outs: int = 1, **options: Any) -> "Scene":
         """Topics of its own; a record goes to each target."""
-        targets = [stage.target(f"{name}.out{number}") for number in range(outs)]
+        return cls._over(stage, name, [stage.target(f"{name}.out{number}") for number in range(outs)], **options)
+
+    def beside(self, name: str) -> "Scene":
+        """Another one that releases to the same targets."""
+        return self._over(self.stage, name, self.outs)
+
+    @classmethod
+    def _over(cls, stage: Stage, name: str, targets: list[str], **options: Any) -> "Scene":
         delay = stage.delay(name, default_target=targets[0], allowed_targets=targets, **options)
         to_each: tuple[Header, ...] = tuple(("deliver-to", target.encode()) for target in targets)
-        return cls(stage, delay, targets, (*cls.headers, *(to_each if outs > 1 else ())))
+        return cls(stage, delay, targets, (*cls.headers, *(to_each if len(targets) > 1 else ())))
 
     @property
     def state_topic(self) -> str:
@@ -105,8 +112,11 @@ class Scene:
         return self.stage.records(self.delay)[0]
 
     def wait_due(self) -> None:
-        """Wait until it is due."""
+        """Wait until it is due; a router that was there for so long has released it itself."""
         due_ms = self.waiting.timestamp_ms + DUE_IN_MS
+        state = self.state()
+        assert state is not None
+        assert state.progress.watermark < Position(due_ms, 0), "the machine is too busy: the record has left already"
         wait_until(lambda: now_ms() > due_ms, "the due time")
 
     def released(self) -> WireRecord:

@@ -19,6 +19,10 @@ from tests.integration.scenario import Load, Stage, wait_until
 
 KILLS = int(os.environ.get("KILLS") or 30)
 PARTITIONS = 2
+READY_WITHIN_S = 120
+"""On a machine that is busy with other things half a minute was seen, of which the process takes a quarter to start; a
+partition waits for up to 10 s between two attempts. What stands still does so for ever."""
+
 BUSY = {"transaction_timeout": "10s", "tick": "1ms", "session_timeout": "6s"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 40 * KILLS)]
@@ -44,7 +48,7 @@ def test_nothing_is_lost_or_doubled_and_nothing_stands_still(
                 router.kill()
             node.start()
             began_s = time.monotonic()
-            wait_until(partial(_is_ready, router), "a router that is ready again", 60)
+            wait_until(partial(_is_ready, router), "a router that is ready again", READY_WITHIN_S)
             slowest_s = max(slowest_s, time.monotonic() - began_s)
         load.finish()
         try:

@@ -149,6 +149,11 @@ def _left_open(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
 def _prepared(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
     """A scene for each kind: the router is gone, and what waits is due."""
     scenes = {name: Scene.make(stage, name, kind.outs) for name, kind in kinds.items()}
+    _play(stage, scenes)
+    return scenes
+
+
+def _play(stage: Stage, scenes: dict[str, Scene]) -> None:
     with stage.router("before") as before:
         before.start_and_wait()
         for scene in scenes.values():
@@ -157,7 +162,6 @@ def _prepared(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
         before.kill()
     for scene in scenes.values():
         scene.wait_due()
-    return scenes
 
 
 def _is_settled(stage: Stage, topic: str) -> bool:
@@ -223,6 +227,30 @@ def test_a_committed_one_waits_for_the_transaction_of_somebody_else_in_front_of_
         _holds_once(stage, scenes)
 
 
+def test_orphans_of_two_partitions_that_lie_in_front_of_each_other_are_ended(
+    unverified: local_kafka.Cluster, stage: Stage
+) -> None:
+    """Each partition's is in front on one target, and behind the other's on the other one."""
+    one = Scene.make(stage, "one", outs=2)
+    other = one.beside("other")
+    scenes = {"one": one, "other": other}
+    _play(stage, scenes)
+    with Broker(stage.bootstrap) as broker:
+        writers = [(scene, scene.forgotten(broker)) for scene in scenes.values()]
+        for out, in_order in zip(one.outs, (writers, writers[::-1]), strict=True):
+            for scene, writer in in_order:
+                writer.write(out, [scene.released()])
+        for scene, writer in writers:
+            writer.write(scene.state_topic, [scene.moved()])
+            writer.decide([scene.state_topic], commit=True)
+    (node,) = unverified.nodes
+    node.kill()
+    node.start()
+    with stage.router("after") as after:
+        after.start_and_wait()
+        _holds_once(stage, scenes)
+
+
 def test_the_long_transaction_of_somebody_else_holds_up_no_take_over(stage: Stage) -> None:
     """What was committed behind it has its markers: the partition has had the same leader all the time."""
     scene = Scene.make(stage, "beside")
@@ -263,7 +291,7 @@ def test_a_router_that_is_killed_while_it_heals(stage: Stage, monkeypatch: pytes
 def test_what_readers_see_tells_where_the_coordinators_log_does_not(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "outcome_of_last", lambda *_: None)
+    monkeypatch.setattr(evidence, "outcome_of_last", lambda *_: (None, "not read"))
     kinds = {
         "committed-without-state": Kind(_committed_without_state, outs=2),
         "aborted-everywhere": Kind(_aborted_everywhere, outs=2),
@@ -278,7 +306,7 @@ def test_what_readers_see_tells_where_the_coordinators_log_does_not(
 
 def test_what_others_hide_leaves_the_outcome_undecided(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing it wrote can be seen, and it may have been committed: nothing is released until that is known."""
-    monkeypatch.setattr(evidence, "outcome_of_last", lambda *_: None)
+    monkeypatch.setattr(evidence, "outcome_of_last", lambda *_: (None, "not read"))
     scenes = _prepared(stage, {"hidden": Kind(_committed_without_state)})
     scene = scenes["hidden"]
     with Broker(stage.bootstrap) as broker:

@@ -22,7 +22,7 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.clock import SystemClock
 from sidecar.context import PartitionContext
-from sidecar.healing import evidence, healing
+from sidecar.healing import evidence, healing, in_front
 from sidecar.healing.evidence import Evidence
 from sidecar.healing.healing import Healing
 from sidecar.healing.hidden import Ends, Read, ours
@@ -78,6 +78,8 @@ class Kafka:
     crash_chance: float = 0.0
     loss_chance: float = 0.0
     log_is_readable: bool = True
+    connection_was_lost: bool = False
+    """The broker has died, and whoever healed has not noticed."""
 
     def log(self, place: Place) -> list[Written]:
         return self.logs.setdefault(place, [])
@@ -140,7 +142,9 @@ class Kafka:
                 self.log(place).append(Written(producer, self.leader_epoch, commits=commit))
         if dies:
             self.leader_epoch += 1
-            raise CrashedError
+            if commit or self.rng.random() < 0.5:
+                raise CrashedError
+            self.connection_was_lost = True
 
     def fence(self, producer: str) -> None:
         if producer in self.ongoing:
@@ -230,7 +234,7 @@ class Run:
         kafka, rng = self.kafka, self.rng
         self._begin()
         kafka.crash_chance, kafka.loss_chance = rng.choice([0.01, 0.05]), rng.choice([0.05, 0.3])
-        with self._patched():
+        with self.patched():
             for number in range(MOST_TAKE_OVERS):
                 if number == MOST_TAKE_OVERS // 4:
                     # From here on everything works.
@@ -238,7 +242,7 @@ class Run:
                     kafka.log_is_readable = True
                     kafka.end(STRANGER, commit=True)
                 try:
-                    self._live()
+                    self.live()
                 except (CrashedError, NotYetError):
                     self._stranger()
                     continue
@@ -270,12 +274,13 @@ class Run:
             kafka.ongoing[STRANGER] = {place}
             kafka.log(place).append(Written(STRANGER, kafka.leader_epoch, Record(b"x", b"x", (), 0)))
 
-    def _live(self) -> None:
+    def live(self) -> None:
         """Take over, heal, and release until everything has left, or the end of this life."""
         kafka = self.kafka
         if kafka.loss_chance:
             kafka.log_is_readable = self.rng.random() < 0.5
         kafka.fence(MAIN)
+        kafka.connection_was_lost = False
         healer = self._healer()
         healer.heal_own()
         while True:
@@ -299,6 +304,8 @@ class Run:
 
     def _serve(self, stored: StoredState) -> None:
         progress = stored.progress
+        if self.kafka.connection_was_lost:
+            raise CrashedError
         main = Transactions(self.kafka, MAIN)
         while progress.cursor < RECORDS or any(
             not progress.is_done(due, offset) for offset, due in self._due_times(RECORDS)
@@ -339,7 +346,7 @@ class Run:
         return healer
 
     @contextmanager
-    def _patched(self) -> Iterator[None]:
+    def patched(self) -> Iterator[None]:
         """The shipped code's questions to a cluster go to the model."""
         kafka = self.kafka
 
@@ -370,8 +377,9 @@ class Run:
         for_evidence: dict[str, Any] = {"ends_of": ends_of, "read_hidden": read_hidden, "read_seen": read_seen}
         with ExitStack() as stack:
             stack.enter_context(patch.multiple(healing, **for_healing))
+            stack.enter_context(patch.multiple(in_front, ends_of=ends_of, time=clock))
             log: dict[str, Any] = {
-                "outcome_of_last": lambda *_: kafka.last_outcome(STATE),
+                "outcome_of_last": lambda *_: (kafka.last_outcome(STATE), "as the model tells"),
                 "first_offsets": _from_the_start,
             }
             stack.enter_context(patch.multiple(evidence, **for_evidence, **log))

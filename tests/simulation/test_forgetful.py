@@ -3,13 +3,15 @@
 import logging
 import os
 import secrets
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import structlog
 
+from index.errors import NotYetError
 from sidecar.healing.healing import Healing
-from tests.simulation.forgetful import Run, ViolationError
+from tests.simulation.forgetful import MAIN, TARGETS, Run, ViolationError
 from tests.simulation.wrong_healing import WRONG
 
 SEEDS = 100
@@ -29,6 +31,21 @@ def test_nothing_is_lost_doubled_or_left_open() -> None:
     for seed in range(first, first + SEEDS):
         print(f"TEST_SEED={seed}")
         Run(seed).play()
+
+
+def test_what_is_of_another_producer_id_is_not_taken_for_ended() -> None:
+    """A partition that has had the same leader all the time, and something in front that no marker of ours ends."""
+    run = Run(0)
+    run.play()
+    kafka, place = run.kafka, TARGETS[0]
+    seen = Counter(record.value for _, record, _ in kafka.seen(place))
+    ours = next(each for each in kafka.log(place) if each.producer == MAIN and each.record and each.record.value)
+    kafka.log(place).append(ours._replace(producer="expired", epoch=kafka.leader_epoch))
+    for _ in range(5):
+        with run.patched(), pytest.raises(NotYetError, match="not of the producer id"):
+            run.live()
+    assert Counter(record.value for _, record, _ in kafka.seen(place)) == seen
+    assert kafka.open_from(place) is not None
 
 
 @pytest.mark.parametrize("kind", WRONG, ids=lambda kind: kind.__name__)

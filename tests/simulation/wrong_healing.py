@@ -42,7 +42,7 @@ class AbortsStateWithoutEvidence(Healing):
 
     def _heal_state(self, ends: Ends) -> None:
         evidence: Any = self._evidence
-        evidence.of_state = lambda *_: Outcome.ABORTED
+        evidence.of_state = lambda *_: (Outcome.ABORTED, "")
         super()._heal_state(ends)
 
 
@@ -51,7 +51,7 @@ class CommitsStateWithoutEvidence(Healing):
 
     def _heal_state(self, ends: Ends) -> None:
         evidence: Any = self._evidence
-        evidence.of_state = lambda *_: Outcome.COMMITTED
+        evidence.of_state = lambda *_: (Outcome.COMMITTED, "")
         super()._heal_state(ends)
 
 
@@ -65,8 +65,16 @@ class ForgetsOwed(Healing):
 class PaysBeforeEnding(Healing):
     """Writes again what is owed while the transaction that hides it is still open."""
 
-    def _end_as_aborted(self, places: Collection[Place]) -> None:
-        super()._end_as_aborted([place for place in places if place == self._state])
+    def _end_on_targets(self, copied: dict[Place, int]) -> None:
+        pass
+
+
+class TrustsTheAnswer(Healing):
+    """Takes what it has aborted on targets for ended there, whether they have had the same leader meanwhile or not."""
+
+    def _end_on_targets(self, copied: dict[Place, int]) -> None:
+        if copied:
+            self._main.end_as_aborted(copied)
 
 
 class CopiesByItself(Healing):
@@ -82,10 +90,9 @@ class CommitsStateByTouching(Healing):
     def _by_second(self) -> Any:
         return _Touching(self)
 
-    def _end_as_aborted(self, places: Collection[Place]) -> None:
-        if self._state not in places or self._state not in self._open([self._state], 0):
-            return super()._end_as_aborted([place for place in places if place != self._state])
-        return super()._end_as_aborted(places)
+    def _end_on_state(self) -> None:
+        if self._state in self._open([self._state], 0):
+            super()._end_on_state()
 
 
 @dataclass
@@ -110,6 +117,7 @@ WRONG: tuple[type[Healing], ...] = (
     CommitsStateWithoutEvidence,
     ForgetsOwed,
     PaysBeforeEnding,
+    TrustsTheAnswer,
     CopiesByItself,
     CommitsStateByTouching,
 )

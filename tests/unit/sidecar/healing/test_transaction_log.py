@@ -64,7 +64,16 @@ def test_a_long_name_has_a_length_of_two_bytes() -> None:
     ],
 )
 def test_the_last_transaction_that_wrote_there_decides(statuses: list[bytes], outcome: Outcome | None) -> None:
-    assert last_outcome(statuses, STATE) is outcome
+    told = last_outcome(statuses, STATE)
+    assert told.outcome is outcome
+    assert told.found.startswith(f"{len(statuses)} records, the last one ")
+
+
+def test_what_was_found_is_told_where_it_does_not_decide() -> None:
+    assert last_outcome([], STATE).found == "0 records, the last one none"
+    found = last_outcome([value(ABORTS, ("out", [1]))], STATE).found
+    assert found == "1 records, the last one status 3 with 1 partitions"
+    assert last_outcome([b"\x00\x02"], STATE).found == "1 records, the last one of an unknown version: 0002"
 
 
 @pytest.mark.parametrize(
