@@ -21,6 +21,7 @@ Everything that is wrong with a record is found, and the first of this order bec
 The other codes are given later, by what only the cluster knows. A record with neither time header is due at
 once: its due time is ``AT_ONCE`` (0) and not its timestamp, because a producer's clock may run up to an hour
 ahead of the broker's (KIP-1030) and such a record would wait. ``deliver-at: 0`` is the same as no time.
+Rules with a ``delay_ms`` decide it as if it said ``deliver-after`` with that; then only ``deliver-at: 0`` is at once.
 """
 
 import json
@@ -90,8 +91,10 @@ class Rules(StoredRules):
             raise ValueError(f"version {self.version} knows neither require_time nor ignores_unknown")
         if not 1 <= self.min_period_ms <= INT64_MAX:
             raise ValueError(f"min_period_ms {self.min_period_ms}: expected 1 to {INT64_MAX}")
-        if not knows_any_case and self.recurring:
-            raise ValueError(f"version {self.version} does not know recurring")
+        if not knows_any_case and (self.recurring or self.delay_ms):
+            raise ValueError(f"version {self.version} knows neither recurring nor delay_ms")
+        if not 0 <= self.delay_ms <= INT64_MAX:
+            raise ValueError(f"delay_ms {self.delay_ms}: expected 0 (none) to {INT64_MAX}")
         forbidden = frozenset(self.forbidden_targets) | {self.topic}
         controls = Controls(self.aliases, self.version, ignores_unknown=self.ignores_unknown, recurring=self.recurring)
         named = (lowered(alias.name) if knows_any_case else alias.name for alias in self.aliases)
@@ -163,6 +166,8 @@ class Rules(StoredRules):
             # It waits even where others leave at once, for it would never end.
             at, hops = due_ms, None
         elif at is None or self.at_once:
+            if self.delay_ms and not self.at_once and not seen & _BOTH_TIMES:
+                after, seen = self.delay_ms, seen | AFTER_BIT
             at = AT_ONCE if after is None or self.at_once else timestamp_ms + after
             if (hops or self.require_time) and not seen & _BOTH_TIMES:
                 problems += self._untimed(hops or 0)
@@ -258,7 +263,7 @@ class Rules(StoredRules):
         if hops >= MAX_HOPS:
             return [passed_on(hops)]
         message = f"neither deliver-at nor deliver-after, and delay topic {self.topic} takes delays only"
-        return [Rejection(Reason.INVALID_SCHEDULE, message)] if self.require_time else []
+        return [Rejection(Reason.INVALID_SCHEDULE, message)] if self.require_time and not self.delay_ms else []
 
     def _recurring_due(
         self,

@@ -53,7 +53,7 @@ def decide_alike(
         found[alias.role] = column
     targets = _targets(rules, to, len(dues_ms))
     try:
-        due_as_told = _dues(found, timestamps_ms)
+        due_as_told = _dues(found, timestamps_ms, rules.delay_ms)
         partitions = _numbers(found[Role.PARTITION]) if Role.PARTITION in found else repeat(BY_KEY)
         lateness = _numbers(found[Role.EXPIRE]) if Role.EXPIRE in found else repeat(NO_EXPIRY)
     except (ValueError, TypeError):
@@ -68,11 +68,13 @@ def decide_alike(
     return list(map(_new_tuple, repeat(Schedule), columns_of_schedule))
 
 
-def _dues(found: dict[Role, _Values], timestamps_ms: Sequence[int]) -> list[int]:
+def _dues(found: dict[Role, _Values], timestamps_ms: Sequence[int], delay_ms: int) -> list[int]:
     if Role.AT in found:
         return _numbers(found[Role.AT])
     if Role.AFTER in found:
         return list(map(add, timestamps_ms, _numbers(found[Role.AFTER])))
+    if delay_ms:
+        return list(map(add, timestamps_ms, repeat(delay_ms)))
     return [AT_ONCE] * len(timestamps_ms)
 
 

@@ -44,6 +44,7 @@ class StoredRules:
     * ``ignores_unknown``: ``deliver-`` headers that are unknown mean nothing; else they are refused.
     * ``recurring``: schedules may recur, see index.recurring; else what asks for that is rejected.
     * ``min_period_ms``: the shortest time between two occurrences of one.
+    * ``delay_ms``: how long a record waits that says nothing of when; 0: not at all.
     """
 
     topic: str
@@ -60,6 +61,7 @@ class StoredRules:
     ignores_unknown: bool = False
     recurring: bool = False
     min_period_ms: int = MIN_PERIOD_MS
+    delay_ms: int = 0
 
 
 def plain_of(rules: StoredRules) -> dict[str, Any]:
@@ -87,6 +89,8 @@ def plain_of(rules: StoredRules) -> dict[str, Any]:
         plain["recurring"] = True
     if rules.min_period_ms != MIN_PERIOD_MS:
         plain["min_period_ms"] = rules.min_period_ms
+    if rules.delay_ms:
+        plain["delay_ms"] = rules.delay_ms
     return plain
 
 
@@ -103,6 +107,7 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
         "ignores_unknown": _typed(plain.get("ignores_unknown", False), bool),
         "recurring": _typed(plain.get("recurring", False), bool),
         "min_period_ms": _typed(plain.get("min_period_ms", MIN_PERIOD_MS), int),
+        "delay_ms": _typed(plain.get("delay_ms", 0), int),
         "target_rules": tuple(_target_rule(*rule) for rule in plain.get("target_rules", ())),
         "version": version,
         "topic": _typed(plain["topic"], str),

@@ -52,6 +52,7 @@ _INSTANT: Final = {
 }
 _SPELLED: Final[Mapping[str, dict[str, Any]]] = {
     "max_delay": _DURATION,
+    "delay": _DURATION,
     "expire_after": _DURATION,
     "tick": {"type": "string", "pattern": "^(0|[0-9]{1,4}ms|[0-9]s|10s)$", "examples": ["10ms"]},
     "paused_until": _INSTANT,

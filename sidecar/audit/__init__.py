@@ -45,12 +45,15 @@ def audit(
     targets: Sequence[str],
     rejected: Sequence[str],
     default_targets: Mapping[str, str] | None = None,
+    default_delays_ms: Mapping[str, int] | None = None,
     grace_ms: int = 0,
 ) -> AuditReport:
     """Read the topics as they are now and report. A record that is due for `grace_ms` and is nowhere is lost.
 
     `kafka` holds librdkafka settings (``bootstrap.servers`` at least); `default_targets` maps a delay topic
-    to the target of records that name none. Raises AuditError, and KafkaException when no broker answers.
+    to the target of records that name none, `default_delays_ms` to the delay of those that name no time.
+
+    Raises AuditError, and KafkaException when no broker answers.
     """
     now_ms = int(time.time() * 1000)
     # Ends of the outgoing topics first: the origin of all that lies before them is in its delay topic then.
@@ -61,4 +64,5 @@ def audit(
         read(kafka, rejected_to),
         now_ms=now_ms - grace_ms,
         default_targets=default_targets,
+        default_delays_ms=default_delays_ms,
     )

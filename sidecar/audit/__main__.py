@@ -14,10 +14,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
     parser.add_argument("--delay", required=True, nargs="+", metavar="TOPIC[=DEFAULT_TARGET]")
+    parser.add_argument("--delays-ms", nargs="+", default=[], metavar="TOPIC=MS", help="of records that name no time")
     parser.add_argument("--targets", required=True, nargs="+", metavar="TOPIC")
     parser.add_argument("--rejected", nargs="+", default=[], metavar="TOPIC")
     parser.add_argument("--grace-ms", type=int, default=10_000, help="how late is lost (default 10000)")
     given = parser.parse_args(arguments)
+    delays = [each.rpartition("=") for each in given.delays_ms]
+    if wrong := next((number for _, _, number in delays if not (number.isascii() and number.isdigit())), None):
+        parser.error(f"--delays-ms: {wrong!r}: write TOPIC=MS, milliseconds")
     defaults = dict(topic.split("=", 1) for topic in given.delay if "=" in topic)
     try:
         report = audit(
@@ -26,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             targets=given.targets,
             rejected=given.rejected,
             default_targets=defaults,
+            default_delays_ms={topic: int(number) for topic, _, number in delays},
             grace_ms=given.grace_ms,
         )
     except AuditError as error:

@@ -87,9 +87,10 @@ def join(
     *,
     now_ms: int,
     default_targets: Mapping[str, str] | None = None,
+    default_delays_ms: Mapping[str, int] | None = None,
 ) -> AuditReport:
     """Report on records; each iterable is read once, in this order. Due after `now_ms` may be pending."""
-    books = _Books(default_targets or {})
+    books = _Books(default_targets or {}, default_delays_ms or {})
     for record in sent:
         books.enter(record)
     for record in released:
@@ -128,8 +129,8 @@ class _Entry:
         *("has_begun", "recurs"),
     )
 
-    def __init__(self, record: Record, default_target: str) -> None:
-        self.due_ms = due_ms(record)
+    def __init__(self, record: Record, default_target: str, delay_ms: int) -> None:
+        self.due_ms = due_ms(record, delay_ms)
         self.recurs = recurs(record.headers)
         self.has_begun = False
         self.timestamp_ms = record.timestamp_ms
@@ -158,8 +159,9 @@ class _Entry:
 class _Books:
     """Every record sent by its place, and the counts."""
 
-    def __init__(self, default_targets: Mapping[str, str]) -> None:
+    def __init__(self, default_targets: Mapping[str, str], default_delays_ms: Mapping[str, int]) -> None:
         self._default_targets = default_targets
+        self._default_delays_ms = default_delays_ms
         self._entries: dict[str, _Entry] = {}
         self._begun: list[str] = []
         self._single: dict[str, tuple[str, ...]] = {}
@@ -169,7 +171,8 @@ class _Books:
 
     def enter(self, record: Record) -> None:
         """Enter a record of a delay topic."""
-        self._entries[record.place] = _Entry(record, self._default_targets.get(record.topic, ""))
+        target, delay_ms = self._default_targets.get(record.topic, ""), self._default_delays_ms.get(record.topic, 0)
+        self._entries[record.place] = _Entry(record, target, delay_ms)
         if beginning := begun_by(record):
             self._begun.append(beginning)
 

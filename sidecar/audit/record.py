@@ -48,8 +48,8 @@ class Record(NamedTuple):
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
-def due_ms(record: Record) -> int:
-    """Return the due time in epoch ms, AT_ONCE or UNREADABLE."""
+def due_ms(record: Record, delay_ms: int = 0) -> int:
+    """Return the due time in epoch ms, AT_ONCE or UNREADABLE; ``delay_ms`` is for records that name none."""
     named = [(name.lower(), raw) for name, raw in record.headers if raw is not None]
     occurrence = _occurrence(named)
     if occurrence is not None:
@@ -58,7 +58,7 @@ def due_ms(record: Record) -> int:
     if not times:
         times = [("deliver-after", raw) for name, raw in named if name == "deliver-every"]
     if not times:
-        return AT_ONCE
+        return record.timestamp_ms + delay_ms if delay_ms and not recurs(named) else AT_ONCE
     given = dict(times)
     if len(given) < len(times):
         return UNREADABLE

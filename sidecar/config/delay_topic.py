@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from index.bucket_rules import SealRules
 from index.headers import PRESETS, Alias, Role, Unit
-from sidecar.config.units import Count, DurationMs, SizeBytes
+from sidecar.config.units import Count, DurationMs, SizeBytes, format_duration
 from sidecar.config.value_types import OptionalTopicName, TargetPattern, TopicName
 
 DAY_MS: Final = 86_400_000
@@ -101,8 +101,16 @@ class DelayTopicConfig(Section):
         description="Headers of other systems that mean the same: presets (cesium, etf1, karafka, timebridge) "
         'or tables {name = "x-due", role = "at", unit = "s"}.',
     )
+    delay_ms: DurationMs = Field(
+        0,
+        alias="delay",
+        description="How long a record waits that names no time, from its timestamp on: for clients that cannot set "
+        'headers. "0": it is released at once.',
+    )
     require_time: StrictBool = Field(
-        False, description="Reject records without deliver-at and deliver-after, instead of releasing them at once."
+        False,
+        description="Reject records without deliver-at and deliver-after, instead of releasing them at once. Where "
+        "there is a delay, none is rejected for that.",
     )
     unknown_headers: Literal["reject", "ignore"] = Field(
         "reject",
@@ -161,6 +169,15 @@ class DelayTopicConfig(Section):
     rejected_topic: OptionalTopicName = Field("", description="Rejected records; empty: <name>.rejected.")
     backfill_topic: OptionalTopicName = Field("", description="Staged backfills; empty: <name>.delay-backfill.")
     receipts_topic: OptionalTopicName = Field("", description="What became of each control; empty: <name>.receipts.")
+
+    @model_validator(mode="after")
+    def _delay_within_limit(self) -> Self:
+        if 0 < self.max_delay_ms < self.delay_ms:
+            raise ValueError(
+                f"delay = {format_duration(self.delay_ms)} is over max_delay = {format_duration(self.max_delay_ms)}:"
+                " each record without a time would be rejected; raise max_delay"
+            )
+        return self
 
     @model_validator(mode="after")
     def _few_segments(self) -> Self:

@@ -150,6 +150,7 @@ class Config(Section):
             ignores_unknown=topic.unknown_headers == "ignore",
             recurring=topic.recurring,
             min_period_ms=topic.min_period_ms,
+            delay_ms=topic.delay_ms,
         )
 
     def forbidden_targets(self) -> frozenset[str]:

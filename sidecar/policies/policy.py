@@ -102,6 +102,9 @@ class Policy(Section):
     tick_ms: DurationMs | None = Field(None, alias="tick", le=10_000, description="As router.tick.")
     default_target: OptionalTopicName | None = Field(None, description="Target of records without deliver-to.")
     allowed_targets: tuple[TargetPattern, ...] | None = Field(None, description="Topics that deliver-to may name.")
+    delay_ms: DurationMs | None = Field(
+        None, alias="delay", description='How long a record waits that names no time; "0": it is released at once.'
+    )
     require_time: StrictBool | None = Field(None, description="As in the configuration.")
     unknown_headers: Literal["reject", "ignore"] | None = Field(None, description="As in the configuration.")
     placement: Literal["inline", "pointer", "auto"] | None = Field(None, description="As in the configuration.")
@@ -142,6 +145,7 @@ _ELSEWHERE: Final[Mapping[ScopeKind, Mapping[str, str]]] = {
     ScopeKind.DEFAULT: {
         "default_target": "it belongs to one delay topic; set it for topic/NAME",
         "allowed_targets": "they belong to one delay topic; set them for topic/NAME",
+        "delay": "it belongs to one delay topic; set it for topic/NAME",
         **_RATES_ELSEWHERE,
     },
     ScopeKind.TOPIC: _RATES_ELSEWHERE,
@@ -151,6 +155,7 @@ _ELSEWHERE: Final[Mapping[ScopeKind, Mapping[str, str]]] = {
             "tick",
             "default_target",
             "allowed_targets",
+            "delay",
             "require_time",
             "unknown_headers",
             "placement",

@@ -12,6 +12,7 @@ key                  on pending records
 ``enabled``          none: they are released when due. What comes in from then on is rejected, or released
                      at once (``when_disabled``)
 ``max_delay``        none: a decision once taken stands, also after a restart
+``delay``            none: they stay due when they were
 ``default_target``   none: they keep the target they were given; when that is no longer allowed, see below
 ``allowed_targets``  those whose target is no longer allowed are rejected when due (TARGET_NOT_ALLOWED)
 ``expire_after``     from now on the new limit, unless the record has one of its own
@@ -25,9 +26,9 @@ rates                from now on the new ones, also for what is held already
 ===================  ===================================================================================
 
 Keys that decide a record when it is indexed (``enabled``, ``when_disabled``, ``max_delay``, ``default_target``,
-``allowed_targets``, ``require_time``, ``unknown_headers``) must decide the same when it is indexed again, so each
-change of them starts a rule epoch in every partition concerned (:mod:`sidecar.partition.rule_changes`); the others are
-looked at when something is released.
+``allowed_targets``, ``delay``, ``require_time``, ``unknown_headers``) must decide the same when it is indexed again, so
+each change of them starts a rule epoch in every partition concerned (:mod:`sidecar.partition.rule_changes`); the others
+are looked at when something is released.
 
 Rejected: policies for a pair of delay topic and target. No system looked at has them, and what is ruled for a target
 (its consumers' needs) does not depend on where its records waited.
@@ -271,6 +272,7 @@ def _configured(config: Config, topic: DelayTopicConfig) -> dict[str, object]:
         "tick": format_duration(config.router.tick_ms),
         "default_target": topic.default_target,
         "allowed_targets": list(topic.allowed_targets),
+        "delay": format_duration(topic.delay_ms),
         "require_time": topic.require_time,
         "unknown_headers": topic.unknown_headers,
         "placement": topic.placement,

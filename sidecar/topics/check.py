@@ -135,6 +135,12 @@ def configuration_findings(config: Config) -> Iterator[Finding]:
                 "has neither default_target nor allowed_targets: every record will be rejected",
                 f"set default_target for {topic.name}",
             )
+        elif topic.delay_ms and not topic.default_target:
+            yield warn(
+                f"delay topic {topic.name}",
+                "has a delay for records without headers, and no default_target: they will be rejected",
+                f"set default_target for {topic.name}",
+            )
 
 
 def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Described]) -> Iterator[Finding]:

@@ -126,7 +126,7 @@ def _read(
 
 
 def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> DataFrame:
-    protocol = Protocol(judged.topic.rules.aliases)
+    protocol = Protocol(judged.topic.rules.aliases, judged.topic.rules.delay_ms)
     headers, control, key, names = f.col("headers"), f.col("control"), f.col("key"), f.col("names")
     default = judged.topic.rules.default_target
     no_names = f.array(f.lit(default)) if default else f.expr("cast(array() as array<string>)")

@@ -53,13 +53,18 @@ _LONG_BYTES: Final = 8
 _MICROS_PER_MS: Final = 1_000
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _TIMES: Final = frozenset({Role.AT, Role.AFTER})
+_RECURS: Final = ("deliver-every", "deliver-cron")
 _DURATION_UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 
 
 class Protocol:
-    """Expressions for the records of one delay topic; ``aliases`` are its other names for control headers."""
+    """Expressions for the records of one delay topic; ``aliases`` are its other names for control headers.
 
-    def __init__(self, aliases: Sequence[Alias] = ()) -> None:
+    ``delay_ms`` is how long a record waits that says nothing of when; 0: not at all.
+    """
+
+    def __init__(self, aliases: Sequence[Alias] = (), delay_ms: int = 0) -> None:
+        self._delay_ms = delay_ms
         named = (alias._replace(name=alias.name.lower()) for alias in aliases)
         self._aliases = (*NATIVE, *named)
         self._alias_names = sorted({alias.name for alias in self._aliases[len(NATIVE) :]})
@@ -84,7 +89,7 @@ class Protocol:
             f.when((f.size(at) > 1) | (f.size(after) > 1), f.lit(None).cast(_LONG))
             .when(f.size(at) == 1, at_ms)
             .when(f.size(after) == 1, after_ms)
-            .otherwise(f.lit(AT_ONCE).cast(_LONG))
+            .otherwise(self._due_without_time(control, timestamp_ms))
         )
         return f.coalesce(due, f.lit(UNREADABLE).cast(_LONG))
 
@@ -96,6 +101,14 @@ class Protocol:
         """Key the released record has."""
         given = self._of(control, Role.KEY)
         return f.when(f.size(given) > 0, f.get(given, f.lit(0))["value"]).otherwise(key)
+
+    def _due_without_time(self, control: Column, timestamp_ms: Column) -> Column:
+        at_once = f.lit(AT_ONCE).cast(_LONG)
+        if not self._delay_ms:
+            return at_once
+        # How a record recurs says when it is due, too.
+        recurs = f.exists(control, lambda each: plain(each["key"]).isin(*_RECURS) & each["value"].isNotNull())
+        return f.when(recurs, at_once).otherwise(f.try_add(timestamp_ms, f.lit(self._delay_ms).cast(_LONG)))
 
     def _is_control(self, name: Column) -> Column:
         ours = plain(name).startswith(CONTROL_PREFIX)

@@ -27,6 +27,7 @@ from index.progress import start_of
 from index.rule_history import RuleHistory
 from sidecar.audit import AuditReport, Record, audit, ranges, read
 from sidecar.config.model import Config
+from sidecar.config.units import parse_duration_ms
 from snapshots.inventory import NOTHING_STORED
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.router_process import RouterProcess
@@ -223,6 +224,7 @@ class Stage:
     def audit(self, delays: Sequence[str] = (), targets: Sequence[str] = ()) -> AuditReport:
         """Count from these topics, by default all of the stage, what became of every record sent."""
         defaults = {name: options.get("default_target", "") for name, options in self.delays.items()}
+        delays_ms = {name: parse_duration_ms(options.get("delay", "0")) for name, options in self.delays.items()}
         delays = delays or list(self.delays)
         return audit(
             self.kafka,
@@ -230,6 +232,7 @@ class Stage:
             targets=targets or self.targets,
             rejected=[f"{delay}.rejected" for delay in delays],
             default_targets=defaults,
+            default_delays_ms=delays_ms,
         )
 
     def settle(

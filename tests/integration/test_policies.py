@@ -133,6 +133,30 @@ def test_a_disabled_delay_topic_rejects_or_releases_at_once(ruled: Ruled) -> Non
     assert [header(record, "delay-source") for record in records] == [undelayed.encode(), pending.encode()]
 
 
+def test_a_delay_for_records_without_headers_holds_for_what_comes_after_it(ruled: Ruled) -> None:
+    stage = ruled.stage
+    out = stage.target()
+    delay = stage.delay(default_target=out, delay="1h")
+    with ruled.router() as router:
+        router.start_and_wait()
+        operations = ruled.operations(router)
+        stage.send(delay)
+        operations.change(topic_scope(delay), {"delay": "4s"})
+        wait_until(lambda: in_force(router), "rules in force")
+        soon = stage.send(delay)
+        operations.change(topic_scope(delay), {"delay": "2h"})
+        wait_until(lambda: in_force(router, 2), "rules in force")
+        # Decided again, each by the rules of then.
+        router.kill()
+        router.start_and_wait()
+        told = stage.send(delay, ("deliver-after", b"10"))
+        records = {header(record, "delay-source"): record for record in stage.wait_records(out, 2)}
+    assert records.keys() == {soon.encode(), told.encode()}
+    due_ms = int(header(records[soon.encode()], "delay-due") or 0)
+    assert due_ms == int(header(records[soon.encode()], "delay-source-timestamp") or 0) + 4_000
+    assert records[soon.encode()].timestamp_ms >= due_ms
+
+
 def test_a_target_is_disabled_and_limited_by_itself(ruled: Ruled) -> None:
     stage = ruled.stage
     out, other = stage.target(), stage.target("other")

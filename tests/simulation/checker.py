@@ -1,5 +1,6 @@
 """The verdict on a run, from what producers asked for and what the store holds; it shares no code with the index."""
 
+import json
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ from index.record import Record
 from index.rules import Rules
 from snapshots.envelope import Kind, unwrap
 from snapshots.proto import state_pb2
-from snapshots.state import PROGRESS_KEY
+from snapshots.state import PROGRESS_KEY, RULES_KEY
 from tests.simulation.answers import Answers
 from tests.simulation.violation import Violation, require
 from tests.simulation.world import REJECTED, Produced, Transaction
@@ -40,6 +41,7 @@ class Checker:
         self._appended: dict[tuple[str, bytes | None], Produced] = {}
         self._numbers = Numbers(0, (-1, -1), 0)
         self._answers = Answers(self._produced, self._left)
+        self._delays_ms = [(0, rules_used[0].delay_ms)]
 
     def follow(self) -> None:
         """Violation on the first new transaction that breaks a guarantee."""
@@ -66,6 +68,7 @@ class Checker:
         before, self._numbers = self._numbers, self._numbers_after(transaction)
         self._no_number_moves_back(before)
         self._answers.follow(transaction)
+        self._note_delays(transaction)
         for offset, topic, written, _ in transaction.left:
             record = self._produced[offset]
             require(written is None or _is_of(written, record), f"{offset} altered: {written}, not {record}")
@@ -73,7 +76,9 @@ class Checker:
             self._left[offset] = topic
             self._rightly(record, topic, transaction.begun_ms)
         self._series_go_on(transaction)
-        released = [_place(self._produced[offset]) for offset, topic, _, _ in transaction.left if topic != REJECTED]
+        released = [
+            self._place(self._produced[offset]) for offset, topic, _, _ in transaction.left if topic != REJECTED
+        ]
         in_time = [place for place in released if place > before.watermark]
         require(in_time == sorted(in_time), f"not in order: {in_time}")
 
@@ -110,8 +115,22 @@ class Checker:
             return
         require(True in verdicts, f"{record.offset} released, but wrong by all rules there were")
         require(topic == record.target, f"{record.offset} went to {topic}, not {record.target}")
-        early_us = record.due_us - begun_ms * 1_000
+        early_us = self._due_us(record) - begun_ms * 1_000
         require(early_us <= 0, f"{record.offset} released {early_us} us early")
+
+    def _note_delays(self, transaction: Transaction) -> None:
+        """From which offsets on which delay holds for records without a time, as it lies in the state topic."""
+        for key, value in transaction.state:
+            if key == RULES_KEY and value is not None:
+                epochs = state_pb2.RuleHistory.FromString(unwrap(Kind.RULES, value)).epochs
+                told = [(epoch.from_offset, json.loads(epoch.rules).get("delay_ms", 0)) for epoch in epochs]
+                self._delays_ms = [each for each in self._delays_ms if each[0] < told[0][0]] + told
+
+    def _due_us(self, record: Produced) -> int:
+        return _due_by(record, next(delay for start, delay in reversed(self._delays_ms) if start <= record.offset))
+
+    def _place(self, record: Produced) -> Place:
+        return -(-self._due_us(record) // 1_000), record.offset
 
     def _no_number_moves_back(self, before: Numbers) -> None:
         now = self._numbers
@@ -157,15 +176,17 @@ def _is_of(written: Record, record: Produced) -> bool:
     return (written.key, written.value, list(written.headers), written.timestamp_ms) == wanted
 
 
-def _place(record: Produced) -> Place:
-    return -(-record.due_us // 1_000), record.offset
-
-
 def _acceptable(record: Produced, rules: Rules) -> bool:
     """Whether a record is right by one set of rules, told without asking them to decide."""
     if record.named is not None and record.named.action == "cancel":
         return record.legible
-    delay_us = record.due_us - record.timestamp_ms * 1_000
+    delay_us = _due_by(record, rules.delay_ms) - record.timestamp_ms * 1_000
     short_enough = not rules.max_delay_ms or delay_us <= rules.max_delay_ms * 1_000
     allowed = record.target == rules.default_target or record.target in rules.allowed_targets
     return record.legible and short_enough and allowed
+
+
+def _due_by(record: Produced, delay_ms: int) -> int:
+    """When a record is due, in us, where those without a time are delayed so."""
+    waits = delay_ms and record.legible and not record.due_us
+    return (record.timestamp_ms + delay_ms) * 1_000 if waits else record.due_us

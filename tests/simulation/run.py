@@ -83,6 +83,8 @@ RECURS_SHARE = 0.4
 
 NAMES_SHARE = 0.6
 """Of the others in which some are cancelled and replaced."""
+DELAY_SHARE = 0.25
+"""Of those in which nothing is cancelled: records without a time have a delay, by some of the rules."""
 
 LOSE_SHARE = 0.15
 LOSE_WEIGHT = 2
@@ -110,6 +112,9 @@ class Run:
         self._named = random.Random(f"{seed}, named")
         # Nothing can be cancelled where schedules recur.
         self._names = not self._recurs and self._named.random() < NAMES_SHARE
+        self._delaying = random.Random(f"{seed}, delays")
+        # Receipts tell due times by what records say.
+        self._delays = not self._names and self._delaying.random() < DELAY_SHARE
         self._rules_used = [self._some_rules()]
         self._around = Surroundings(
             OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims, self._rules_used[0]
@@ -263,7 +268,8 @@ class Run:
 
     def _some_rules(self) -> Rules:
         version = KNOWS_CONTROLS if self._names else RULES_VERSION
-        return some_rules(self._rng, recurring=self._recurs, version=version)
+        delay_ms = self._delaying.choice([0, 20, 100]) if self._delays else 0
+        return some_rules(self._rng, recurring=self._recurs, version=version, delay_ms=delay_ms)
 
     def _pause_or_resume(self) -> None:
         """A pause lasts until it is taken back, or ends by itself, to each router at its own time of day."""

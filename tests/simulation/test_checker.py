@@ -1,13 +1,15 @@
 """The checker itself: it names what is broken in a history, and accepts what is right."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from index.progress import Position, Progress
 from index.record import Record
+from index.rule_history import RuleHistory
 from index.rules import Rules
-from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_progress
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.host import TOPIC_ID
 from tests.simulation.world import REJECTED, START_MS, Left, Produced, Transaction
@@ -15,12 +17,13 @@ from tests.simulation.world import REJECTED, START_MS, Left, Produced, Transacti
 RULES = Rules("d", default_target="out", allowed_targets=("a",), max_delay_ms=1_000)
 RIGHT = Produced(3, [("h", None)], START_MS, (START_MS + 100) * 1_000, "out", legible=True, key=None, padding=b"x")
 RIGHT_RECORD = Record(None, b"3/x", [("h", None)], START_MS)
+BY_RULES = encode_history(RuleHistory.beginning(0, RULES))
 TOO_LONG = Produced(4, [], START_MS, (START_MS + 1_001) * 1_000, "out", legible=True)
 
 
 def _leaves(topic: str, offset: int = 3, at_ms: int = 2_000, progress: Progress | None = None) -> Transaction:
     state = [] if progress is None else [(PROGRESS_KEY, encode_progress(progress, TOPIC_ID))]
-    return Transaction(START_MS + at_ms, [Left(offset, topic)], [(RULES_KEY, b"not looked at"), *state])
+    return Transaction(START_MS + at_ms, [Left(offset, topic)], [(RULES_KEY, BY_RULES), *state])
 
 
 def _written(record: Record) -> Transaction:
@@ -67,6 +70,23 @@ def test_the_checker_sees_the_wrong_order() -> None:
     history = [Transaction(START_MS + 200, [Left(3, "out"), Left(9, "out")], [])]
     with pytest.raises(Violation, match="not in order"):
         _check([RIGHT, sooner], history)
+
+
+@pytest.mark.parametrize(
+    ("from_offset", "at_ms", "broken"),
+    [(3, 499, "3 released 1000 us early"), (3, 500, ""), (4, 0, "")],
+)
+def test_the_checker_knows_by_which_rules_a_record_is_delayed(from_offset: int, at_ms: int, broken: str) -> None:
+    untimed = Produced(3, [], START_MS, 0, "out", legible=True)
+    delaying = replace(RULES, delay_ms=500)
+    history = encode_history(RuleHistory.beginning(0, RULES).with_epoch(from_offset, delaying))
+    leaves = Transaction(START_MS + at_ms, [Left(3, "out")], [(RULES_KEY, history)])
+    checker = Checker([untimed], [RULES, delaying], [leaves])
+    if broken:
+        with pytest.raises(Violation, match=broken):
+            checker.follow()
+    else:
+        checker.follow()
 
 
 def _check(produced: Sequence[Produced], history: Sequence[Transaction]) -> None:

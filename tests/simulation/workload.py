@@ -15,7 +15,9 @@ IDS = (b"a", b"b", b"\xff")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def some_rules(rng: random.Random, *, recurring: bool = False, version: int = RULES_VERSION) -> Rules:
+def some_rules(
+    rng: random.Random, *, recurring: bool = False, version: int = RULES_VERSION, delay_ms: int = 0
+) -> Rules:
     """Rules that differ in what decides a record when it is indexed, and in what is asked again at release."""
     return Rules(
         topic="d",
@@ -25,6 +27,7 @@ def some_rules(rng: random.Random, *, recurring: bool = False, version: int = RU
         recurring=recurring,
         min_period_ms=SHORTEST_PERIOD_MS,
         version=version,
+        delay_ms=delay_ms,
     )
 
 

@@ -34,6 +34,28 @@ def due(spark: SparkSession, headers: list[list[Header]], aliases: tuple[Alias, 
     return [row[0] for row in found.collect()]
 
 
+def test_what_names_no_time_is_due_after_the_delay_of_its_topic(spark: SparkSession) -> None:
+    found: list[list[Header]] = [
+        [],
+        [("Deliver-After", None), ("trace", b"1")],
+        [("deliver-at", b"0")],
+        [("deliver-after", b"1")],
+        [("deliver-at", b"soon")],
+        [("Deliver-Every", b"10s")],
+        [("deliver-every", None)],
+    ]
+    protocol = Protocol(delay_ms=60_000)
+    dues = rows(spark, found).select(protocol.due_ms(protocol.control(f.col("headers")), f.col("timestamp_ms")))
+    assert [row[0] for row in dues.collect()] == [
+        *[SENT_MS + 60_000] * 2,
+        AT_ONCE,
+        SENT_MS + 1,
+        UNREADABLE,
+        AT_ONCE,
+        SENT_MS + 60_000,
+    ]
+
+
 TIMES: list[tuple[Header, int]] = [
     (("deliver-at", b"1700000001000"), 1_700_000_001_000),
     (("deliver-at", b"0"), 0),

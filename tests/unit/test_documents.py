@@ -24,6 +24,7 @@ EXAMPLES: Final = {
     "tick": "20ms",
     "default_target": "a",
     "allowed_targets": ["a"],
+    "delay": "5m",
     "require_time": True,
     "unknown_headers": "ignore",
     "placement": "inline",

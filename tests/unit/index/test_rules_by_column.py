@@ -20,6 +20,7 @@ ALIASES = (
 )
 RULES = Rules("d", "out", ("a", "b.*"), aliases=ALIASES)
 STRICT = Rules("d", "out", ("a", "b.*"), aliases=ALIASES, require_time=True)
+DELAYING = Rules("d", "out", ("a", "b.*"), aliases=ALIASES, delay_ms=90_000)
 LENIENT = Rules("d", "out", ("a", "b.*"), aliases=ALIASES, ignores_unknown=True)
 OF_BEFORE = [Rules("d", "out", ("a", "b.*"), aliases=ALIASES, version=version) for version in (1, 2)]
 Value = Callable[[random.Random], bytes | None]
@@ -56,7 +57,9 @@ def _columns(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> list[list
 
 
 @pytest.mark.parametrize(
-    "rules", [RULES, STRICT, LENIENT, *OF_BEFORE], ids=["of now", "strict", "lenient", "version 1", "version 2"]
+    "rules",
+    [RULES, STRICT, LENIENT, DELAYING, *OF_BEFORE],
+    ids=["of now", "strict", "lenient", "delaying", "version 1", "version 2"],
 )
 @pytest.mark.parametrize("seed", range(400))
 def test_many_are_decided_as_each_by_itself(seed: int, rules: Rules) -> None:
@@ -97,6 +100,14 @@ def test_the_usual_ones_are_decided_at_once(names: list[str]) -> None:
     decided = [RULES.decide(each, NOW_MS) for each in headers]
     dues_ms = [each.due_ms for each in decided if isinstance(each, Schedule)]
     assert decide_alike(RULES, names, _columns(headers), [NOW_MS] * 20, dues_ms) == decided
+
+
+def test_records_without_any_header_are_decided_at_once_where_there_is_a_delay() -> None:
+    timestamps_ms = [NOW_MS, NOW_MS + 7]
+    dues_ms = [NOW_MS + 90_000, NOW_MS + 90_007]
+    decided = [DELAYING.decide(None, each) for each in timestamps_ms]
+    assert decide_alike(DELAYING, [], [], timestamps_ms, dues_ms) == decided
+    assert decide_alike(RULES, [], [], timestamps_ms, dues_ms) is None
 
 
 def test_due_times_that_are_not_those_of_the_headers_are_noticed() -> None:

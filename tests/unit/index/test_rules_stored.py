@@ -37,7 +37,9 @@ RULES = Rules(
         ({"aliases": (Alias("delay-id", Role.ID),)}, "alias 'delay-id'"),
         ({"version": KNOWN_VERSIONS[-1] + 1}, "knows only version"),
         ({"version": 2, "require_time": True}, "version 2 knows neither require_time"),
-        ({"version": 2, "recurring": True}, "version 2 does not know recurring"),
+        ({"version": 2, "recurring": True}, "version 2 knows neither recurring nor delay_ms"),
+        ({"version": 2, "delay_ms": 1}, "version 2 knows neither recurring nor delay_ms"),
+        ({"delay_ms": -1}, "delay_ms -1: expected 0"),
         ({"min_period_ms": 0}, "min_period_ms 0: expected 1"),
         ({"default_target": "x.delay-backfill"}, "default_target 'x.delay-backfill'"),
         ({"allowed_targets": ("*.receipts",)}, "allowed_targets '\\*.receipts'"),
@@ -72,6 +74,7 @@ def test_rules_that_mean_the_same_are_equal_and_have_the_same_json() -> None:
         {"require_time": True},
         {"recurring": True},
         {"min_period_ms": 10},
+        {"delay_ms": 10},
         {"ignores_unknown": True},
     ],
     ids=lambda change: next(iter(change)),
@@ -115,6 +118,12 @@ def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
         b'"max_delay_ms":5,"min_period_ms":10,"recurring":true,"topic":"d","version":3}'
     )
     assert Rules.from_json(recurring.to_json()) == recurring
+    delaying = replace(rules, delay_ms=300_000)
+    assert delaying.to_json() == (
+        b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t","delay_ms":300000,'
+        b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":3}'
+    )
+    assert Rules.from_json(delaying.to_json()) == delaying
 
 
 def test_rules_of_before_are_read_though_they_would_not_be_written_now() -> None:

@@ -36,6 +36,7 @@ placement = "pointer"
 time_step = "1m"
 segment_records = 700
 segment_bytes = "64KiB"
+delay = "90s"
 seal_records = 5000
 
 [[delay_topics]]

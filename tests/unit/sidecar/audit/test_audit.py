@@ -83,6 +83,18 @@ def test_a_record_that_is_nowhere_is_lost_once_it_is_due_and_pending_before() ->
     assert pending.summary().endswith("lost 0, pending 1")
 
 
+def test_a_record_without_a_time_is_due_after_the_delay_of_its_topic() -> None:
+    def waiting(*headers: Header, now_ms: int) -> str:
+        found = join([sent(0, *headers)], [], [], now_ms=now_ms, default_delays_ms={DELAY: 1_000})
+        return "lost" if found.lost else "pending"
+
+    assert waiting(now_ms=SENT_MS + 999) == "pending"
+    assert waiting(now_ms=SENT_MS + 1_000) == "lost"
+    assert waiting(("deliver-after", None), now_ms=SENT_MS + 999) == "pending"
+    assert waiting(("deliver-after", b"5"), now_ms=SENT_MS + 5) == "lost"
+    assert waiting(("deliver-cron", b"* * * * *"), now_ms=SENT_MS) == "lost"
+
+
 def test_a_record_without_any_target_known_that_is_nowhere_is_lost() -> None:
     assert counts(join([sent(0, AFTER)], [], [], now_ms=NOW_MS)) == {"sent": 1, "lost": 1}
 
@@ -310,6 +322,10 @@ def test_the_command_wants_its_topics(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--bootstrap", "localhost:1"])
     assert caught.value.code == 2
     assert "--delay" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["--bootstrap", "localhost:1", "--delay", "d", "--targets", "t", "--delays-ms", "d=5s"])
+    assert caught.value.code == 2
+    assert "'5s': write TOPIC=MS" in capsys.readouterr().err
 
 
 def occurrence(offset: int, number: int, due: int, *, first: int = 0) -> Record:

@@ -191,6 +191,7 @@ def test_unknown_key_is_named_with_its_file(tmp_path: Path, text: str, expected:
         (MINIMAL + 'segment_bytes = "1MiB"\n', "delay_topics[0].segment_bytes: Input should be less"),
         (MINIMAL + "max_buckets = 1\n", "delay_topics[0].max_buckets: Input should be greater"),
         (MINIMAL + 'trim = "perhaps"\n', "delay_topics[0].trim: Input should be a valid boolean"),
+        (MINIMAL + 'max_delay = "1m"\ndelay = "5m"\n', "delay = 5m is over max_delay = 1m"),
         (MINIMAL + 'max_delay = "-1d"\n', "delay_topics[0].max_delay: a duration is written like"),
         (MINIMAL + 'allowed_targets = ["a b"]\n', "delay_topics[0].allowed_targets[0]: 'a b': "),
         (MINIMAL + 'allowed_targets = ["__consumer*"]\n', "are never a target"),

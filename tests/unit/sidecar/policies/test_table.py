@@ -87,6 +87,19 @@ def test_zero_is_no_limit_and_the_strictest_of_several_targets_counts() -> None:
     assert rejection == Rejection(Reason.MAX_DELAY_EXCEEDED, "Exceeds max allowed delivery delay of 60000 milliseconds")
 
 
+def test_the_delay_of_records_without_a_time_belongs_to_one_delay_topic() -> None:
+    found = settings(table(topic__d={"delay": "5m"}))
+    decided = found.rules.decide(None, 1_000)
+    assert isinstance(decided, Schedule)
+    assert decided.due_ms == 301_000
+    assert settings(table(topic__d={"delay": "5m"}), "e").rules.delay_ms == 0
+    assert effective(table(topic__d={"delay": "5m"}), CONFIG, "d")["delay"] == EffectiveValue("5m", "topic/d")
+    with pytest.raises(ConfigError, match="policy default: delay: it belongs to one delay topic"):
+        table(default={"delay": "5m"})
+    # A limit is set for safety, and must not be refused because of it.
+    assert settings(table(default={"max_delay": "1m"}, topic__d={"delay": "5m"})).rules.max_delay_ms == 60_000
+
+
 def test_a_disabled_topic_rejects_or_releases_at_once() -> None:
     assert verdict(settings(table(topic__d={"enabled": False})).rules, 5) == "DELAY_DISABLED"
     at_once = settings(table(topic__d={"enabled": False}, default={"when_disabled": "release"})).rules
