@@ -23,6 +23,7 @@ from index.progress import Position
 from sidecar import failpoints
 from sidecar.buckets.ids import StoredIds
 from sidecar.buckets.loading import LEAD_MS
+from sidecar.buckets.merge_reading import PoolReads
 from sidecar.buckets.merging import Merging
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.sealing import Sealing
@@ -201,10 +202,10 @@ class Housekeeping:
         return len(entries) - (entries.count_until(self._now_ms + self._rules.soon_ms) if self._rules.soon_ms else 0)
 
     def _begin_merge(self, sources: Sequence[Bucket]) -> None:
-        committed, source = self._ledger.committed, self._source
+        committed, source, pool = self._ledger.committed, self._source, self._pool
 
         def work(reader: OffsetReader) -> None:
-            merging.run(lambda manifest, number: source.stored(manifest, number, reader))
+            merging.run(PoolReads(source, pool, reader))
 
         merging = Merging(sources, committed.watermark, self.free_id(), self._rules)
         self._merge_began_s = self._clock.running_s()

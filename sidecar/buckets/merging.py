@@ -1,4 +1,4 @@
-"""Merging neighbouring buckets into one: reading, merging and encoding go on in a thread of their own.
+"""Merging neighbouring buckets into one: merging and encoding go on in a thread of their own, reading in another.
 
 The worker takes encoded segments from a short queue and commits them between releases, then installs the new manifest
 in place of the old ones in one transaction. Anything may happen to the sources meanwhile: what was released since is at
@@ -9,20 +9,17 @@ are.
 import heapq
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from index.batch import Installation
-from index.bucket import Bucket, Manifest, Placement
+from index.bucket import Bucket, Placement
 from index.bucket_rules import SealRules, cut
 from index.progress import Position
 from index.target_counts import in_proportion
+from sidecar.buckets.merge_reading import MergeReads, SourceAhead
 from snapshots.segment import StoredEntry
 from snapshots.writing import Encoded, SegmentWriter, record_size
-
-ReadSegment = Callable[[Manifest, int], list[StoredEntry]]
-"""Reads segment ``number`` of a bucket."""
 
 QUEUED_SEGMENTS = 4
 """Made and not taken yet."""
@@ -53,9 +50,19 @@ class Merging:
         self._given: list[Encoded] = []
         self._ended = False
 
-    def run(self, read: ReadSegment) -> None:
+    def run(self, reads: MergeReads) -> None:
         """Read, merge and encode; ends early when stopped."""
-        merged = heapq.merge(*map(partial(self._entries, read), self._manifests), key=lambda entry: entry[:2])
+        if self._stopping.is_set():
+            return
+        sources = [SourceAhead(reads, manifest, self._watermark) for manifest in self._manifests]
+        try:
+            self._merge(sources)
+        finally:
+            for source in sources:
+                source.cancel()
+
+    def _merge(self, sources: Sequence[SourceAhead]) -> None:
+        merged = heapq.merge(*sources, key=lambda entry: entry[:2])
         for entries in cut(_runs(merged), self._rules, record_size):
             inline = any(record is not None for _, _, record in entries)
             for ref, value in self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries):
@@ -102,11 +109,6 @@ class Merging:
     def installation(self) -> Installation | None:
         """The manifest to install; None when nothing is left of the sources."""
         return Installation(self._writer.manifest(), merged_from=self.sources) if self._writer.count else None
-
-    def _entries(self, read: ReadSegment, manifest: Manifest) -> Iterator[StoredEntry]:
-        for number, ref in enumerate(manifest.segments):
-            if ref.last > self._watermark:
-                yield from read(manifest, number)
 
     def _put(self, encoded: Encoded | None) -> bool:
         while not self._stopping.is_set():

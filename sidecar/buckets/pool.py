@@ -17,6 +17,7 @@ Run: TypeAlias = list[list[Entry[Scheduled]]]
 
 LOADERS = 2
 MERGERS = 1
+FETCHERS = 1
 ENCODERS = 1
 
 
@@ -30,6 +31,7 @@ class LoaderPool:
         self._under_way: set[Future[Any]] = set()
         self._loaders = ThreadPoolExecutor(LOADERS, "loader")
         self._mergers = ThreadPoolExecutor(MERGERS, "merger")
+        self._fetchers = ThreadPoolExecutor(FETCHERS, "fetcher")
         self._encoders = ThreadPoolExecutor(ENCODERS, "encoder")
 
     def load(self, work: Callable[[OffsetReader], Run]) -> Future[Run]:
@@ -48,6 +50,10 @@ class LoaderPool:
         """Have whole buckets read, beside merging: what is due soon is loaded meanwhile."""
         return self._submit(self._mergers, work)
 
+    def fetch(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        """Have segments read that a merge needs next; apart from it, so that it goes on meanwhile."""
+        return self._submit(self._fetchers, work)
+
     def encode(self, work: Callable[[], T]) -> Future[T]:
         """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
         return self._submit(self._encoders, lambda _: work())
@@ -61,6 +67,7 @@ class LoaderPool:
         """Take no more work; what is under way is left to end by itself."""
         self._loaders.shutdown(wait=False, cancel_futures=True)
         self._mergers.shutdown(wait=False, cancel_futures=True)
+        self._fetchers.shutdown(wait=False, cancel_futures=True)
         self._encoders.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, threads: ThreadPoolExecutor, work: Callable[[OffsetReader], T]) -> Future[T]:

@@ -49,21 +49,26 @@ class SegmentSource:
 
     def load_run(self, manifest: Manifest, numbers: range, reader: OffsetReader) -> list[list[Entry[Scheduled]]]:
         """Entries of each of some segments that follow each other; errors as of ``load``."""
+        read = self.read(manifest, numbers, reader)
+        return [self._loaded(manifest, *each, reader) for each in zip(numbers, read, strict=True)]
+
+    def read(self, manifest: Manifest, numbers: range, reader: OffsetReader) -> list[Record | None]:
+        """Some segments that follow each other, as they lie in the snapshots topic; None for one that is not there.
+
+        KafkaException when the cluster does not answer.
+        """
         offsets = [manifest.segments[number].record_offset for number in numbers]
         read = reader.read_large(self._topic.snapshots, self._partition, sorted(offsets))
-        return [
-            self._loaded(manifest, *each, reader) for each in zip(numbers, map(read.__getitem__, offsets), strict=True)
-        ]
+        return list(map(read.__getitem__, offsets))
 
-    def stored(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[StoredEntry]:
-        """What a segment holds, in release order; when made good, also what was released before it was written.
+    def stored(self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader) -> list[StoredEntry]:
+        """What a segment holds that was ``read``, in release order.
 
-        Errors as of ``load``.
+        When it is made good, which ``reader`` is for, also what was released before it was written. Errors as of
+        ``load``.
         """
-        ref = manifest.segments[number]
         try:
-            read = reader.read_large(self._topic.snapshots, self._partition, [ref.record_offset])
-            stored = self._columns(ref, read[ref.record_offset]).entries()
+            stored = self._columns(manifest.segments[number], record).entries()
         except FormatError as error:
             stored = self._from_delay_topic(manifest, number, reader, error)
         return _unmasked(manifest, stored)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from random import Random
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -13,6 +14,9 @@ from tests.simulation.checker import Violation
 from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store
 
 T = TypeVar("T")
+
+UNREAD_PART = 8
+"""A merge has so many fetches, about, and fails with the first of them that does."""
 
 
 def record_of(produced: Produced) -> Record:
@@ -63,6 +67,9 @@ class Pool(LoaderPool):
         self._looker = looker
         self._faults = faults
         self._waiting: list[Callable[[], None]] = []
+        # Of their own, so that the rest of a run stays the same however often a merge reads.
+        self._luck_of_merges = Random()
+        self._luck_of_merges.setstate(faults.rng.getstate())
 
     def load(self, work: Callable[[OffsetReader], T]) -> Future[T]:
         return self._ask(work)
@@ -75,6 +82,14 @@ class Pool(LoaderPool):
 
     def scan(self, work: Callable[[OffsetReader], T]) -> Future[T]:
         return self._ask(work)
+
+    def fetch(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        # A merge is done in one go, so what it has asked for arrives at once, or when it is waited for.
+        is_unread = self._luck_of_merges.random() < self._faults.unread_chance / UNREAD_PART
+        future: _WhenWaitedFor[T] = _WhenWaitedFor(lambda: self._do(work, self._offset_reader, future, is_unread))
+        if self._luck_of_merges.random() < 0.5:
+            future.arrive()
+        return future
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
@@ -98,13 +113,31 @@ class Pool(LoaderPool):
         future: Future[T] = Future()
 
         def do() -> None:
-            if self._faults.rng.random() < self._faults.unread_chance:
-                future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
-                return
-            try:
-                future.set_result(work(reader or self._offset_reader))
-            except Exception as exception:  # noqa: BLE001 - as a pool does
-                future.set_exception(exception)
+            is_unread = self._faults.rng.random() < self._faults.unread_chance
+            self._do(work, reader or self._offset_reader, future, is_unread)
 
         self._waiting.append(do)
         return future
+
+    def _do(self, work: Callable[[OffsetReader], T], reader: OffsetReader, future: Future[T], is_unread: bool) -> None:
+        if is_unread:
+            future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+            return
+        try:
+            future.set_result(work(reader))
+        except Exception as exception:  # noqa: BLE001 - as a pool does
+            future.set_exception(exception)
+
+
+class _WhenWaitedFor(Future[T]):
+    def __init__(self, do: Callable[[], None]) -> None:
+        super().__init__()
+        self._todo = do
+
+    def arrive(self) -> None:
+        if not self.done():
+            self._todo()
+
+    def result(self, timeout: float | None = None) -> T:
+        self.arrive()
+        return super().result(timeout)

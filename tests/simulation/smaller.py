@@ -28,6 +28,7 @@ def small_and_soon(faults: Faults, wrong: Mapping[str, object]) -> Iterator[None
         "sidecar.buckets.lifecycle.AGAIN_AFTER_S": 0.05,
         "sidecar.buckets.sealing.SEGMENTS_AT_ONCE": 2,
         "sidecar.buckets.merging.BYTES_AT_ONCE": 200,
+        "sidecar.buckets.merge_reading.RUN_BYTES": 300,
         "sidecar.buckets.sealing.AHEAD": 3,
         "sidecar.backfill.adopting.SEAL_WITHIN_S": 0.2,
         "sidecar.backfill.adopting.AGAIN_AFTER_S": 0.05,

@@ -11,6 +11,7 @@ from index.partition import PartitionIndex
 from index.pending import Entry
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Behind, Position, Progress
+from index.record import Record
 from index.retention import Kept
 from sidecar.backfill.adopting import Adopting
 from sidecar.buckets.segments import SegmentSource
@@ -83,8 +84,8 @@ class _LedgerUnmasked(_WithParts):
 
 
 class _SourceUnmasked(SegmentSource):
-    def stored(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[StoredEntry]:
-        return super().stored(replace(manifest, from_offset=manifest.segments_from), number, reader)
+    def stored(self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader) -> list[StoredEntry]:
+        return super().stored(replace(manifest, from_offset=manifest.segments_from), number, record, reader)
 
 
 class NotMasked(Wrong):

@@ -1,10 +1,12 @@
 """Routers that seal, load, merge or remove wrongly, in one thing each."""
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
+from confluent_kafka import KafkaException
 from pyroaring import BitMap64
 
 from index.batch import Installation
@@ -13,11 +15,14 @@ from index.partition import PartitionIndex
 from index.pending import Entry, PendingIndex
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position, Progress
+from index.record import Record
 from sidecar.buckets.lifecycle import Housekeeping
+from sidecar.buckets.merge_reading import PoolReads, StoredSegments
 from sidecar.buckets.trimming import Trimming
 from sidecar.payload.records import Payload, Refused
 from sidecar.release.transaction import Request
 from snapshots.manifest import MANIFEST_PREFIX, manifest_key, segment_key
+from snapshots.segment import StoredEntry
 from tests.simulation.host import Host, SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
 from tests.simulation.settings import Surroundings
@@ -51,6 +56,26 @@ class MergeDropsSegment(Wrong):
     """Leaves a segment of a merged bucket out of its manifest."""
 
     replaces: ClassVar = {OWNED + "Housekeeping": _DropsSegment}
+
+
+class _PastUnread(PoolReads):
+    def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
+        asked = super().ask(manifest, numbers)
+        try:
+            asked.result()
+        except KafkaException:
+            asked = Future()
+            asked.set_result([None] * len(numbers))
+        return asked
+
+    def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+        return [] if stored is None else super().entries(manifest, number, stored)
+
+
+class MergesPastUnread(Wrong):
+    """Merges on without the segments that it could not read."""
+
+    replaces: ClassVar = {"sidecar.buckets.lifecycle.PoolReads": _PastUnread}
 
 
 class _RemovesNext(Housekeeping):
@@ -220,6 +245,7 @@ class FrozenDroppedEarly(Wrong):
 
 ALL: tuple[type[Wrong], ...] = (
     MergeDropsSegment,
+    MergesPastUnread,
     RemovesOneBucketTooMany,
     TrimsOneBucketTooMany,
     ManifestFirst,

@@ -1,6 +1,7 @@
 """Which buckets to merge, and what a merge makes of them."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from index.errors import FormatError
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from sidecar.buckets import merging
+from sidecar.buckets.merge_reading import StoredSegments
 from sidecar.buckets.merging import Merging
 from snapshots.manifest import encode_manifest, segment_key
 from snapshots.segment import StoredEntry, decode_segment
@@ -73,15 +75,32 @@ def test_no_bucket_is_made_that_a_manifest_cannot_hold() -> None:
 
 
 class Sources:
-    """Buckets of given segments, and reading them as a merge does."""
+    """Buckets of given segments, and reading them as a merge does.
+
+    ``asked`` are the runs that were asked for, by bucket, and ``read`` the segments that were taken in. Buckets that
+    are ``silent`` do not answer.
+    """
 
     def __init__(self, *buckets: Sequence[Sequence[Place]], absent: Sequence[int] = ()) -> None:
         self.buckets = [bucket(number, *segments) for number, segments in enumerate(buckets)]
         self._held = dict(enumerate(buckets))
         self._absent = absent
+        self.asked: list[tuple[int, range, Future[StoredSegments]]] = []
         self.read: list[tuple[int, int]] = []
+        self.silent: Sequence[int] = ()
 
-    def __call__(self, source: Manifest, number: int) -> list[StoredEntry]:
+    def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
+        """Have some segments of a bucket read."""
+        future: Future[StoredSegments] = Future()
+        self.asked.append((manifest.bucket_id, numbers, future))
+        if manifest.bucket_id not in self.silent:
+            future.set_result([Record(b"%d" % number, b"", [], 0) for number in numbers])
+        return future
+
+    def entries(self, source: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+        """What one of them holds."""
+        assert stored is not None
+        assert stored.key == b"%d" % number
         self.read.append((source.bucket_id, number))
         return [self._stored(place) for place in self._held[source.bucket_id][number]]
 
@@ -175,28 +194,33 @@ def test_a_merge_that_is_stopped_ends_and_says_nothing() -> None:
     under_way.stop()
     under_way.run(sources)
     assert under_way.next_segments() == ()
+    assert sources.asked == []
 
 
-def test_a_source_that_cannot_be_read_ends_the_merge() -> None:
-    def unreadable(source: Manifest, number: int) -> list[StoredEntry]:
-        raise FormatError("damaged")
+def test_a_source_that_cannot_be_read_ends_the_merge_and_the_others_are_not_read_either() -> None:
+    class Damaged(Sources):
+        def entries(self, source: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+            raise FormatError("damaged")
 
-    under_way = Merging(Sources(*TWO).buckets, BEFORE_ALL, 7, RULES)
+    sources = Damaged(*TWO)
+    sources.silent = [1]
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES)
     with pytest.raises(FormatError, match="damaged"):
-        under_way.run(unreadable)
+        under_way.run(sources)
+    assert [(bucket_id, future.cancelled()) for bucket_id, _, future in sources.asked] == [(0, False), (1, True)]
     assert under_way.next_segments() == ()
 
 
 def test_sources_are_read_as_they_are_needed() -> None:
-    long = Sources([[(number, number)] for number in range(5_000)], [[(90_000, 9_000)]])
+    class UntilASegmentIsMade(Sources):
+        def entries(self, source: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+            if under_way.next_segments():
+                under_way.stop()
+            return super().entries(source, number, stored)
+
+    long = UntilASegmentIsMade([[(number, number)] for number in range(5_000)], [[(90_000, 9_000)]])
     under_way = Merging(long.buckets, BEFORE_ALL, 7, RULES)
-
-    def until_a_segment_is_made(source: Manifest, number: int) -> list[StoredEntry]:
-        if under_way.next_segments():
-            under_way.stop()
-        return long(source, number)
-
-    under_way.run(until_a_segment_is_made)
+    under_way.run(long)
     assert 0 < len(long.read) < 2_500
 
 

@@ -229,13 +229,19 @@ def test_when_the_cluster_does_not_answer_nothing_is_concluded() -> None:
         source().load(manifest, 0, reader)
 
 
+def as_stored(manifest: Manifest, reader: Reader, number: int = 0) -> list[StoredEntry]:
+    """What a merge takes out of a segment."""
+    (record,) = source().read(manifest, range(number, number + 1), reader)
+    return source().stored(manifest, number, record, reader)
+
+
 def test_a_merge_reads_segments_as_they_are_stored() -> None:
     manifest, value = stored(Placement.POINTER)
     pointers = [(due_ms, offset, None) for due_ms, offset, _ in ENTRIES]
-    assert source().stored(manifest, 0, Reader(value, {})) == pointers
-    assert source().stored(manifest, 0, Reader(None, log())) == pointers
+    assert as_stored(manifest, Reader(value, {})) == pointers
+    assert as_stored(manifest, Reader(None, log())) == pointers
     inline, _ = stored()
-    assert source().stored(inline, 0, Reader(None, log())) == ENTRIES
+    assert as_stored(inline, Reader(None, log())) == ENTRIES
 
 
 def test_what_a_manifest_says_of_written_segments() -> None:
@@ -284,7 +290,7 @@ def test_what_lies_below_an_adopted_bucket_is_not_loaded(damaged: bool) -> None:
     manifest, value = adopted(from_offset=107)
     reader = Reader(None if damaged else value, adopted_log())
     assert shown(source().load(manifest, 0, reader)) == [entry for entry in ENTRIES if entry[1] >= 107]
-    assert source().stored(manifest, 0, reader) == [entry for entry in ENTRIES if entry[1] >= 107]
+    assert as_stored(manifest, reader) == [entry for entry in ENTRIES if entry[1] >= 107]
 
 
 def test_an_adopted_bucket_is_made_good_by_the_rules_in_force_where_it_was_adopted() -> None:

@@ -1,0 +1,102 @@
+"""Reading the sources of a merge some segments ahead, so that merging does not wait a round trip for each.
+
+What is ahead is kept as it is stored, so that the sizes in the manifests bound it; it is decoded when its turn comes,
+in the thread that merges. Of each source the order stays that of its segments, whichever arrives first.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Protocol, TypeAlias
+
+from index.bucket import Manifest
+from index.progress import Position
+from index.record import Record
+from sidecar.buckets.pool import LoaderPool
+from sidecar.buckets.segments import SegmentSource
+from sidecar.intake.offset_reader import OffsetReader
+from snapshots.segment import StoredEntry
+
+RUN_BYTES = 1_500_000
+"""Of segments of one source that are read together, which takes one seek; a larger one comes alone.
+
+A merge of four holds twice as much of each: what is being merged, and what comes after it.
+"""
+
+StoredSegments: TypeAlias = list[Record | None]
+"""Segments that follow each other, as they lie in the snapshots topic; None for one that is not there."""
+
+
+class MergeReads(Protocol):
+    """How a merge reads its sources."""
+
+    def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
+        """Have some segments of a bucket read."""
+
+    def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+        """What one of them holds, in release order."""
+
+
+class PoolReads:
+    """Reads the segments of one partition in the threads of a pool; ``reader`` is that of the thread that merges."""
+
+    def __init__(self, source: SegmentSource, pool: LoaderPool, reader: OffsetReader) -> None:
+        self._source = source
+        self._pool = pool
+        self._reader = reader
+
+    def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
+        """Have some segments of a bucket read, beside the merge."""
+        source = self._source
+        return self._pool.fetch(lambda reader: source.read(manifest, numbers, reader))
+
+    def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+        """What one of them holds, in release order; made good from the delay topic where it is damaged."""
+        return self._source.stored(manifest, number, stored, self._reader)
+
+
+class SourceAhead:
+    """The entries of one source that are behind ``watermark``, in release order; iterated once.
+
+    Its first segments are asked for at once, the next ones each time when the ones before them are at hand.
+    """
+
+    def __init__(self, reads: MergeReads, manifest: Manifest, watermark: Position) -> None:
+        self._reads = reads
+        self._manifest = manifest
+        self._runs = _runs(manifest, watermark)
+        self._asked: deque[tuple[range, Future[StoredSegments]]] = deque()
+        self._ask_next()
+
+    def __iter__(self) -> Iterator[StoredEntry]:
+        while self._asked:
+            numbers, future = self._asked.popleft()
+            stored = future.result()
+            self._ask_next()
+            for number, each in zip(numbers, stored, strict=True):
+                yield from self._reads.entries(self._manifest, number, each)
+
+    def cancel(self) -> None:
+        """Read nothing of what was asked for and has not begun to be read."""
+        for _, future in self._asked:
+            future.cancel()
+
+    def _ask_next(self) -> None:
+        for numbers in self._runs:
+            self._asked.append((numbers, self._reads.ask(self._manifest, numbers)))
+            return
+
+
+def _runs(manifest: Manifest, watermark: Position) -> Iterator[range]:
+    """The segments that have not left, cut into runs that are read together."""
+    begin, size_bytes = 0, 0
+    for number, ref in enumerate(manifest.segments):
+        if ref.last <= watermark:
+            begin = number + 1
+            continue
+        if number > begin and size_bytes + ref.size_bytes > RUN_BYTES:
+            yield range(begin, number)
+            begin, size_bytes = number, 0
+        size_bytes += ref.size_bytes
+    if begin < len(manifest.segments):
+        yield range(begin, len(manifest.segments))
