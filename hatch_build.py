@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT: Final = Path(__file__).resolve().parent
 ROOM: Final = Path("sidecar/kernel")
-MODULE: Final = "_release"
+MODULES: Final = ("_release", "_rows", "_segments")
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
 CANNOT_COMPILE: Final = (
@@ -24,7 +24,7 @@ CANNOT_COMPILE: Final = (
 
 
 class KernelHook(BuildHookInterface[Any]):
-    """Adds the compiled module to a wheel, which is then one for this Python and machine."""
+    """Adds the compiled modules to a wheel, which is then one for this Python and machine."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called by hatchling before it packs; ``version`` is ``editable`` where nothing but a path is."""
@@ -37,32 +37,35 @@ class KernelHook(BuildHookInterface[Any]):
             return
         if version != "editable":
             build_data.update(pure_python=False, infer_tag=True)
-            build_data["force_include"][str(built)] = str(ROOM / built.name)
+            build_data["force_include"].update({str(each): str(ROOM / each.name) for each in built})
 
 
-def build(folder: Path, *flags: str) -> Path:
-    """Compile the module into a folder, with more flags for the compiler; where it lies then."""
+def build(folder: Path, *flags: str) -> list[Path]:
+    """Compile the modules into a folder, with more flags for the compiler; where they lie then."""
     from Cython.Build import cythonize  # noqa: PLC0415 -- where they are missing the hook goes on without
     from setuptools import Distribution, Extension  # noqa: PLC0415
     from setuptools.command.build_ext import build_ext  # noqa: PLC0415
 
     # No debug information, which names the folder it was built in.
     options = ["-O2", "-g0", *flags]
-    extension = Extension(MODULE, [str(ROOM / f"{MODULE}.pyx")], extra_compile_args=options, extra_link_args=[*flags])
+    extensions = [
+        Extension(name, [str(ROOM / f"{name}.pyx")], extra_compile_args=options, extra_link_args=[*flags])
+        for name in MODULES
+    ]
     temporary = ROOT / "build" / "kernel"
     before = Path.cwd()
     os.chdir(ROOT)
     try:
-        modules = cythonize([extension], build_dir="build/kernel", force=True, quiet=True)
+        modules = cythonize(extensions, build_dir="build/kernel", force=True, quiet=True)
         command = build_ext(Distribution({"ext_modules": modules}))
         command.build_temp, command.build_lib, command.force = str(temporary), str(folder), True
         command.ensure_finalized()
         command.run()
     finally:
         os.chdir(before)
-    return Path(command.get_ext_fullpath(MODULE)).resolve()
+    return [Path(command.get_ext_fullpath(name)).resolve() for name in MODULES]
 
 
 if __name__ == "__main__":
     into, *more = sys.argv[1:] or [str(ROOT / ROOM)]
-    sys.stdout.write(f"{build(Path(into), *more)}\n")
+    sys.stdout.writelines(f"{each}\n" for each in build(Path(into), *more))

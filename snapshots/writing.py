@@ -11,8 +11,8 @@ from index.due_marks import MOST_MARKS, marks_of, thinned
 from index.errors import FormatError
 from index.progress import Position
 from index.record import Record
+from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.manifest import segment_key
-from snapshots.rows import encode_rows
 from snapshots.segment import StoredEntry, encode_segment
 
 MAX_SEGMENT_BYTES = 1_000_000
@@ -38,9 +38,10 @@ def joined(
     timestamps_ms: Sequence[int],
     rows: Sequence[bytes],
     names: Sequence[str],
+    codec: SegmentCodec = PYTHON_CODEC,
 ) -> Encoded | None:
     """A segment joined of rows that share the header ``names``, in due order; None where it would be too long."""
-    value = encode_rows(dues_ms, offsets, timestamps_ms, rows, names)
+    value = codec.encode_rows(dues_ms, offsets, timestamps_ms, rows, names)
     if len(value) > MAX_SEGMENT_BYTES:
         return None
     first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])

@@ -32,6 +32,7 @@ from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.release.transaction import Request
+from snapshots.codec import SegmentCodec
 from snapshots.manifest import manifest_key, segment_key
 
 TOMBSTONES_AT_ONCE = 200
@@ -49,6 +50,7 @@ class Housekeeping:
         source: SegmentSource,
         pool: LoaderPool,
         ids: StoredIds,
+        codec: SegmentCodec,
     ) -> None:
         self._ledger = ledger
         self._rules = context.topic.seal_rules
@@ -56,6 +58,7 @@ class Housekeeping:
         self._source = source
         self._pool = pool
         self._ids = ids
+        self._codec = codec
         self._metrics = context.metrics
         self._topic = context.name
         self._clock = context.clock
@@ -161,7 +164,8 @@ class Housekeeping:
         if self._must_seal(memory_full=memory_full) and self._ledger.may_freeze:
             to_offset = self._ledger.indexed_to
             frozen = self._ledger.freeze()
-            self._sealing = Sealing(frozen, to_offset, self.free_id(), self._rules, self._pool.encode)
+            bucket_id, encode = self.free_id(), self._pool.encode
+            self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, encode, self._codec)
             self._mutable_since_s = self._seal_began_s = self._clock.running_s()
         elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:
             buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark

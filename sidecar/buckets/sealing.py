@@ -23,6 +23,7 @@ from index.target_counts import count_routes
 from index.unsealed import Unsealed
 from sidecar.payload.packing import records_of
 from sidecar.payload.records import Packed, Payload, routes_of
+from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, joined, record_size
 
 SEGMENTS_AT_ONCE = 8
@@ -45,10 +46,17 @@ class Sealing:
     """One frozen bucket on its way into segments."""
 
     def __init__(
-        self, frozen: Unsealed[Payload], to_offset: int, bucket_id: int, rules: SealRules, encode: Encode
+        self,
+        frozen: Unsealed[Payload],
+        to_offset: int,
+        bucket_id: int,
+        rules: SealRules,
+        encode: Encode,
+        codec: SegmentCodec = PYTHON_CODEC,
     ) -> None:
         self._rules = rules
         self._encode = encode
+        self._codec = codec
         self._encoding: deque[Future[list[Encoded]]] = deque()
         self._writer = SegmentWriter(bucket_id, frozen.from_offset, to_offset)
         self._segments: Iterator[list[Entry[Payload]]] = cut(frozen.entries.chunks(), rules, stored_size)
@@ -109,7 +117,7 @@ class Sealing:
         timestamps_ms, _, rows, packers, routes = zip(*payloads, strict=True)
         if len(set(packers)) > 1 or max(map(len, rows)) + COLUMN_BYTES > self._rules.segment_bytes:
             return None
-        segment = joined(dues_ms, offsets, timestamps_ms, rows, packers[0].names)
+        segment = joined(dues_ms, offsets, timestamps_ms, rows, packers[0].names, self._codec)
         if segment is None:
             return None
         return Encoded(segment.ref._replace(targets=count_routes(routes)), segment.value)

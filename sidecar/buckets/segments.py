@@ -22,7 +22,8 @@ from index.unreadable import UnreadableHeaders, decide
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.records import Scheduled, mean_size, scheduled, size_of
-from snapshots.segment import Columns, StoredEntry, decode_columns
+from snapshots.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.segment import Columns, StoredEntry
 
 _new_tuple = tuple.__new__
 
@@ -30,10 +31,17 @@ _new_tuple = tuple.__new__
 class SegmentSource:
     """Reads segments of one partition; used by several threads, each with a reader of its own."""
 
-    def __init__(self, topic: DelayTopicConfig, partition: int, history: RuleHistory) -> None:
+    def __init__(
+        self,
+        topic: DelayTopicConfig,
+        partition: int,
+        history: RuleHistory,
+        codec: SegmentCodec = PYTHON_CODEC,
+    ) -> None:
         self._topic = topic
         self._partition = partition
         self._history = history
+        self._codec = codec
         self._log = structlog.get_logger().bind(topic=topic.name, partition=partition)
 
     def enter(self, history: RuleHistory) -> None:
@@ -89,7 +97,7 @@ class SegmentSource:
         """The segment that a record holds; FormatError when it is not the one that the manifest means."""
         if record is None or record.value is None:
             raise FormatError(f"{self._topic.snapshots}/{self._partition} has nothing at offset {ref.record_offset}")
-        columns = decode_columns(record.value)
+        columns = self._codec.decode_columns(record.value)
         first, last = (columns.dues_ms[0], columns.offsets[0]), (columns.dues_ms[-1], columns.offsets[-1])
         if len(columns.offsets) != ref.entries or first != ref.first or last != ref.last:
             raise FormatError("it is not the segment that the manifest names")

@@ -10,14 +10,15 @@ from index.errors import ConfigError
 from index.headers import StrippedNames
 from index.schedule import KEEP_KEY
 from sidecar.kafka import librdkafka
+from snapshots.codec import PYTHON_CODEC, SegmentCodec
 
 if TYPE_CHECKING:
     from sidecar.kernel import _release
 
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
-REVISION: Final = 1
-"""Of the compiled module that this code calls: raised with each change of what it is given or gives."""
+REVISION: Final = 2
+"""Of the compiled modules that this code calls: raised with each change of what one of them is given or gives."""
 
 _FUNCTIONS: Final = ("rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")
 
@@ -42,6 +43,15 @@ class Kernel:
         addresses = {name: librdkafka.address_of(name) for name in _FUNCTIONS}
         return _release.Writer(producer, librdkafka.CLIENT_HANDLE, addresses, stripped, KEEP_KEY, source)
 
+    @property
+    def codec(self) -> SegmentCodec:
+        """What encodes and decodes segments."""
+        if self.why_not:
+            return PYTHON_CODEC
+        from sidecar.kernel import segments  # noqa: PLC0415 -- what it needs need not be there
+
+        return segments.NATIVE_CODEC
+
     @classmethod
     def chosen(cls, environ: Mapping[str, str]) -> Self:
         """As the environment says, and as it can be; ConfigError for a value of the switch that means nothing."""
@@ -51,11 +61,12 @@ class Kernel:
         if given not in {"", "on"}:
             raise ConfigError(f"{SWITCH}={given}: write off or on")
         try:
-            from sidecar.kernel import _release  # noqa: PLC0415
+            from sidecar.kernel import _release, _rows, _segments  # noqa: PLC0415
         except ImportError as error:
             return cls(f"it is not compiled for this Python ({error}); see 'Limits' in OPERATIONS")
-        if _release.REVISION != REVISION:
-            return cls(f"it was compiled from other sources (revision {_release.REVISION}, not {REVISION})")
+        for module in (_release, _rows, _segments):
+            if module.REVISION != REVISION:
+                return cls(f"it was compiled from other sources (revision {module.REVISION}, not {REVISION})")
         if not librdkafka.is_known():
             return cls(f"the layout of confluent-kafka {librdkafka.versions()[0]} is not known to it")
         return cls("")

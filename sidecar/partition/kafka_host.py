@@ -40,6 +40,7 @@ from sidecar.release.target_directory import TargetDirectory
 from sidecar.release.writer import PartitionWriter
 from sidecar.topics.check_brokers import too_long_remedy
 from sidecar.topics.retention import retention_of
+from snapshots.codec import SegmentCodec
 
 SERIES_KEY_BYTES = 16
 
@@ -119,6 +120,11 @@ class KafkaHost:
     def limits(self) -> RateLimits:
         """Those of the process."""
         return self._shared.limits
+
+    @property
+    def codec(self) -> SegmentCodec:
+        """That of the kernel the process runs with."""
+        return self._shared.kernel.codec
 
     @property
     def pool(self) -> LoaderPool:

@@ -87,7 +87,7 @@ class OwnedPartition:
         )
         self.gate = Gate(host.limits, origin.held)
         self._resident.take(self.gate.resident_bytes)
-        self._source = source = SegmentSource(topic, context.partition, origin.history)
+        self._source = source = SegmentSource(topic, context.partition, origin.history, host.codec)
         self.releaser = Releaser(
             context,
             transactions,
@@ -106,7 +106,7 @@ class OwnedPartition:
         self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, self._ids, looked)
         closing.callback(self._tail.close)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget)
-        self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids)
+        self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids, host.codec)
         closing.callback(self._housekeeping.stop)
         self._adopting = Adopting(
             context,

@@ -23,6 +23,7 @@ from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import Directory
 from sidecar.release.transaction import Transactions
+from snapshots.codec import SegmentCodec
 
 
 class Staged(StagedView, Protocol):
@@ -53,6 +54,10 @@ class Host(Protocol):
     @property
     def limits(self) -> RateLimits:
         """Rates of targets, shared with other partitions."""
+
+    @property
+    def codec(self) -> SegmentCodec:
+        """What encodes and decodes segments."""
 
     @property
     def pool(self) -> LoaderPool:

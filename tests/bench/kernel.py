@@ -1,14 +1,15 @@
-"""What it costs the worker to write a released record, in Python and by the kernel: ``make bench-kernel``, no broker.
+"""What the kernel saves of each thing it does, in us of CPU a record: ``make bench-kernel``, without a broker.
 
-The producer has nobody to send to, so that what is measured is the thread that releases; rounds alternate, and the
-middle of each is printed..
+The producer has nobody to send to, so that what is measured is the thread that works; rounds of Python and of the
+kernel alternate in one run, and the middle of each is printed.
 """
 
 import gc
 import sys
 import time
+from collections.abc import Callable
 from statistics import median
-from typing import Final
+from typing import Final, TypeAlias
 
 from confluent_kafka import Producer
 
@@ -20,10 +21,17 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.payload.records import Scheduled
 from sidecar.release.writer import PartitionWriter
+from snapshots.rows import RowPacker
 
 RECORDS: Final = 50_000
+SEGMENT_RECORDS: Final = 2_500
+"""Of 200 bytes of value, as many as a segment has."""
+
 ROUNDS: Final = 7
 DUE_MS: Final = 1_800_000_000_000
+
+Work: TypeAlias = Callable[[Kernel], float]
+"""Does something to some records, and returns the us of CPU that each has taken."""
 
 
 def main() -> None:
@@ -32,12 +40,23 @@ def main() -> None:
     if native.why_not:
         sys.exit(f"no kernel: {native.why_not}")
     entries = [_entry(offset) for offset in range(RECORDS)]
+    segment = _Segment(entries[:SEGMENT_RECORDS])
     # As in the router.
     gc.disable()
-    rounds = [(_cpu_us(PYTHON, entries), _cpu_us(native, entries)) for _ in range(ROUNDS)]
+    works: dict[str, Work] = {
+        "release": lambda kernel: _release_us(kernel, entries),
+        "join rows into segments": segment.join_us,
+        "decode segments": segment.decode_us,
+    }
+    for name, work in works.items():
+        sys.stdout.write(f"{name}, us of CPU a record: {_compared(native, work)}\n")
+
+
+def _compared(native: Kernel, work: Work) -> str:
+    rounds = [(work(PYTHON), work(native)) for _ in range(ROUNDS)]
     python_us, native_us = (median(column) for column in zip(*rounds, strict=True))
     ratio = median(python / native for python, native in rounds)
-    sys.stdout.write(f"release, us of CPU a record: python {python_us:.2f}, native {native_us:.2f}, {ratio:.1f} x\n")
+    return f"python {python_us:.2f}, native {native_us:.2f}, {ratio:.1f} x"
 
 
 def _entry(offset: int) -> Entry[Scheduled]:
@@ -47,19 +66,48 @@ def _entry(offset: int) -> Entry[Scheduled]:
     return (due_ms, offset, Scheduled(schedule, 800, Record(b"%d" % offset, bytes(200), headers, DUE_MS - offset)))
 
 
-def _cpu_us(kernel: Kernel, entries: list[Entry[Scheduled]]) -> float:
+def _release_us(kernel: Kernel, entries: list[Entry[Scheduled]]) -> float:
     producer = Producer({"queue.buffering.max.messages": 1_000_000, "log_level": 0})
     stripped = StrippedNames(alias.name for alias in NATIVE)
     writer = PartitionWriter(
         producer, DelayTopicConfig(name="delays", default_target="orders"), 0, stripped, "", kernel
     )
-    began_s = time.thread_time()
-    writer.release_all(entries)
-    took_s = time.thread_time() - began_s
+    took_us = _cpu_us(lambda: writer.release_all(entries), len(entries))
     assert len(producer) >= len(entries), "not everything was taken"
     producer.purge()
     producer.flush(0)
-    return took_s * 1e6 / len(entries)
+    return took_us
+
+
+class _Segment:
+    """The same records on their way into a segment, and out of it."""
+
+    def __init__(self, entries: list[Entry[Scheduled]]) -> None:
+        packer = RowPacker()
+        self._dues_ms = [due_ms for due_ms, _, _ in entries]
+        self._offsets = [offset for _, offset, _ in entries]
+        records = [scheduled.record for _, _, scheduled in entries if scheduled.record]
+        self._timestamps_ms = [record.timestamp_ms for record in records]
+        rows = [packer.pack(record.key, record.value, record.headers) for record in records]
+        self._rows = [row for row in rows if row is not None]
+        self._names = packer.names
+        self._value = self._joined(PYTHON)
+
+    def _joined(self, kernel: Kernel) -> bytes:
+        return kernel.codec.encode_rows(self._dues_ms, self._offsets, self._timestamps_ms, self._rows, self._names)
+
+    def join_us(self, kernel: Kernel) -> float:
+        return _cpu_us(lambda: [self._joined(kernel) for _ in range(RECORDS // SEGMENT_RECORDS)], RECORDS)
+
+    def decode_us(self, kernel: Kernel) -> float:
+        decode, value = kernel.codec.decode_columns, self._value
+        return _cpu_us(lambda: [len(decode(value).records) for _ in range(RECORDS // SEGMENT_RECORDS)], RECORDS)
+
+
+def _cpu_us(work: Callable[[], object], records: int) -> float:
+    began_s = time.thread_time()
+    work()
+    return (time.thread_time() - began_s) * 1e6 / records
 
 
 if __name__ == "__main__":

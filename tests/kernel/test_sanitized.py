@@ -39,6 +39,7 @@ def _sanitized(folder: Path) -> dict[str, str]:
 
 _WITH_IT = "import tests.kernel.sanitized\n"
 _GARBAGE = "from tests.support.garbage import main; main(7, 3_000)"
+_DAMAGED = "from tests.support.segment_bodies import main; main(7, 20_000)"
 _OVERRUN = """
 import sidecar.kernel._release as release
 print(release.__file__)
@@ -74,7 +75,8 @@ def test_a_sanitizer_sees_an_access_beyond_an_object(environment: dict[str, str]
 
 
 def test_the_tests_of_the_kernel_pass(environment: dict[str, str]) -> None:
-    tests = ["--quiet", "tests/unit/sidecar/kernel/test_release.py", "-k", "not ends_the_process"]
+    files = [f"tests/unit/sidecar/kernel/test_{name}.py" for name in ("release", "rows", "segments")]
+    tests = ["--quiet", *files, "-k", "not ends_the_process"]
     done = _python(environment, "-m", "pytest", "-p", "tests.kernel.sanitized", *tests)
     assert done.returncode == 0, (done.stdout + done.stderr)[-10_000:]
 
@@ -83,3 +85,9 @@ def test_no_entry_whatever_it_is_reads_beyond_anything(environment: dict[str, st
     done = _python(environment, "-c", _WITH_IT + _GARBAGE)
     assert done.returncode == 0, done.stderr[-10_000:]
     assert done.stdout.startswith("taken")
+
+
+def test_no_body_of_a_segment_whatever_it_is_reads_beyond_anything(environment: dict[str, str]) -> None:
+    done = _python(environment, "-c", _WITH_IT + _DAMAGED)
+    assert done.returncode == 0, done.stderr[-10_000:]
+    assert done.stdout.startswith("decoded")

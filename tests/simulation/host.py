@@ -4,6 +4,7 @@ Whatever decides or orders is the code that ships: :func:`sidecar.partition.owne
 :class:`sidecar.partition.rounds.Rounds` on these ports.
 """
 
+import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -32,6 +33,7 @@ from sidecar.intake.fetching import Fetch
 from sidecar.intake.intake import Intake, Places
 from sidecar.kafka.compacted import Stored
 from sidecar.kafka.connections import ConnectionLostError
+from sidecar.kernel.choice import Kernel
 from sidecar.metrics import Metrics
 from sidecar.partition.origin import Origin
 from sidecar.payload.budget import PayloadBudget
@@ -51,6 +53,9 @@ from tests.simulation.world import DELAY_TOPIC, REJECTED, Answer, DelayLog, Faul
 
 TOPIC_ID = "topic-id"
 METRICS = Metrics()
+CODEC = Kernel.chosen(os.environ).codec
+"""As a router would run here: the simulation is played with and without."""
+
 PLENTY_BYTES = 1 << 40
 READS_AHEAD = 0.3
 NO_LONGER = "is no longer allowed"
@@ -121,6 +126,7 @@ class Host:
         self.epoch = -1
         self.reads = 30
         self.directory = SimulatedDirectory()
+        self.codec = CODEC
         self.compresses = True
         self.payload_memory_bytes = PLENTY_BYTES
         topic = SimulatedTopic(name=DELAY_TOPIC, trim=around.trims, limits=around.seal_rules).model_copy(

@@ -12,18 +12,20 @@ from index.errors import ConfigError
 from index.headers import StrippedNames
 from sidecar.kernel.choice import REVISION, SWITCH, Kernel
 from sidecar.metrics import Metrics
+from snapshots.codec import PYTHON_CODEC
 
-MODULE = "sidecar.kernel._release"
+MODULES = tuple(f"sidecar.kernel.{name}" for name in ("_release", "_rows", "_segments"))
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def compiled(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     """As if it was compiled, whether it is or not."""
-    module = ModuleType(MODULE)
-    module.__dict__["REVISION"] = REVISION
-    monkeypatch.setitem(sys.modules, MODULE, module)
-    monkeypatch.setattr("sidecar.kernel._release", module, raising=False)
-    return module
+    modules = {name: ModuleType(name) for name in MODULES}
+    for name, module in modules.items():
+        module.__dict__["REVISION"] = REVISION
+        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setattr(name, module, raising=False)
+    return modules
 
 
 @pytest.mark.usefixtures("compiled")
@@ -38,6 +40,7 @@ def test_the_environment_switches_it_off() -> None:
     assert off.name == "python"
     assert off.why_not == "switched off by DELAY_ROUTER_KERNEL=off"
     assert off.writer(Producer({}), StrippedNames([]), b"d/0/") is None
+    assert off.codec is PYTHON_CODEC
 
 
 def test_any_other_word_is_an_error() -> None:
@@ -45,15 +48,18 @@ def test_any_other_word_is_an_error() -> None:
         Kernel.chosen({SWITCH: "no"})
 
 
-def test_without_a_compiled_module_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, MODULE, None)
-    monkeypatch.delattr("sidecar.kernel._release", raising=False)
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("module", MODULES)
+def test_without_a_compiled_module_python_runs(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delattr(module, raising=False)
     assert Kernel.chosen({}).name == "python"
     assert "not compiled for this Python" in Kernel.chosen({}).why_not
 
 
-def test_one_that_was_compiled_from_other_sources_is_not_used(compiled: ModuleType) -> None:
-    compiled.__dict__["REVISION"] = REVISION - 1
+@pytest.mark.parametrize("module", MODULES)
+def test_one_that_was_compiled_from_other_sources_is_not_used(module: str, compiled: dict[str, ModuleType]) -> None:
+    compiled[module].__dict__["REVISION"] = REVISION - 1
     assert "compiled from other sources" in Kernel.chosen({}).why_not
 
 
@@ -63,6 +69,7 @@ def test_a_client_of_unknown_layout_never_reaches_it(monkeypatch: pytest.MonkeyP
     unknown = Kernel.chosen({})
     assert unknown.why_not == "the layout of confluent-kafka 2.99.0 is not known to it"
     assert unknown.writer(Producer({}), StrippedNames([]), b"d/0/") is None
+    assert unknown.codec is PYTHON_CODEC
 
 
 def test_metrics_tell_which_runs() -> None:

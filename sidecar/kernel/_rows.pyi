@@ -1,0 +1,12 @@
+# What each does is said in _rows.pyx.
+from collections.abc import Sequence
+
+REVISION: int
+
+def join(
+    dues_ms: Sequence[int],
+    offsets: Sequence[int],
+    timestamps_ms: Sequence[int],
+    rows: Sequence[bytes],
+    names: Sequence[str],
+) -> bytes | None: ...

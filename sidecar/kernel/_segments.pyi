@@ -1,0 +1,10 @@
+# What each does is said in _segments.pyx.
+from typing import TypeAlias
+
+from index.record import Record
+
+REVISION: int
+
+_Columns: TypeAlias = tuple[list[int], list[int], list[Record], list[str] | None, list[bytes | None]]
+
+def decode(body: bytes, record: type[Record]) -> _Columns | None: ...

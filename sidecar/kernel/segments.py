@@ -1,0 +1,34 @@
+"""Segments, by the kernel where it knows what it sees and by :mod:`snapshots` where it does not.
+
+Apart from :mod:`sidecar.kernel.choice` since it can be imported only where the kernel is compiled.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from index.record import Record
+from sidecar.kernel import _rows, _segments
+from snapshots.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.segment import Columns
+
+
+def _decode_columns(value: bytes) -> Columns:
+    columns = _segments.decode(unwrap(Kind.SEGMENT, value), Record)
+    return PYTHON_CODEC.decode_columns(value) if columns is None else Columns(*columns)
+
+
+def _encode_rows(
+    dues_ms: Sequence[int],
+    offsets: Sequence[int],
+    timestamps_ms: Sequence[int],
+    rows: Sequence[bytes],
+    names: Sequence[str],
+) -> bytes:
+    body = _rows.join(dues_ms, offsets, timestamps_ms, rows, names)
+    if body is None:
+        return PYTHON_CODEC.encode_rows(dues_ms, offsets, timestamps_ms, rows, names)
+    return wrap(Kind.SEGMENT, body)
+
+
+NATIVE_CODEC: Final = SegmentCodec(_decode_columns, _encode_rows)
