@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from index.headers import Alias, Role, Unit
 from index.targets import TargetRule
 
-RULES_VERSION: Final = 3
+RULES_VERSION: Final = 4
 """Raise it whenever a change of code changes a decision. Older versions are decided by as they were, for as long as
 records need them (:data:`KNOWN_VERSIONS`); any other is refused, never guessed."""
 

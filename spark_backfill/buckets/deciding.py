@@ -24,6 +24,7 @@ from snapshots.writing import COLUMN_BYTES, HEADER_BYTES
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.buckets.packing import pack
 from spark_backfill.buckets.plan import Slots
+from spark_backfill.errors import JobError
 
 DECIDED_SCHEMA: Final = (
     "slot_key int, bucket int, due_ms bigint, offset bigint, timestamp_ms bigint, size_bytes int, names string,"
@@ -61,8 +62,16 @@ class Deciding:
     def _decided(self, batch: pa.RecordBatch, rules: Rules, placed: "_Placing", packer: RowPacker) -> pa.RecordBatch:
         timestamps_ms = milliseconds(batch.column("timestamp"))
         headers = list(header_pairs(batch.column("headers")))
-        dues_ms, rejected = decide(headers, timestamps_ms.tolist(), rules)
         offsets = batch.column("offset").to_numpy()
+        try:
+            dues_ms, rejected = decide(headers, timestamps_ms.tolist(), rules)
+        except ControlFoundError as found:
+            partition, offset = batch.column("partition")[found.number].as_py(), int(offsets[found.number])
+            raise JobError(
+                f"{rules.topic}/{partition}: the record at offset {offset} cancels or replaces others, which only the"
+                f" router can do that owns the partition: index up to there (--to {partition}={offset}), and leave the"
+                " rest to the router"
+            ) from None
         buckets = placed.buckets(batch.column("partition").to_numpy(), offsets)
         due_ms = np.array(dues_ms, dtype=np.int64)
         names: list[str | None] = [None] * batch.num_rows
@@ -86,6 +95,14 @@ class Deciding:
         return pa.RecordBatch.from_arrays(columns, names=_NAMES)
 
 
+class ControlFoundError(Exception):
+    """A record cancels or replaces others: what is pending in front of it, only the owner of the partition knows."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"record {number} is a control")
+        self.number = number
+
+
 def milliseconds(timestamps: pa.Array) -> Any:
     """Epoch milliseconds of a column of the connector, which has them as microseconds; rounded as they came."""
     return timestamps.cast(pa.int64()).to_numpy() // 1_000
@@ -106,7 +123,10 @@ def _lengths(column: pa.Array) -> Any:
 
 
 def decide(headers: Iterable[Headers], timestamps_ms: Iterable[int], rules: Rules) -> tuple[list[int], list[int]]:
-    """Due time of each record, AT_ONCE for one that is rejected; and the numbers of those that are."""
+    """Due time of each record, AT_ONCE for one that is rejected; and the numbers of those that are.
+
+    ControlFoundError with the number of the first one that is a control.
+    """
     dues_ms: list[int] = []
     rejected: list[int] = []
     judge, takes_any = rules.decide, rules.version < KNOWS_UNREADABLE
@@ -115,6 +135,8 @@ def decide(headers: Iterable[Headers], timestamps_ms: Iterable[int], rules: Rule
         if isinstance(decision, Rejection) or not (takes_any or are_plain(pairs)):
             rejected.append(len(dues_ms))
             dues_ms.append(AT_ONCE)
+        elif decision[4] is not None and rules.claims_control(pairs):
+            raise ControlFoundError(len(dues_ms))
         else:
             dues_ms.append(decision[0])
     return dues_ms, rejected

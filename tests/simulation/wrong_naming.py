@@ -165,21 +165,6 @@ class AnsweredLater(Wrong):
     replaces: ClassVar = {OWNED + "Releaser": _AnswersLater}
 
 
-class _KeepsNames(NamedSchedules):
-    def confirm(self) -> list[Position]:
-        kept, self.names.remove = self.names.remove, lambda *_: None  # type: ignore[method-assign]
-        try:
-            return super().confirm()
-        finally:
-            self.names.remove = kept  # type: ignore[method-assign]
-
-
-class CancelledAgain(Wrong):
-    """Cancels again what was cancelled, once nobody else knows that it was."""
-
-    replaces: ClassVar = {"index.entering.NamedSchedules": _KeepsNames}
-
-
 class _NeverVoid(NamedSchedules):
     def evaluate(self, *given: Any) -> Receipt:
         return super().evaluate(*given)._replace(voids_itself=False)
@@ -205,6 +190,5 @@ ALL: tuple[type[Wrong], ...] = (
     AnsweredAgain,
     LetGoBeforeReceipt,
     AnsweredLater,
-    CancelledAgain,
     ReplacesNothing,
 )

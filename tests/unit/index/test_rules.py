@@ -99,7 +99,7 @@ CASES = [
     Case("the first of many is told", [("deliver-x1", b""), ("deliver-x2", b"")], no(INVALID, "'deliver-x1'")),
     Case("what it means is shown and not done", [("deliver-\n\u20ac" + "x" * 500, b"")],
          no(INVALID, r"'deliver-\n\xe2\x82\xacxxx", "... (")),
-    Case("to come", [("deliver-cancel", b"42")], no(INVALID, "'deliver-cancel'", "does not do that yet")),
+    Case("to come", [("deliver-move", b"42")], no(INVALID, "'deliver-move'", "does not do that yet")),
     Case("to come, in any case", [("deliver-at", b"1767272400000"), ("Deliver-Every", b"1h")], no(INVALID, "-Every")),
     Case("an empty value", [("deliver-after", b"")], no(INVALID, "deliver-after ''", "ISO 8601")),
     Case("a negative delay", [("deliver-after", b"-5")], no(INVALID, "deliver-after '-5'", "not negative")),

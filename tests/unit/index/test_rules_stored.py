@@ -97,25 +97,26 @@ def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t",'
         b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":%d}'
     )
-    assert rules.to_json() == stored % 3
+    assert rules.to_json() == stored % 4
+    assert replace(rules, version=3).to_json() == stored % 3
     assert replace(rules, version=2).to_json() == stored % 2
     assert replace(rules, version=1).to_json() == stored % 1
     ruled = replace(rules, at_once=True, target_rules=(TargetRule("b", None, False), TargetRule("a", 0)))
     assert ruled.to_json() == (
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"at_once":true,"default_target":"t",'
         b'"forbidden_targets":["d","r"],"max_delay_ms":5,"target_rules":[["a",0,true],["b",null,false]],'
-        b'"topic":"d","version":3}'
+        b'"topic":"d","version":4}'
     )
     strict = replace(rules, aliases=(Alias("X-Due", Role.AT, Unit.BE_MS),), require_time=True, ignores_unknown=True)
     assert strict.to_json() == (
         b'{"aliases":[["x-due","at","be-ms"]],"allowed_targets":["a","b.*"],"default_target":"t",'
         b'"forbidden_targets":["d","r"],"ignores_unknown":true,"max_delay_ms":5,"require_time":true,"topic":"d",'
-        b'"version":3}'
+        b'"version":4}'
     )
     recurring = replace(rules, recurring=True, min_period_ms=10)
     assert recurring.to_json() == (
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t","forbidden_targets":["d","r"],'
-        b'"max_delay_ms":5,"min_period_ms":10,"recurring":true,"topic":"d","version":3}'
+        b'"max_delay_ms":5,"min_period_ms":10,"recurring":true,"topic":"d","version":4}'
     )
     assert Rules.from_json(recurring.to_json()) == recurring
     delaying = replace(rules, delay_ms=300_000)

@@ -6,7 +6,7 @@ from index.headers import Headers
 from index.rules import Rules
 from index.schedule import AT_ONCE
 from index.unreadable import KNOWS_UNREADABLE, MAX_HEADERS
-from spark_backfill.buckets.deciding import decide
+from spark_backfill.buckets.deciding import ControlFoundError, decide
 
 NOW_MS = 1_800_000_000_000
 DUE = ("deliver-at", b"%d" % (NOW_MS + 60_000))
@@ -30,3 +30,11 @@ def test_what_is_not_read_as_it_came_is_left_to_the_router(version: int, rejecte
     dues_ms, found = decide(RECORDS, [NOW_MS] * len(RECORDS), rules)
     assert found == rejected
     assert dues_ms == [AT_ONCE if number in rejected else NOW_MS + 60_000 for number in range(len(RECORDS))]
+
+
+def test_what_cancels_or_replaces_is_found_and_not_indexed() -> None:
+    schedule = [("deliver-id", b"a"), ("deliver-at", b"1800000000000")]
+    for control in ([("deliver-cancel", b"a")], [*schedule, ("Deliver-Replace", b"true")]):
+        with pytest.raises(ControlFoundError) as found:
+            decide([schedule, [("deliver-cancel", None)], control], [NOW_MS] * 3, Rules("d", default_target="out"))
+        assert found.value.number == 2

@@ -1,0 +1,52 @@
+"""Cancelling and replacing by id: in memory, sealed, and across a crash; each control with its receipt."""
+
+import json
+
+from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
+from tests.integration.stored_buckets import state
+
+HOUR_MS = 3_600_000
+
+
+def test_what_is_cancelled_or_replaced_never_leaves_and_each_control_has_a_receipt(stage: Stage) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out, seal_age="1s", seal_beyond="0ms", seal_records=600)
+    receipts = f"{delay}.receipts"
+    with stage.router() as router:
+        router.start_and_wait()
+        far_ms = now_ms() + HOUR_MS
+        for name in (b"sealed", b"other", b"replaced"):
+            stage.send(delay, ("deliver-id", name), ("deliver-at", b"%d" % far_ms), value=b"first")
+        wait_until(lambda: any(state(stage, delay).buckets), "they are in a bucket")
+        router.kill()
+        router.start_and_wait()
+        due_ms = now_ms() + 1_500
+        soon: Header = ("deliver-at", b"%d" % due_ms)
+        stage.send(delay, ("deliver-id", b"memory"), soon, value=b"first")
+        for name in (b"sealed", b"memory", b"nobody"):
+            stage.send(delay, ("deliver-cancel", name), ("correlation", name))
+        stage.send(delay, ("deliver-id", b"replaced"), ("deliver-replace", b"true"), soon, value=b"second")
+        stage.send(delay, ("deliver-cancel", b"other"), ("deliver-if-due", b"%d" % due_ms))
+        answers = {record.key: (record, json.loads(record.value or b"")) for record in stage.wait_records(receipts, 5)}
+        outcomes = {name: answer["outcome"] for name, (_, answer) in answers.items()}
+        assert outcomes == {
+            b"sealed": "cancelled",
+            b"memory": "cancelled",
+            b"nobody": "not-pending",
+            b"replaced": "replaced",
+            b"other": "changed",
+        }
+        record, answer = answers[b"sealed"]
+        assert answer["cancelled"] == [{"offset": 0, "due": far_ms}]
+        assert header(record, "correlation") == b"sealed"
+        assert answers[b"replaced"][1]["due"] == due_ms
+        router.kill()
+        router.start_and_wait()
+        (released,) = stage.wait_records(out, 1)
+        assert (released.value, header(released, "delay-id")) == (b"second", b"replaced")
+        # It has left, and so have all that could have left with it.
+        stage.send(delay, ("deliver-cancel", b"replaced"))
+        last = stage.wait_records(receipts, 6)[-1]
+        assert json.loads(last.value or b"")["outcome"] == "not-pending"
+        assert len(stage.records(out)) == 1
+        assert router.stop() == 0
