@@ -90,7 +90,7 @@ chart-schema: venv ## Write what of the chart follows from the code: its schema,
 	@$(BIN)/python -m tests.helm.strimzi
 	@$(BIN)/python -m tests.helm.values_table
 
-test-docs: venv ## The documents beside the program: commands, keys, targets of make, links, paths of the API (ten seconds)
+test-docs: venv ## The documents beside the program: commands, keys, targets of make, links, paths of the API, recipes (a minute)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@) tests/unit/test_documents.py
 
 test-helm: venv ## Run only the tests of the chart, its alerts and its dashboard

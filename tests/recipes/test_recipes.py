@@ -113,6 +113,12 @@ def test_retry_topics_of_spring_are_read_by_an_alias(config: Config) -> None:
     assert schedule.due_ms == DUE_MS
 
 
+def test_dead_letters_wait_without_any_header_of_ours(config: Config) -> None:
+    schedule = rules_of(config, "dlq.orders").decide([("__dlq.errors.topic", b"orders")], SENT_MS)
+    assert isinstance(schedule, Schedule)
+    assert (schedule.due_ms, schedule.targets) == (SENT_MS + 15 * MINUTE_MS, ("orders",))
+
+
 @pytest.mark.parametrize("native", [False, True], ids=["python", "kernel"])
 def test_the_bytes_of_a_schema_registry_pass_as_they_are(native: bool) -> None:
     kernel = native_kernel() if native else PYTHON
