@@ -217,7 +217,13 @@ class Run:
         self.kafka = Kafka(rng)
         self._kind = kind
         self._topic = SimpleNamespace(
-            name="d", state=STATE[0], snapshots="d.s", backfill="d.b", rejected=REJECTED[0], timestamp="release"
+            name="d",
+            state=STATE[0],
+            snapshots="d.s",
+            backfill="d.b",
+            rejected=REJECTED[0],
+            receipts="d.receipts",
+            timestamp="release",
         )
         settings = SimpleNamespace(transaction_timeout_ms=1_000, group_id="g")
         self._config: Any = SimpleNamespace(router=settings)
