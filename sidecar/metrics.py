@@ -5,7 +5,6 @@ same reason lateness has a histogram of its own, filled from a batch that is alr
 """
 
 import platform
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
@@ -15,31 +14,32 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 
 from sidecar import __version__
+from sidecar.lateness import LATENESS_BOUNDS_MS, released_within
 
 # When each series began is of no use here, and would be as many samples again as there are counters.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 PREFIX = "delay_router_"
-LATENESS_BOUNDS_MS = (1, 2, 3, 5, 8, 10, 20, 50, 100, 250, 500, 1_000, 5_000, 30_000, 300_000, 3_600_000)
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class LatenessHistogram(Collector):
-    """Histogram of release lateness; O(buckets x log records) a batch instead of O(records)."""
+    """Histogram of release lateness."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts: dict[str, list[int]] = {}
         self._sums_ms: dict[str, int] = {}
 
-    def observe(self, topic: str, due_times_ms: Sequence[int], released_ms: int) -> None:
-        """Count a batch of ascending due times that became visible at ``released_ms``."""
-        counted = [len(due_times_ms) - bisect_left(due_times_ms, released_ms - bound) for bound in LATENESS_BOUNDS_MS]
+    def observe(self, topic: str, due_times_ms: Sequence[int], released_ms: int) -> list[int]:
+        """Count a batch of ascending due times that became visible at ``released_ms``; returns what was counted."""
+        counted = released_within(due_times_ms, released_ms)
         with self._lock:
             counts = self._counts.setdefault(topic, [0] * (len(LATENESS_BOUNDS_MS) + 1))
-            for place, count in enumerate((*counted, len(due_times_ms))):
+            for place, count in enumerate(counted):
                 counts[place] += count
             self._sums_ms[topic] = self._sums_ms.get(topic, 0) + len(due_times_ms) * released_ms - sum(due_times_ms)
+        return counted
 
     def collect(self) -> Iterator[Metric]:
         """Render for a scrape."""

@@ -4,7 +4,6 @@ The router is asked what a probe and Prometheus ask it; there is no other way in
 """
 
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from index.errors import DelayRouterError
 from sidecar.asking.http_client import exchange, parts_of
+from sidecar.lateness import quantile_s
 
 # Loaded when metrics are read, which few commands do.
 if TYPE_CHECKING:
@@ -127,25 +127,6 @@ def _families(metrics: str) -> "Iterable[Metric]":
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - see above
 
     return text_string_to_metric_families(metrics)
-
-
-def quantile_s(buckets: list[tuple[float, float]], fraction: float) -> float | None:
-    """Quantile in seconds from ascending (upper bound, cumulative count), interpolated as Prometheus does it.
-
-    None when nothing was counted; the last finite bound when it lies beyond.
-    """
-    total = buckets[-1][1] if buckets else 0
-    if not total:
-        return None
-    rank = fraction * total
-    lower, below = 0.0, 0.0
-    for bound, count in buckets:
-        if count >= rank:
-            if math.isinf(bound) or count == below:
-                return lower
-            return lower + (bound - lower) * (rank - below) / (count - below)
-        lower, below = bound, count
-    return lower
 
 
 def _topic(name: str, samples: "list[Sample]") -> TopicStatus:

@@ -15,6 +15,7 @@ from sidecar.buckets.loading import Loading
 from sidecar.buckets.segments import SegmentSource
 from sidecar.intake.decided import Indexed
 from sidecar.intake.deciding import NEVER
+from sidecar.lateness import RecentLateness
 from sidecar.partition.origin import Origin, tell_of_origin, write_origin
 from sidecar.partition.ports import Host
 from sidecar.partition.rule_changes import RuleChanges
@@ -69,6 +70,7 @@ class OwnedPartition:
         self.context = host.context
         self._host = host
         self._changes = changes
+        self.recent_lateness = RecentLateness()
         self._is_draining = False
         with ExitStack() as closing:
             self._put_together(host, origin, transactions, closing)
@@ -272,6 +274,7 @@ class OwnedPartition:
             by_due=survey.by_due,
             spread=survey.spread,
             unsure=survey.unsure,
+            lateness=self.recent_lateness.counts(int(self.context.clock.running_s() * 1_000)),
             by_target=survey.by_target,
             watermark=None if committed.watermark == BEFORE_ALL else committed.watermark,
             masked=len(ledger.named.mask),

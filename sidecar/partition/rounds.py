@@ -245,7 +245,8 @@ class Rounds:
         due_times_ms = [due_ms for due_ms, offset, _ in plan.batch.due if offset not in held]
         scheduled = due_times_ms[bisect_right(due_times_ms, AT_ONCE) :]
         if scheduled:
-            metrics.lateness.observe(name, scheduled, self._clock.now_ms())
+            counts = metrics.lateness.observe(name, scheduled, self._clock.now_ms())
+            self._owned.recent_lateness.add(counts, int(self._clock.running_s() * MS_PER_S))
 
     def _alarm_about_bad(self, bad: BadBatch) -> None:
         count = bad.to_offset - bad.from_offset

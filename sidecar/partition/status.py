@@ -58,7 +58,8 @@ class PartitionStatus:
 
     ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, ``spread`` in those of
     SPREAD_BOUNDS_MS, ``by_target`` the same by target; all are a few seconds old at most. ``unsure`` may belong to
-    another range of ``by_due``. ``watermark`` is None before the first release.
+    another range of ``by_due``. ``lateness`` are counts as by :func:`sidecar.lateness.released_within`, of late.
+    ``watermark`` is None before the first release.
     ``held_since_ms`` is when the first of what is held was due.
     ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
     how long the topic keeps a record, -1 for ever, None where that may not be asked. ``hidden_s`` is for how long
@@ -83,6 +84,7 @@ class PartitionStatus:
     by_due: tuple[int, ...] = ()
     spread: tuple[int, ...] = ()
     unsure: int = 0
+    lateness: tuple[int, ...] = ()
     by_target: TargetCounts = ()
     watermark: Position | None = None
     needed_from: int | None = None

@@ -58,6 +58,10 @@ class TopicAnswer(Answer):
     pending: int = Field(description="Without partitions that are unserved")
     paused: bool
     drained: bool
+    lateness_p50_ms: float | None = Field(
+        None, description="From due time to release, of the last five to ten minutes; null: nothing was released"
+    )
+    lateness_p99_ms: float | None = None
     partitions: tuple[PartitionAnswer, ...]
 
 

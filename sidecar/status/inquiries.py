@@ -30,6 +30,7 @@ from sidecar.config.model import Config
 from sidecar.finding.finder import Finder
 from sidecar.finding.wanted import Page, Place, Wanted
 from sidecar.kafka.admin import Told, TopicFacts, offsets, topic_facts
+from sidecar.lateness import quantile_ms
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.policies.table import Policies, effective
 from sidecar.status.answers import (
@@ -172,11 +173,14 @@ class GroupInquiries:
             for number in sorted({*range(count), *found})
         )
         settings = effective(self._policies.table.at(now), self._config, topic.name)
+        lateness = recent_lateness(each.status for each in found.values() if each.status.is_served)
         return TopicAnswer(
             topic=topic.name,
             pending=sum(each.pending for each in partitions if each.state != UNSERVED),
             paused=bool(settings["paused"].value),
             drained=bool(settings["drained"].value),
+            lateness_p50_ms=quantile_ms(lateness, 0.5),
+            lateness_p99_ms=quantile_ms(lateness, 0.99),
             partitions=partitions,
         )
 
@@ -198,6 +202,11 @@ class GroupInquiries:
 
 def _of_topic(reported: Iterable[Reported], topic: str) -> list[Reported]:
     return [each for each in reported if each.status.topic == topic]
+
+
+def recent_lateness(statuses: Iterable[PartitionStatus]) -> list[int]:
+    """The sums over partitions that tell it."""
+    return [sum(column) for column in zip(*(each.lateness for each in statuses if each.lateness), strict=True)]
 
 
 def partition_answer(reported: Reported, now: int) -> PartitionAnswer:

@@ -27,6 +27,7 @@ from index.progress import Position
 from index.survey import SPREAD_BOUNDS_MS
 from index.target_counts import OTHERS
 from sidecar.kafka.admin import Place
+from sidecar.lateness import LATENESS_BOUNDS_MS
 from sidecar.partition.status import PartitionState, PartitionStatus
 
 VERSION: Final = 1
@@ -38,7 +39,7 @@ STALE_MS: Final = 30_000
 
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
-_NOT_REPORTED: Final = frozenset({"watermark", "by_target", "hidden_s", "spread", "masked"})
+_NOT_REPORTED: Final = frozenset({"watermark", "by_target", "hidden_s", "spread", "lateness", "masked"})
 _PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _NOT_REPORTED)
 _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state", "why", "by_due"})
 _KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
@@ -87,7 +88,8 @@ def _plain(status: PartitionStatus) -> dict[str, Any]:
     plain = {name: getattr(status, name) for name in _PLAIN}
     plain["why"] = status.why[:_MAX_WHY]
     spread = {place: count for place, count in enumerate(status.spread) if count}
-    return plain | {"watermark": status.watermark, "by_target": dict(status.by_target), "spread": spread}
+    by_target, lateness = dict(status.by_target), status.lateness
+    return plain | {"watermark": status.watermark, "by_target": by_target, "spread": spread, "lateness": lateness}
 
 
 def _status(plain: Mapping[str, Any]) -> PartitionStatus:
@@ -103,6 +105,7 @@ def _status(plain: Mapping[str, Any]) -> PartitionStatus:
         why=str(plain["why"]),
         by_due=tuple(int(count) for count in plain["by_due"]),
         spread=_spread(plain.get("spread", {})),
+        lateness=_lateness(plain.get("lateness", ())),
         **known,
         watermark=None if watermark is None else Position(int(watermark[0]), int(watermark[1])),
         by_target=tuple((str(target), int(count)) for target, count in plain["by_target"].items()),
@@ -115,6 +118,12 @@ def _spread(plain: Mapping[str, Any]) -> tuple[int, ...]:
     if not counts or not 0 <= min(counts) <= max(counts) <= len(SPREAD_BOUNDS_MS):
         return ()
     return tuple(counts.get(place, 0) for place in range(len(SPREAD_BOUNDS_MS) + 1))
+
+
+def _lateness(plain: Iterable[Any]) -> tuple[int, ...]:
+    """All counts; nothing of a router that has other bounds, or none."""
+    counts = tuple(int(count) for count in plain)
+    return counts if len(counts) == len(LATENESS_BOUNDS_MS) + 1 else ()
 
 
 @dataclass(slots=True)

@@ -73,6 +73,7 @@ def test_inline_buckets_need_nothing_of_the_delay_topic(
         wait_until(lambda: log_start(kafka_admin, snapshots) > 0, "segments that have left are trimmed")
         wait_until(lambda: sum(worker.status.by_due) == 1, "the survey finds one record pending")
         assert worker.status.pending == 1
+        assert worker.status.lateness[-1] > 0, "how late the others were is told"
         assert worker.status.needed_from is not None
         assert worker.status.needed_from >= 201
         wait_until(lambda: worker.status.needed_since_ms is None, "nothing in the delay topic is needed")

@@ -89,7 +89,15 @@ def _partition(number: int, pending: int, due_in_ms: int, *, state: str = "activ
 
 def _topic(name: str, partitions: list[PartitionAnswer], *, paused: bool = False) -> TopicAnswer:
     pending = sum(each.pending for each in partitions if each.state != "unserved")
-    return TopicAnswer(topic=name, pending=pending, paused=paused, drained=False, partitions=tuple(partitions))
+    return TopicAnswer(
+        topic=name,
+        pending=pending,
+        paused=paused,
+        drained=False,
+        lateness_p50_ms=2.4,
+        lateness_p99_ms=17.0,
+        partitions=tuple(partitions),
+    )
 
 
 def _config(tokens: Path) -> Config:

@@ -112,6 +112,7 @@ def test_topics_and_one_of_them(window: Browser, world: World) -> None:
     window.wait(".bars li", f"{world.out}\n1")
     window.wait(".bars li", "within 1 h\n1")
     window.wait("figcaption", "1 in all, most in ")
+    window.wait(".tile", "Late, p50 and p99")
     (hour, week) = window.all(".steps-drawn svg")
     assert "Due in the next hour, by minute: 1 in all" in str(hour.get_attribute("aria-label"))
     assert "Due in the next week, by hour: 1 in all, most in 0 h to 1 h: 1" in str(week.get_attribute("aria-label"))

@@ -113,7 +113,7 @@ _RULES = {
     ),
 }
 
-_EVERYBODY = frozenset({"__version__", "clock", "context", "failpoints", "logs", "metrics"})
+_EVERYBODY = frozenset({"__version__", "clock", "context", "failpoints", "lateness", "logs", "metrics"})
 """What each room of the router may import, besides ``index`` and ``snapshots``."""
 
 _INNER: dict[str, frozenset[str]] = {
@@ -247,7 +247,7 @@ def test_every_folder_of_the_jobs_is_a_room() -> None:
 
 
 def test_every_folder_of_the_router_is_a_room() -> None:
-    single = {"__init__", "__main__", _CONNECTS, "producing", "clock", "context", "failpoints", "metrics"}
+    single = {"__init__", "__main__", _CONNECTS, "producing", "clock", "context", "failpoints", "lateness", "metrics"}
     assert set(_inner_rooms()) == set(_INNER) | single
 
 

@@ -41,6 +41,7 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
       tile("Next due", countdown(firstDue(topic.partitions))),
       tile("Held", count(held), held ? "fair" : ""),
       tile("Not indexed", notIndexed(topic.partitions)),
+      tile("Late, p50 and p99", late(topic), "", "of the last minutes"),
     ),
     element(
       "div",
@@ -53,6 +54,10 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
     element("section", {}, element("h2", {}, "Partitions"), partitionTable(topic)),
     element("section", {}, element("h2", {}, "What holds"), holdsTable(values)),
   );
+}
+
+function late({ lateness_p50_ms: half, lateness_p99_ms: most }) {
+  return half === null ? "–" : `${duration(half)}, ${duration(most)}`;
 }
 
 function stopped(paused, drained, values) {

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from sidecar.metrics import LATENESS_BOUNDS_MS, LatenessHistogram, Metrics
+from sidecar.lateness import LATENESS_BOUNDS_MS
+from sidecar.metrics import LatenessHistogram, Metrics
 from sidecar.partition.status import PartitionCollector, PartitionState, PartitionStatus
 
 NAME = "delay_router_release_lateness_seconds"

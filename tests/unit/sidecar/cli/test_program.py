@@ -14,7 +14,7 @@ import structlog
 from click.testing import CliRunner, Result
 
 from sidecar import __version__, app
-from sidecar.asking.router_answers import quantile_s, topics_of
+from sidecar.asking.router_answers import topics_of
 from sidecar.cli.program import LATER, Later, cli
 from sidecar.logs import events
 
@@ -240,20 +240,6 @@ def test_status_adds_up_metrics_by_topic() -> None:
     assert (topic.topic, topic.indexed, topic.released, topic.rejected) == ("a", 12, 10, 2)
     assert topic.lateness_p50_ms == 2.0
     assert topic.lateness_p99_ms == 10.0
-
-
-@pytest.mark.parametrize(
-    ("buckets", "fraction", "expected"),
-    [
-        ([], 0.5, None),
-        ([(1.0, 0.0), (float("inf"), 0.0)], 0.5, None),
-        ([(1.0, 10.0), (float("inf"), 10.0)], 0.5, 0.5),
-        ([(1.0, 5.0), (3.0, 10.0), (float("inf"), 10.0)], 0.75, 2.0),
-        ([(1.0, 0.0), (float("inf"), 10.0)], 0.99, 1.0),
-    ],
-)
-def test_quantiles(buckets: list[tuple[float, float]], fraction: float, expected: float | None) -> None:
-    assert quantile_s(buckets, fraction) == expected
 
 
 @pytest.fixture

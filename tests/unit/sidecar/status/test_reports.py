@@ -10,9 +10,10 @@ from index.errors import FormatError
 from index.progress import Position
 from index.survey import BOUNDS_MS, SPREAD_BOUNDS_MS
 from index.target_counts import OTHERS
+from sidecar.lateness import LATENESS_BOUNDS_MS, released_within
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.status import reports
-from sidecar.status.inquiries import last_answer, partition_answer, pending_answer
+from sidecar.status.inquiries import last_answer, partition_answer, pending_answer, recent_lateness
 from sidecar.status.reports import (
     PARTITIONS_A_PART,
     STALE_MS,
@@ -41,6 +42,7 @@ STATUS = PartitionStatus(
     by_due=(1, 0, 16, 0, 0, 0, 0, 0, 0, 0),
     spread=(1, 0, 10, 0, 6, *(0 for _ in SPREAD_BOUNDS_MS[4:])),
     unsure=6,
+    lateness=tuple(range(len(LATENESS_BOUNDS_MS) + 1)),
     needed_from=80,
     retention_ms=-1,
     by_target=(("orders", 16), (OTHERS, 1)),
@@ -163,8 +165,17 @@ def test_ranges_that_are_not_those_of_today_are_left_out() -> None:
     for spread in ({"-1": 3}, {str(len(SPREAD_BOUNDS_MS) + 1): 3}, {}):
         plain["partitions"][0]["spread"] = spread
         assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=())]
-    del plain["partitions"][0]["spread"], plain["partitions"][0]["unsure"]
-    assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), unsure=0)]
+    del plain["partitions"][0]["spread"], plain["partitions"][0]["unsure"], plain["partitions"][0]["lateness"]
+    assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), unsure=0, lateness=())]
+    plain["partitions"][0]["lateness"] = [1, 2, 3]
+    assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), unsure=0, lateness=())]
+
+
+def test_lateness_is_summed_over_partitions_that_tell_it() -> None:
+    one, two = released_within([0, 9], 10), released_within([10], 10)
+    statuses = [replace(STATUS, lateness=tuple(counts)) for counts in (one, two, ())]
+    assert recent_lateness(statuses) == released_within([0, 9, 10], 10)
+    assert recent_lateness([statuses[2]]) == []
 
 
 def test_pending_is_told_by_minute_and_by_hour() -> None:

@@ -1,0 +1,81 @@
+"""How late records were released: the ranges it is counted in, the last few minutes of a partition, and quantiles."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+LATENESS_BOUNDS_MS: Final = (1, 2, 3, 5, 8, 10, 20, 50, 100, 250, 500, 1_000, 5_000, 30_000, 300_000, 3_600_000)
+
+RECENT_MS: Final = 300_000
+"""What is told is of the last five to ten minutes: a quantile since the start would hardly move after a day."""
+
+
+def released_within(due_times_ms: Sequence[int], released_ms: int) -> list[int]:
+    """How many of ascending due times were released within each bound, and in the end how many in all.
+
+    It costs O(bounds x log records) instead of O(records).
+
+    >>> released_within([100, 104, 105], released_ms=106)[:5]
+    [1, 2, 2, 2, 3]
+    """
+    count = len(due_times_ms)
+    return [*(count - bisect_left(due_times_ms, released_ms - bound) for bound in LATENESS_BOUNDS_MS), count]
+
+
+def quantile_s(buckets: Sequence[tuple[float, float]], fraction: float) -> float | None:
+    """Quantile in seconds from ascending (upper bound, cumulative count), interpolated as Prometheus does it.
+
+    None when nothing was counted; the last finite bound when it lies beyond.
+    """
+    total = buckets[-1][1] if buckets else 0
+    if not total:
+        return None
+    rank = fraction * total
+    lower, below = 0.0, 0.0
+    for bound, count in buckets:
+        if count >= rank:
+            if math.isinf(bound) or count == below:
+                return lower
+            return lower + (bound - lower) * (rank - below) / (count - below)
+        lower, below = bound, count
+    return lower
+
+
+def quantile_ms(counts: Sequence[int], fraction: float) -> float | None:
+    """The same in ms, of counts as ``released_within`` gives them, or sums of such; of none None."""
+    bounds_s = [*(bound_ms / 1_000 for bound_ms in LATENESS_BOUNDS_MS), math.inf]
+    seconds = quantile_s(list(zip(bounds_s, counts, strict=False)), fraction)
+    return None if seconds is None else round(seconds * 1_000, 1)
+
+
+class RecentLateness:
+    """Counts of one partition over its last minutes; every time is an argument, of a steady clock in ms.
+
+    >>> recent = RecentLateness()
+    >>> recent.add(released_within([100], 106), now_ms=0)
+    >>> sum(recent.counts(now_ms=2 * RECENT_MS - 1)), sum(recent.counts(now_ms=2 * RECENT_MS))
+    (13, 0)
+    """
+
+    def __init__(self) -> None:
+        self._period = 0
+        self._now = self._before = _NOTHING
+
+    def add(self, counts: Sequence[int], now_ms: int) -> None:
+        """Count a batch, given as by ``released_within``."""
+        self._begin(now_ms // RECENT_MS)
+        self._now = tuple(map(sum, zip(self._now, counts, strict=True)))
+
+    def counts(self, now_ms: int) -> tuple[int, ...]:
+        """As by ``released_within``, of all batches of late."""
+        self._begin(now_ms // RECENT_MS)
+        return tuple(map(sum, zip(self._now, self._before, strict=True)))
+
+    def _begin(self, period: int) -> None:
+        if period != self._period:
+            self._before = self._now if period == self._period + 1 else _NOTHING
+            self._period, self._now = period, _NOTHING
+
+
+_NOTHING: Final = (0,) * (len(LATENESS_BOUNDS_MS) + 1)
