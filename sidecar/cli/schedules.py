@@ -1,10 +1,11 @@
-"""The command ``schedules``: what is pending, one by one."""
+"""The commands ``schedules`` and ``cancel``: what is pending, one by one, and that it does not leave."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from sidecar.cli.options import json_option
+from sidecar.cli.options import config_option, json_option, load
 from sidecar.cli.output import print_json, print_table, shown_time
 from sidecar.cli.rejected import Instant
 from sidecar.cli.side import Chosen, side_options, topic_argument
@@ -71,3 +72,37 @@ def _found(side: "Side", wanted: "Wanted", begin: str, limit: int) -> "tuple[lis
 def _row(each: "ScheduleAnswer") -> tuple[str, ...]:
     at = f"{each.partition}/{each.offset}"
     return at, shown_time(each.due_ms), ", ".join(each.targets), each.id or "", each.series or ""
+
+
+@click.command("cancel")
+@topic_argument()
+@click.argument("deliver_id", metavar="ID")
+@config_option
+@json_option
+@click.option("--if-due", "if_due_ms", type=Instant(), help="Only what is due exactly then: RFC 3339 or ms.")
+@click.option("--partition", type=click.IntRange(min=0), help="Where it lies; default: wherever it does.")
+@click.option("--wait", "wait_s", type=click.IntRange(1, 600), default=10, show_default=True, help="Seconds at most.")
+def cancel_command(
+    topic: str,
+    deliver_id: str,
+    config_file: Path | None,
+    *,
+    as_json: bool,
+    if_due_ms: int | None,
+    partition: int | None,
+    wait_s: int,
+) -> None:
+    """Cancel what is pending in a delay TOPIC under its deliver-id, and wait until that is certain."""
+    # The help and a completion need no Kafka client.
+    from sidecar.controls import cancelling  # noqa: PLC0415
+    from sidecar.topics import reach  # noqa: PLC0415
+
+    config = load(config_file)
+    configured = config.require_delay_topic(topic)
+    order = cancelling.Order(deliver_id.encode(), if_due_ms, partition)
+    cancelled = cancelling.cancel(config, reach.connect(config), configured, order, wait_s)
+    if as_json:
+        print_json({"topic": topic, "id": deliver_id, "cancelled": [each.as_json() for each in cancelled]})
+        return
+    for each in cancelled:
+        click.echo(f"{topic}/{each.partition}/{each.offset} cancelled; it was due {shown_time(each.due_ms)}")

@@ -53,7 +53,14 @@ def named() -> list[Line]:
 
 def test_commands_are_found_where_they_are() -> None:
     called = {place.partition(":")[0] for place, words in printed() if arguments_of(words)}
-    assert called == {"README.md", "OPERATIONS.md", "JOBS.md", "helm/delay-router/README.md", "compose.yaml"}
+    assert called == {
+        "README.md",
+        "OPERATIONS.md",
+        "PRODUCERS.md",
+        "JOBS.md",
+        "helm/delay-router/README.md",
+        "compose.yaml",
+    }
     assert ["completion", "bash"] in [arguments_of(words) for _, words in printed()]
     assert ["run", "--config", "/etc/delay-router/delay-router.toml"] in [arguments_of(words) for _, words in printed()]
 

@@ -151,6 +151,7 @@ _INNER: dict[str, frozenset[str]] = {
     ),
     "process": frozenset({"partition", "topics", "kafka", "config"}),
     "finding": frozenset({"intake", "kafka", "config"}),
+    "controls": frozenset({"intake", "kafka", "config"}),
     "status": frozenset({"finding", "partition", "policies", "intake", "kafka", "config"}),
     "rejected": frozenset({"release", "intake", "kafka", "config"}),
     "admission": frozenset({"process", "config"}),
@@ -158,7 +159,19 @@ _INNER: dict[str, frozenset[str]] = {
     "api": frozenset({"admission", "page", "rejected", "finding", "status", "policies", "process", "kafka", "config"}),
     "asking": frozenset({"rejected", "finding", "status", "policies", "topics", "kafka", "config"}),
     "cli": frozenset(
-        {"app", "demo", "asking", "rejected", "finding", "status", "policies", "partition", "series", "topics"}
+        {
+            "app",
+            "demo",
+            "asking",
+            "rejected",
+            "controls",
+            "finding",
+            "status",
+            "policies",
+            "partition",
+            "series",
+            "topics",
+        }
     )
     | {"rights", "kafka", "config"},
     "audit": frozenset(),

@@ -1,0 +1,4 @@
+"""Controls written for somebody who waits for their receipts.
+
+May import: ``intake``, ``kafka``, ``config``. Begin with :mod:`sidecar.controls.cancelling`.
+"""

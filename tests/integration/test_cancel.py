@@ -1,0 +1,38 @@
+"""The command that cancels, while a router runs: it ends once that is certain, and says so."""
+
+import json
+
+from click.testing import CliRunner, Result
+
+from sidecar.cli.program import cli
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import Stage, now_ms
+
+HOUR_MS = 3_600_000
+
+
+def cancel(router: RouterProcess, *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(cli, ["cancel", *arguments, "--config", str(router.config)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_it_is_told_what_was_cancelled_what_is_due_otherwise_and_what_is_not_there(stage: Stage) -> None:
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out)
+    with stage.router() as router:
+        router.start_and_wait()
+        due_ms = now_ms() + HOUR_MS
+        place = stage.send(delay, ("deliver-id", b"order-7"), ("deliver-at", b"%d" % due_ms), partition=1)
+        changed = cancel(router, delay, "order-7", "--if-due", str(due_ms + 1), code=1)
+        assert "due at another time" in changed.stderr
+        cancel(router, delay, "order-7", "--partition", "0", code=2)
+        told = json.loads(cancel(router, delay, "order-7", "--if-due", str(due_ms), "--json").stdout)
+        (cancelled,) = told["cancelled"]
+        assert f"{delay}/{cancelled['partition']}/{cancelled['offset']}" == place
+        assert cancelled["due_ms"] == due_ms
+        assert "nothing of this id is pending" in cancel(router, delay, "order-7", code=2).stderr
+        assert "has 2 partitions" in cancel(router, delay, "order-7", "--partition", "2", code=2).stderr
+        assert router.stop() == 0
+        unserved = cancel(router, delay, "order-7", "--wait", "1", code=1)
+        assert f"{delay}.receipts" in unserved.stderr

@@ -1,0 +1,45 @@
+"""What somebody who cancels is told, by the receipts that have come."""
+
+import pytest
+
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.controls.cancelling import (
+    Cancelled,
+    ChangedError,
+    NoReceiptError,
+    NothingPendingError,
+    Order,
+    Told,
+    together,
+)
+
+TOPIC = DelayTopicConfig(name="d")
+ORDER = Order(b"order-7")
+WRITTEN = {0: 17, 1: 4}
+NOTHING = Told("not-pending")
+CHANGED = Told("changed")
+CANCELLED = Told("cancelled", (Cancelled(1, 3, 9_000), Cancelled(1, 2, 8_000)))
+
+
+def test_a_control_carries_the_id_and_when_it_must_be_due() -> None:
+    assert ORDER.headers == [("deliver-cancel", b"order-7")]
+    assert Order(b"a", 70).headers == [("deliver-cancel", b"a"), ("deliver-if-due", b"70")]
+
+
+@pytest.mark.parametrize("other", [NOTHING, CHANGED])
+def test_one_partition_that_holds_the_id_is_enough(other: Told) -> None:
+    found = together(ORDER, {0: other, 1: CANCELLED}, WRITTEN, TOPIC)
+    assert found == [Cancelled(1, 2, 8_000), Cancelled(1, 3, 9_000)]
+
+
+def test_what_is_due_at_another_time_is_told_from_what_is_not_there() -> None:
+    with pytest.raises(ChangedError, match="due at another time"):
+        together(ORDER, {0: NOTHING, 1: CHANGED}, WRITTEN, TOPIC)
+    with pytest.raises(NothingPendingError, match="order-7: nothing of this id is pending in d"):
+        together(ORDER, {0: NOTHING, 1: NOTHING}, WRITTEN, TOPIC)
+
+
+@pytest.mark.parametrize("found", [{}, {1: CANCELLED}, {1: NOTHING}])
+def test_without_every_receipt_it_is_told_where_to_look(found: dict[int, Told]) -> None:
+    with pytest.raises(NoReceiptError, match=r"d/0/17.* cancel it.*d\.receipts, or d\.rejected"):
+        together(ORDER, found, WRITTEN, TOPIC)
