@@ -25,12 +25,21 @@ from sidecar.config.listeners import LOCALHOST, AdminConfig
 from sidecar.process.pace import KNOWN, UNKNOWN, Pace
 
 READING: Final = frozenset({"GET", "HEAD"})
+_RECORDS: Final = re.compile(r"/api/v1/topics/[^/]+/records")
 _NOBODY: Final = "nobody"
 _BROWSER: Final = "browser"
 """All who fetch open files share one pace."""
 
 _LOOPBACK: Final = frozenset({LOCALHOST, "127.0.0.1", "::1"})
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+))(?::[0-9]{1,5})?")
+
+
+def role_for(method: str, path: str) -> Role:
+    """The role that a request takes."""
+    if method in READING:
+        return Role.READ
+    # Who writes records has no business with policies, and who sets those none with what is in records.
+    return Role.PRODUCE if method == "POST" and _RECORDS.fullmatch(path) else Role.OPERATE
 
 
 class _Request:
@@ -118,8 +127,11 @@ class Guard:
         caller = request.caller = self._authenticated(request)
         if wait_s := self._pace.wait_s(caller.name, KNOWN):
             raise _too_fast(wait_s)
-        if request.method not in READING and not caller.may_change:
-            raise Refusal(HTTPStatus.FORBIDDEN, f"this token may only read; it takes one of {Role.OPERATE.value}")
+        needed = role_for(request.method, request.path)
+        if not caller.may(needed):
+            raise Refusal(
+                HTTPStatus.FORBIDDEN, f"this token may only {caller.role.value}; it takes one of {needed.value}"
+            )
         return caller
 
     def _refuse_other_hosts(self, request: _Request) -> None:

@@ -20,15 +20,17 @@ LOOK_EVERY_S: Final = 1.0
 """How soon a changed file is noticed, and how often it is read at most."""
 
 _SHOWN_DIGITS: Final = 8
+_LINES: Final = "`read TOKEN`, `operate TOKEN` or `produce TOKEN`"
 # token68 of RFC 9110: what may follow "Bearer".
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 class Role(StrEnum):
-    """What a token allows."""
+    """What a token allows, and what a request takes."""
 
     READ = "read"
     OPERATE = "operate"
+    PRODUCE = "produce"
 
 
 class Caller(NamedTuple):
@@ -37,10 +39,9 @@ class Caller(NamedTuple):
     role: Role
     name: str
 
-    @property
-    def may_change(self) -> bool:
-        """Whether more than reading is allowed."""
-        return self.role is Role.OPERATE
+    def may(self, needed: Role) -> bool:
+        """Whether a request that takes this role is allowed: operating includes reading, and nothing else another."""
+        return self.role is needed or (self.role is Role.OPERATE and needed is Role.READ)
 
 
 class _Token(NamedTuple):
@@ -111,8 +112,8 @@ def _parsed(content: bytes) -> tuple[_Token, ...]:
     tokens: dict[bytes, _Token] = {}
     for number, role, token in _lines(content):
         where = f"admin.token_file: line {number}"
-        if role not in (Role.READ.value, Role.OPERATE.value) or not token:
-            raise ConfigError(f"{where}: write `read TOKEN` or `operate TOKEN`, or begin it with # for a comment")
+        if role not in tuple(Role) or not token:
+            raise ConfigError(f"{where}: write {_LINES}, or begin it with # for a comment")
         if not _TOKEN.fullmatch(token):
             raise ConfigError(f"{where}: a token is of letters, digits and ._~+/- without spaces, then any =")
         if len(token) < MIN_TOKEN_CHARACTERS:
@@ -125,7 +126,7 @@ def _parsed(content: bytes) -> tuple[_Token, ...]:
             raise ConfigError(f"{where}: this token is there already; two callers need two")
         tokens[digest] = _Token(digest, Caller(Role(role), digest.hex()[:_SHOWN_DIGITS]))
     if not tokens:
-        raise ConfigError("admin.token_file: no token is in it; write `read TOKEN` or `operate TOKEN`")
+        raise ConfigError(f"admin.token_file: no token is in it; write {_LINES}")
     if len(tokens) > MAX_TOKENS:
         raise ConfigError(f"admin.token_file: {len(tokens)} tokens are over the limit of {MAX_TOKENS}")
     return tuple(tokens.values())

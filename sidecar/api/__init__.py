@@ -3,8 +3,9 @@
 What
 ----
 Status, pending records and look-ups (:mod:`sidecar.api.questions`), pending schedules one by one
-(:mod:`sidecar.api.schedules`), rejected records, which can be driven again (:mod:`sidecar.api.rejected`), policies
-(:mod:`sidecar.api.policies`), pause, resume and drain (:mod:`sidecar.api.switches`).
+(:mod:`sidecar.api.schedules`), rejected records, which can be driven again (:mod:`sidecar.api.rejected`), records for
+delay topics (:mod:`sidecar.api.records`), policies (:mod:`sidecar.api.policies`), pause, resume and drain
+(:mod:`sidecar.api.switches`).
 
 Any instance answers for the whole group: questions go through ``Inquiries``, which knows what all instances report, and
 changes through the policies topic, which all of them follow. So no request is ever forwarded from one router to
@@ -24,6 +25,7 @@ Off without a token file. A caller shows ``Authorization: Bearer TOKEN``; the to
 ========  =====================================================================
 read      GET and HEAD, which change nothing
 operate   the same, and POST, PUT, PATCH and DELETE; drain also wants the topic's name again, as ``confirm``
+produce   POST of records, and nothing else; no other role may
 ========  =====================================================================
 
 All tokens of the file are compared, each in constant time, by their digests; the file's text is not kept. It is read
@@ -56,5 +58,6 @@ Rejected
 * *Forwarding to the instance that owns a partition*: needs routes between pods, a second set of credentials and a
   timeout inside the timeout; and it fails just when an instance does.
 * *An idempotency key*: every change here states what shall be, so that doing it twice is doing it once; and
-  a record that is driven again is marked in the same transaction.
+  a record that is driven again is marked in the same transaction. A record that is written twice is two records, and
+  the caller is told so: to know keys of before would take a store that outlives the process.
 """

@@ -14,10 +14,9 @@ from starlette.responses import Response
 
 import sidecar
 from sidecar.admission import problems
-from sidecar.admission.guard import READING
+from sidecar.admission.guard import role_for
 from sidecar.admission.problems import Problem, Refusal
-from sidecar.admission.tokens import Role
-from sidecar.api import bodies, policies, questions, rejected, schedules, switches
+from sidecar.api import bodies, policies, questions, records, rejected, schedules, switches
 from sidecar.api.backend import Backend
 
 PREFIX: Final = "/api/v1"
@@ -30,7 +29,7 @@ def application(backend: Backend) -> FastAPI:
     """What answers requests that have passed the guard."""
     # None of FastAPI's own pages: they load scripts from elsewhere.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    routers = [each.routes(backend) for each in (questions, schedules, rejected, policies, switches)]
+    routers = [each.routes(backend) for each in (questions, schedules, records, rejected, policies, switches)]
     api = APIRouter(prefix=PREFIX, generate_unique_id_function=_name)
     for router in routers:
         api.include_router(router)
@@ -72,10 +71,10 @@ def document(app: FastAPI) -> dict[str, Any]:
             "content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
     }
-    for methods in made["paths"].values():
+    for path, methods in made["paths"].items():
         for method, operation in methods.items():
             operation["security"] = [{_SCHEME: []}]
-            operation["x-role"] = (Role.READ if method.upper() in READING else Role.OPERATE).value
+            operation["x-role"] = role_for(method.upper(), path).value
             operation["responses"].pop("422", None)
             operation["responses"]["default"] = {"$ref": "#/components/responses/Problem"}
     return made

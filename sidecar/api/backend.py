@@ -10,11 +10,13 @@ import structlog
 from confluent_kafka import KafkaException
 
 from index.errors import ConfigError, DelayRouterError
+from index.headers import Headers
 from sidecar.admission import problems
 from sidecar.admission.problems import Refusal
-from sidecar.api.calls import CHANGING_THREADS, READING_THREADS, TIMEOUT_S, Calls
+from sidecar.api.calls import CHANGING_THREADS, PRODUCING_THREADS, READING_THREADS, TIMEOUT_S, Calls
 from sidecar.config.model import Config
 from sidecar.kafka.errors import error_of
+from sidecar.kafka.record_writer import Written
 from sidecar.policies.policy import Policy, Scope
 from sidecar.policies.switches import Switches
 from sidecar.policies.table import PolicyTable
@@ -59,6 +61,13 @@ class RejectedRecords(Protocol):
         """Drive records again."""
 
 
+class RecordSink(Protocol):
+    """What :class:`sidecar.kafka.record_writer.RecordWriter` does."""
+
+    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
+        """Write one record to a delay topic."""
+
+
 class Backend:
     """Of one process; ``ask`` and ``change`` are for the event loop."""
 
@@ -68,6 +77,7 @@ class Backend:
         operations: Operating,
         inquiries: Inquiries,
         rejected: RejectedRecords,
+        records: RecordSink,
         *,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
@@ -75,11 +85,13 @@ class Backend:
         self.operations = operations
         self.inquiries = inquiries
         self.rejected = rejected
+        self.records = records
         self._reading = Calls("admin-read", READING_THREADS, timeout_s)
         self._changing = Calls("admin-change", CHANGING_THREADS, timeout_s)
         # One after the other, since the later would fence the earlier; and no pause waits behind it.
         self._redriving = Calls("admin-redrive", 1, timeout_s)
-        self._all_calls = (self._reading, self._changing, self._redriving)
+        self._producing = Calls("admin-produce", PRODUCING_THREADS, timeout_s)
+        self._all_calls = (self._reading, self._changing, self._redriving, self._producing)
         self._looking = threading.Lock()
         self._table: PolicyTable | None = None
         self._looked_s = 0.0
@@ -100,6 +112,10 @@ class Backend:
     async def redrive(self, function: Callable[..., T], *arguments: Any) -> T:
         """Drive rejected records again; an order that cannot be is 422."""
         return await _refusing(self._redriving, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
+
+    async def produce(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Write a record."""
+        return await _refusing(self._producing, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
 
     def table(self) -> PolicyTable:
         """All policies, at most ``FRESH_FOR_S`` old; blocks."""

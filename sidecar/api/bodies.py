@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Final
 
 from pydantic import BaseModel
@@ -15,9 +16,9 @@ PARTITIONS_AT_ONCE: Final = 50
 JSON: Final = "application/json"
 
 
-def whole(answer: BaseModel) -> Response:
+def whole(answer: BaseModel, status: HTTPStatus = HTTPStatus.OK) -> Response:
     """A short answer, encoded at once."""
-    return Response(answer.model_dump_json(), media_type=JSON)
+    return Response(answer.model_dump_json(), status, media_type=JSON)
 
 
 def of_topic(topic: TopicAnswer) -> Response:

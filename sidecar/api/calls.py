@@ -17,6 +17,7 @@ TIMEOUT_S: Final = 20.0
 MAX_UNDER_WAY: Final = 32
 READING_THREADS: Final = 6
 CHANGING_THREADS: Final = 2
+PRODUCING_THREADS: Final = 4
 
 
 class Calls:

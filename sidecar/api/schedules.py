@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
-from sidecar.api.rejected_shapes import Id, MillisecondsText
-from sidecar.api.shapes import TopicName
+from sidecar.api.shapes import Id, MillisecondsText, TopicName
 from sidecar.finding.wanted import PLACE, Wanted
 from sidecar.status.answers import SchedulesAnswer
 

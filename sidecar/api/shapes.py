@@ -126,6 +126,9 @@ def scope_of_target(target: TopicName) -> Scope:
 
 Partition = Annotated[int, BeforeValidator(_ascii_number), Field(le=2**31 - 1), _number(2**31 - 1)]
 Offset = Annotated[int, BeforeValidator(_ascii_number), _number(2**63 - 1)]
+Id = Annotated[str, Field(min_length=1, max_length=512)]
+MillisecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,16}$", description="Milliseconds since 1970")]
+"""In a query, where a number of JSON could also be spelled 30.0."""
 
 Values = Annotated[dict[str, Any], WithJsonSchema(policy_schema(None))]
 

@@ -27,12 +27,15 @@ class AdminApi:
             return
         # A router without it needs neither its memory nor its time.
         from sidecar.api import server  # noqa: PLC0415
+        from sidecar.kafka.record_writer import RecordWriter  # noqa: PLC0415
         from sidecar.rejected.operations import RejectedOperations  # noqa: PLC0415
 
         inquiries = GroupInquiries(config, admin, policies, own=own, instance=instance_name(config)).start()
         self._stops.append(inquiries.close)
         rejected = RejectedOperations(config, admin)
-        serving = server.serve(config, Operations(config, admin, policies), inquiries, rejected)
+        records = RecordWriter(config)
+        self._stops.append(records.close)
+        serving = server.serve(config, Operations(config, admin, policies), inquiries, rejected, records)
         self._stops.append(serving.stop)
         self._is_idle = lambda: serving.is_idle
 

@@ -39,8 +39,8 @@ class AdminConfig(Listener):
     listen: ListenAddress = Field("127.0.0.1:8081", description="Address of the admin API, /api/v1.")
     token_file: str = Field(
         "",
-        description="File with a line for each token, `read TOKEN` or `operate TOKEN`, of 32 characters at least; "
-        "it is read again when it changes. Empty: the admin API is off, and nothing listens.",
+        description="File with a line for each token, `read TOKEN`, `operate TOKEN` or `produce TOKEN`, of 32 "
+        "characters at least; it is read again when it changes. Empty: the admin API is off, and nothing listens.",
     )
     tls_cert_file: str = Field("", description="Certificate chain (PEM) of the admin API. Empty: no TLS.")
     tls_key_file: str = Field("", description="Its private key (PEM), without a password.")

@@ -18,6 +18,7 @@ from tests.integration.scenario import APPEND_TIME, Stage, header, wait_until
 
 READ = "reads-only-0123456789abcdef0123456789"
 OPERATE = "operates-0123456789abcdef0123456789ab"
+PRODUCE = "produces-0123456789abcdef0123456789ab"
 
 
 @dataclass
@@ -66,7 +67,7 @@ def _policies(stage: Stage) -> str:
 def serve(stage: Stage, tmp_path: Path) -> Iterator[Serve]:
     """Start a router of the stage with an admin API; ended with the test."""
     tokens = tmp_path / "tokens"
-    tokens.write_text(f"read {READ}\noperate {OPERATE}\n")
+    tokens.write_text(f"read {READ}\noperate {OPERATE}\nproduce {PRODUCE}\n")
     started = ExitStack()
 
     def start(name: str) -> Served:
@@ -114,6 +115,25 @@ def test_a_policy_set_by_http_holds_in_every_router_and_is_told_by_every_one(sta
     assert OPERATE not in one.router.log_text()
     assert READ not in one.router.log_text()
     assert one.ask("PUT", f"/policies/topics/{delay}", {"default_target": f"{delay}.delay-state"}).status_code == 422
+
+
+def test_a_record_written_by_http_is_delivered_as_it_was_sent(stage: Stage, serve: Serve) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out, delay="500ms", max_delay="1h")
+    one = serve("a")
+    path = f"/topics/{delay}/records"
+    assert one.ask("POST", path, {"value": "v"}, OPERATE).status_code == 403
+    refused = one.ask("POST", path, {"headers": [{"name": "deliver-after", "value": "2h"}]}, PRODUCE)
+    assert (refused.status_code, "MAX_DELAY_EXCEEDED" in refused.text) == (422, True)
+    answer = one.ask("POST", path, {"key": "k", "value": {"base64": "AAH/"}}, PRODUCE)
+    assert answer.status_code == 201, answer.text
+    place = answer.json()
+    (record,) = stage.wait_records(out, 1)
+    assert (record.key, record.value) == (b"k", b"\x00\x01\xff")
+    assert header(record, "delay-source") == f"{delay}/{place['partition']}/{place['offset']}".encode()
+    assert header(record, "delay-due") == str(place["due_ms"]).encode()
+    # Nothing else was written, and it was not early.
+    assert stage.settle().sent == 1
 
 
 def test_any_router_answers_for_all_partitions_and_records(stage: Stage, serve: Serve) -> None:

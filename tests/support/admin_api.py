@@ -17,6 +17,7 @@ from sidecar.api.application import application
 from sidecar.api.backend import Backend
 from sidecar.config.model import Config
 from sidecar.finding.wanted import Wanted
+from sidecar.kafka.record_writer import Written
 from sidecar.page.files import page_files
 from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
 from sidecar.policies.switches import SwitchKey, pause_terms
@@ -44,6 +45,7 @@ SCHEDULES: Final = 7
 """How many are pending one by one."""
 
 OPERATE: Final = "operates-0123456789abcdef0123456789ab"
+PRODUCE: Final = "produces-0123456789abcdef0123456789ab"
 JSON: Final = {"content-type": "application/json"}
 
 
@@ -197,6 +199,21 @@ class FakeRejected:
             raise self.fails
 
 
+class FakeRecords:
+    """What was written, with the broker's time as its timestamp."""
+
+    def __init__(self, timestamp_ms: int = 1_800_000_000_000) -> None:
+        self.timestamp_ms = timestamp_ms
+        self.written: list[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = []
+        self.fails: Exception | None = None
+
+    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
+        if self.fails:
+            raise self.fails
+        self.written.append((topic, key, value, [*headers]))
+        return Written(1, len(self.written) - 1, self.timestamp_ms)
+
+
 class _InMemory(httpx.BaseTransport):
     """Requests go to the application without a socket, each in a loop of its own."""
 
@@ -222,13 +239,16 @@ class Api:
 
     def __init__(self, directory: Path, *, timeout_s: float = 20.0, **admin: Any) -> None:
         self.token_file = directory / "tokens"
-        self.token_file.write_text(f"# for tests\nread {READ}\n\noperate {OPERATE}\n")
+        self.token_file.write_text(f"# for tests\nread {READ}\n\noperate {OPERATE}\nproduce {PRODUCE}\n")
         self.config = config(token_file=str(self.token_file), **admin)
         self.operations = FakeOperations(self.config)
         self.inquiries = FakeInquiries(self.config)
         self.now_s = 1_000.0
         self.rejected = FakeRejected()
-        self.backend = Backend(self.config, self.operations, self.inquiries, self.rejected, timeout_s=timeout_s)
+        self.records = FakeRecords()
+        self.backend = Backend(
+            self.config, self.operations, self.inquiries, self.rejected, self.records, timeout_s=timeout_s
+        )
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)
         pace = Pace(lambda: self.now_s)
         files = page_files() if self.config.admin.page else NO_FILES

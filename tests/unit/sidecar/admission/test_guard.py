@@ -17,7 +17,7 @@ from sidecar.admission import guard
 from sidecar.api import calls
 from sidecar.api.application import PREFIX, application, document
 from sidecar.process import pace
-from tests.support.admin_api import JSON, OPERATE, READ, Api, bearer
+from tests.support.admin_api import JSON, OPERATE, PRODUCE, READ, Api, bearer
 
 TOPICS = f"{PREFIX}/topics"
 PAUSE = f"{PREFIX}/topics/d/pause"
@@ -49,15 +49,30 @@ def test_every_path_wants_a_token_and_the_document_says_so(api: Api) -> None:
     assert api.operations.held.policies == {}
 
 
-def test_reading_is_for_both_and_changing_for_one(api: Api) -> None:
+def test_reading_is_for_two_roles_changing_for_one_and_writing_records_for_another(api: Api) -> None:
     for method, path, described in operations(api):
-        may_read = described["x-role"] == "read"
+        may_read, produces = described["x-role"] == "read", described["x-role"] == "produce"
         assert may_read == (method == "GET")
+        assert produces == (path == f"{PREFIX}/topics/{{topic}}/records")
         body = {"confirm": "d"} if path.endswith("drain") and "undrain" not in path else {}
         asked = api.client(READ).request(method, concrete(path), json=None if may_read else body)
         assert (asked.status_code == 403) == (not may_read), (method, path, asked.text)
         asked = api.client(OPERATE).request(method, concrete(path), json=None if may_read else body)
-        assert asked.status_code not in (401, 403), (method, path, asked.text)
+        assert (asked.status_code == 403) == produces, (method, path, asked.text)
+        assert asked.status_code != 401
+        asked = api.client(PRODUCE).request(method, concrete(path), json=None if may_read else body)
+        assert (asked.status_code == 403) != produces, (method, path, asked.text)
+    assert len(api.records.written) == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/topics/d/pause", "/topics/d/x/records", "/topics//records", "/topics/d/records/", "/topics/d%2Fx/records"],
+)
+def test_a_token_that_produces_may_nothing_else(api: Api, path: str) -> None:
+    answer = api.client(PRODUCE).post(PREFIX + path, json={})
+    assert answer.status_code == 403
+    assert answer.json()["detail"] == "this token may only produce; it takes one of operate"
 
 
 def test_what_has_no_path_is_not_told_to_strangers(api: Api) -> None:
@@ -68,15 +83,16 @@ def test_what_has_no_path_is_not_told_to_strangers(api: Api) -> None:
 
 def test_changes_must_be_json(api: Api) -> None:
     """No form of a web page can be sent as JSON without asking first."""
-    client = api.client(OPERATE)
-    for method, path, _ in operations(api):
+    for method, path, described in operations(api):
         if method in ("GET", "DELETE"):
             continue
+        client = api.client(PRODUCE if described["x-role"] == "produce" else OPERATE)
         for kind in ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain", ""):
             answer = client.request(method, concrete(path), content=b"{}", headers={"content-type": kind})
             assert answer.status_code == 415, (method, path, kind)
     assert api.operations.held.policies == {}
-    assert client.post(PAUSE, content=b"{}", headers={"content-type": "Application/JSON; charset=utf-8"}).is_success
+    is_json = {"content-type": "Application/JSON; charset=utf-8"}
+    assert api.client(OPERATE).post(PAUSE, content=b"{}", headers=is_json).is_success
 
 
 def test_get_and_head_change_nothing(api: Api) -> None:

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from index.errors import ConfigError
 from sidecar.admission import tokens
 from sidecar.admission.tokens import Role, TokenFile
-from tests.support.admin_api import OPERATE, READ
+from tests.support.admin_api import OPERATE, PRODUCE, READ
 
 
 class Clock:
@@ -23,17 +23,20 @@ class Clock:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     made = tmp_path / "tokens"
-    made.write_text(f"# who reads\n  read {READ}  \n\noperate\t{OPERATE}=\n".replace("\t", " "))
+    made.write_text(f"# who reads\n  read {READ}  \n\noperate\t{OPERATE}=\nproduce {PRODUCE}\n".replace("\t", " "))
     return made
 
 
 def test_roles(file: Path) -> None:
     found = TokenFile(file)
     reader, operator = found.caller(READ.encode()), found.caller(f"{OPERATE}=".encode())
+    producer = found.caller(PRODUCE.encode())
     assert reader is not None
     assert operator is not None
-    assert (reader.role, reader.may_change) == (Role.READ, False)
-    assert (operator.role, operator.may_change) == (Role.OPERATE, True)
+    assert producer is not None
+    assert [reader.may(role) for role in Role] == [True, False, False]
+    assert [operator.may(role) for role in Role] == [True, True, False]
+    assert [producer.may(role) for role in Role] == [False, False, True]
     assert len(reader.name) == 8
     assert reader.name not in READ
 
@@ -55,10 +58,10 @@ def test_all_tokens_are_compared_whichever_it_is(file: Path, monkeypatch: pytest
 
     monkeypatch.setattr(hmac, "compare_digest", counting)
     found = TokenFile(file)
-    for presented in (READ, f"{OPERATE}=", "neither"):
+    for presented in (READ, f"{OPERATE}=", PRODUCE, "neither"):
         compared.clear()
         found.caller(presented.encode())
-        assert len(set(compared)) == 2, presented
+        assert len(set(compared)) == 3, presented
 
 
 SECRET = "s3cret-that-must-never-be-shown"
@@ -70,7 +73,7 @@ SECRET = "s3cret-that-must-never-be-shown"
         ("", "no token is in it"),
         ("# only this\n", "no token is in it"),
         (f"read {READ}\nread {SECRET}\n", "line 2: the token has 31 characters and needs 32; make one"),
-        (f"write {SECRET}0123456789\n", "line 1: write `read TOKEN` or `operate TOKEN`"),
+        (f"write {SECRET}0123456789\n", "line 1: write `read TOKEN`, `operate TOKEN` or `produce TOKEN`"),
         (f"{SECRET}0123456789\n", "line 1: write `read TOKEN`"),
         ("operate\n", "line 1: write `read TOKEN`"),
         (f"operate {SECRET} {SECRET}\n", "line 1: a token is of letters"),

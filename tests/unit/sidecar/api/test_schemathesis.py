@@ -23,7 +23,17 @@ from sidecar.admission import guard
 from sidecar.api.application import PREFIX, application, document
 from sidecar.api.backend import Backend
 from sidecar.process import pace
-from tests.support.admin_api import OPERATE, Api, FakeInquiries, FakeOperations, FakeRejected, config
+from tests.support.admin_api import (
+    OPERATE,
+    PRODUCE,
+    Api,
+    FakeInquiries,
+    FakeOperations,
+    FakeRecords,
+    FakeRejected,
+    bearer,
+    config,
+)
 
 EXAMPLES = 6
 """Of each operation and kind: enough for every key and limit of the document to have its turn in a few runs."""
@@ -37,7 +47,7 @@ _HEADERS = {"Authorization": f"Bearer {OPERATE}"}
 
 def operations() -> list[tuple[str, str]]:
     made = config(token_file="none")
-    backend = Backend(made, FakeOperations(made), FakeInquiries(made), FakeRejected())
+    backend = Backend(made, FakeOperations(made), FakeInquiries(made), FakeRejected(), FakeRecords())
     paths = document(application(backend))["paths"]
     # The document's own path is left out by schemathesis.
     return [(path, method.upper()) for path, methods in paths.items() for method in methods if path != DOCUMENT]
@@ -57,6 +67,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseSchema]:
 def test_every_promise_is_kept(schema: BaseSchema, path: str, method: str, mode: GenerationMode) -> None:
     operation = schema[path][method]
     is_valid = mode is GenerationMode.POSITIVE
+    headers = bearer(PRODUCE if path.endswith("/records") else OPERATE)
 
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode), is_known=st.booleans())
@@ -67,9 +78,9 @@ def test_every_promise_is_kept(schema: BaseSchema, path: str, method: str, mode:
         if case.path_parameters.get("target") in ("d", "e"):
             # A delay topic is no target: so says the configuration, which the document cannot know.
             case.path_parameters["target"] = "f"
-        response = case.call(headers=_HEADERS)
+        response = case.call(headers=headers)
         if response.status_code not in TOO_LONG:
-            case.validate_response(response, headers=_HEADERS)
+            case.validate_response(response, headers=headers)
 
     keeps_its_promise()
 

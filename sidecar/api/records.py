@@ -1,0 +1,124 @@
+"""Writing a record to a delay topic, for what can call HTTP and is no Kafka client; a role of its own allows it.
+
+The record is judged first, by the rules that hold now, so that the caller is told what would otherwise only show in
+the rejected topic. Nothing makes a call that is repeated one call: who gets no answer looks before asking again.
+"""
+
+import base64
+import time
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.responses import Response
+
+from index.headers import Headers
+from index.rules import Rules
+from index.schedule import AT_ONCE, Rejection
+from sidecar.admission.problems import Refusal
+from sidecar.api import bodies
+from sidecar.api.backend import Backend
+from sidecar.api.shapes import JSON_ONLY, TopicName
+from sidecar.kafka.record_writer import OutcomeUnknownError, Written
+from sidecar.policies.table import settings_of
+from sidecar.status.answers import Answer
+
+_BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+
+class Base64(Answer):
+    """Bytes that are no text."""
+
+    base64: Annotated[str, Field(pattern=_BASE64, examples=["AAEC"])]
+
+
+Content = Annotated[str | Base64 | None, Field(description="Text, or bytes in base 64; null is not empty")]
+
+
+class RecordHeader(Answer):
+    """One header; order counts, and a name may be there twice."""
+
+    # What every client hands over as it came.
+    name: Annotated[str, Field(pattern=r"^[!-~]([ -~]*[!-~])?$", max_length=249, examples=["deliver-after"])]
+    value: Content = None
+
+
+class RecordOrder(Answer):
+    """A record for a delay topic."""
+
+    key: Content = None
+    value: Content = None
+    headers: Annotated[tuple[RecordHeader, ...], Field(max_length=100)] = ()
+
+
+class RecordWrittenAnswer(Answer):
+    """Where the record lies in its delay topic, and when and where it goes."""
+
+    topic: str
+    partition: int
+    offset: int
+    due_ms: int = Field(description="Milliseconds since 1970; of a cron schedule, when it begins")
+    targets: tuple[str, ...]
+
+
+def routes(backend: Backend) -> APIRouter:
+    """The path ``/topics/{topic}/records``."""
+    router = APIRouter(tags=["records"])
+
+    @router.post(
+        "/topics/{topic}/records",
+        response_model=RecordWrittenAnswer,
+        status_code=HTTPStatus.CREATED,
+        dependencies=JSON_ONLY,
+    )
+    async def write_record(topic: TopicName, body: RecordOrder) -> Response:
+        """Write a record to a delay topic, unless it would be rejected there; twice when it is asked for twice."""
+        backend.require_topic(topic)
+        answer = await backend.produce(_write, backend, topic, body)
+        return bodies.whole(answer, HTTPStatus.CREATED)
+
+    return router
+
+
+def _write(backend: Backend, topic: str, body: RecordOrder) -> RecordWrittenAnswer:
+    headers: Headers = [(each.name, _bytes(each.value)) for each in body.headers]
+    rules = _rules(backend, topic)
+    verdict = rules.decide(headers, time.time_ns() // 1_000_000)
+    if isinstance(verdict, Rejection):
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{verdict.reason}: {verdict.message}; nothing was written")
+    written = _written(backend, topic, body, headers)
+    # Counted from the timestamp that it has got, which is the broker's where the topic says so.
+    decided = rules.decide(headers, written.timestamp_ms)
+    due_ms = verdict.due_ms if isinstance(decided, Rejection) else decided.due_ms
+    return RecordWrittenAnswer(
+        topic=topic,
+        partition=written.partition,
+        offset=written.offset,
+        due_ms=written.timestamp_ms if due_ms == AT_ONCE else due_ms,
+        targets=verdict.targets,
+    )
+
+
+def _rules(backend: Backend, topic: str) -> Rules:
+    try:
+        return settings_of(backend.table(), backend.config, backend.config.require_delay_topic(topic)).rules
+    except ValueError as error:
+        detail = f"the policies of {topic} cannot be reconciled with the configuration: {error}"
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail) from None
+
+
+def _written(backend: Backend, topic: str, body: RecordOrder, headers: Headers) -> Written:
+    try:
+        return backend.records.write(topic, _bytes(body.key), _bytes(body.value), headers)
+    except OutcomeUnknownError:
+        detail = (
+            "it is not known whether the record was written: look before sending it again, or it may be there twice"
+        )
+        raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, detail) from None
+
+
+def _bytes(content: str | Base64 | None) -> bytes | None:
+    if isinstance(content, Base64):
+        return base64.b64decode(content.base64)
+    return None if content is None else content.encode()

@@ -1,0 +1,97 @@
+"""Writes single records to delay topics, for callers that have no Kafka client of their own; any thread may call."""
+
+import threading
+import time
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from index.headers import Headers
+from sidecar.config.model import Config
+from sidecar.kafka.clients import MAX_MESSAGE_BYTES
+from sidecar.logs import events
+
+TIMEOUT_MS: Final = 10_000
+"""Until a record counts as not written; a caller waits for it."""
+
+POLL_S: Final = 0.1
+FLUSH_S: Final = 5.0
+
+
+class OutcomeUnknownError(Exception):
+    """No broker has said in time whether it has the record."""
+
+
+class Written(NamedTuple):
+    """Where a record lies, and its timestamp there, which may be the broker's."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class RecordWriter:
+    """Has a producer from the first record on, and another one after an error."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._producer: Producer | None = None
+
+    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
+        """Write one record and wait for the broker's word.
+
+        KafkaException when it was not written, OutcomeUnknownError when nobody knows whether it was.
+        """
+        producer = self._ready()
+        told: list[tuple[KafkaError | None, Message]] = []
+        producer.produce(
+            topic, value, key, headers=[*headers], on_delivery=lambda error, message: told.append((error, message))
+        )
+        until_s = time.monotonic() + TIMEOUT_MS / 1_000 + FLUSH_S
+        while not told and time.monotonic() < until_s:
+            producer.poll(POLL_S)
+        if not told:
+            self._renew(producer)
+            raise OutcomeUnknownError
+        error, message = told[0]
+        if error is not None:
+            self._renew(producer)
+            raise OutcomeUnknownError if error.name() == "_MSG_TIMED_OUT" else KafkaException(error)
+        return Written(message.partition() or 0, message.offset() or 0, message.timestamp()[1])
+
+    def close(self) -> None:
+        """Wait a little for what is under way."""
+        with self._lock:
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.flush(FLUSH_S)
+
+    def _ready(self) -> Producer:
+        with self._lock:
+            if self._producer is None:
+                self._producer = _producer(self._config)
+            return self._producer
+
+    def _renew(self, producer: Producer) -> None:
+        with self._lock:
+            if self._producer is producer:
+                self._producer = None
+
+
+def _producer(config: Config) -> Producer:
+    return Producer(
+        {
+            **config.kafka,
+            "client.id": f"{config.router.group_id}-record-writer",
+            # What the client sends again by itself is in the log once.
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "linger.ms": 0,
+            "message.timeout.ms": TIMEOUT_MS,
+            "message.max.bytes": MAX_MESSAGE_BYTES,
+            "topic.metadata.propagation.max.ms": 5_000,
+            "allow.auto.create.topics": False,
+        },
+        logger=events.librdkafka_logger(),
+    )
