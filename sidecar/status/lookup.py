@@ -141,9 +141,15 @@ class _One:
             if bucket is not None and bucket.built_from is not None and watermark < Position(AT_ONCE, offset):
                 return self._rejected(Fate.PENDING, decision.reason, "built by a backfill; to be rejected: ")
             return self._rejected(Fate.REJECTED, decision.reason)
-        if (decision.due_ms, offset) > watermark:
-            return self._judged(Fate.PENDING, decision, record)
-        return self._left(record, decision)
+        if not decision.targets:
+            return self._unknown(f"it cancels others: its receipt in {self._topic.receipts} says what became of that")
+        is_pending = (decision.due_ms, offset) > watermark
+        is_somewhere = bucket is not None or offset >= progress.sealed_to
+        # Once nothing can bring a cancelled record back, the mask does not name it any more.
+        if offset in state.mask or (decision.deliver_id is not None and is_pending and not is_somewhere):
+            why = f"cancelled or replaced: there is a receipt in {self._topic.receipts}"
+            return self._judged(Fate.UNKNOWN, decision, record, why)
+        return self._judged(Fate.PENDING, decision, record) if is_pending else self._left(record, decision)
 
     def _left(self, record: Record, schedule: Schedule | None) -> LookupAnswer:
         """Released, or rejected at release; ``schedule`` is None where it is not known what it was."""

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from index.bucket import Manifest, Placement, SegmentRef
+from index.mask import Mask
 from index.progress import BEFORE_ALL, Behind, Position, Progress
 from index.record import Record
 from index.rule_history import RuleHistory
@@ -20,6 +21,7 @@ from sidecar.status.lookup import WHY, Lookup
 from sidecar.status.rejected_search import Found, NotFinished
 from snapshots.held import HeldEntry, encode_held
 from snapshots.manifest import encode_manifest, manifest_key
+from snapshots.mask import mask_records
 from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState, encode_history, encode_progress
 
 DUE_MS = 1_800_000_000_000
@@ -95,6 +97,19 @@ def test_before_and_behind_the_watermark(world: World) -> None:
     found = world(50)
     assert (found.fate, found.due_ms, found.targets, found.code) == (Fate.RELEASED, DUE_MS, ("out",), "")
     assert world.searched == [("d.rejected", "d/3/50", DUE_MS - 60_000)]
+
+
+def test_what_was_cancelled_is_not_told_as_pending_or_released(world: World) -> None:
+    world.record = RECORD._replace(headers=[*RECORD.headers, ("deliver-id", b"a")])
+    assert world(50).fate is Fate.RELEASED
+    forgotten = world(51)
+    mask = Mask()
+    mask.add([50])
+    world.more = {key: value for key, value in mask_records(mask) if value is not None}
+    for found in (forgotten, world(50)):
+        assert (found.fate, found.why) == (Fate.UNKNOWN, "cancelled or replaced: there is a receipt in d.receipts")
+    world.record = RECORD._replace(headers=[("deliver-cancel", b"a")])
+    assert world(40).why == "it cancels others: its receipt in d.receipts says what became of that"
 
 
 def test_what_is_not_indexed_yet(world: World) -> None:
