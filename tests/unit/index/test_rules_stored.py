@@ -122,7 +122,7 @@ def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
     delaying = replace(rules, delay_ms=300_000)
     assert delaying.to_json() == (
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t","delay_ms":300000,'
-        b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":3}'
+        b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":4}'
     )
     assert Rules.from_json(delaying.to_json()) == delaying
 
