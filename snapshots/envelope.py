@@ -43,7 +43,6 @@ class Kind(IntEnum):
     HELD = 7
     OWED = 8
     MASK = 9
-    IDS = 10
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

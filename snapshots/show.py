@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError, Message
 from index.bucket import Manifest, SegmentRef
 from index.errors import FormatError
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
-from snapshots.id_pages import Named, parse_page
 from snapshots.inventory import inventory_of
 from snapshots.manifest import manifest_key, parse_manifest, segment_key
 from snapshots.mask import parse_mask
@@ -47,8 +46,6 @@ def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
         yield _line("held", f"a part of a record that waits for its target, {_count(len(body), 'byte')}")
     elif kind is Kind.MASK:
         yield from _show_mask(parse_mask(stored))
-    elif kind is Kind.IDS:
-        yield from _show_ids(*parse_page(stored), entries=entries)
     elif kind is Kind.OWED:
         yield _line("owed", f"a part of a committed record that is to be written again, {_count(len(body), 'byte')}")
     else:
@@ -87,12 +84,6 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
 
 def _show_mask(offsets: Sequence[int]) -> Iterator[str]:
     yield _line("cancelled", f"{_count(len(offsets), 'record')} from offset {offsets[0]} to {offsets[-1]}")
-
-
-def _show_ids(page: state_pb2.IdPage, named: Sequence[Named], *, entries: bool) -> Iterator[str]:
-    yield _line("ids", f"page {page.number} of bucket {page.bucket_id}, {_count(len(named), 'record')} with an id")
-    for id_hash, place in named if entries else ():
-        yield f"  {id_hash.hex()}  due {_instant(place.due_ms)}, offset {place.offset}"
 
 
 def _show_rules(message: state_pb2.RuleHistory) -> Iterator[str]:

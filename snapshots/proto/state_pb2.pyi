@@ -151,17 +151,3 @@ class OwedHeader(_message.Message):
     name: str
     content: bytes
     def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
-
-class IdPage(_message.Message):
-    __slots__ = ("bucket_id", "number", "hashes", "dues_ms", "offsets")
-    BUCKET_ID_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    HASHES_FIELD_NUMBER: _ClassVar[int]
-    DUES_MS_FIELD_NUMBER: _ClassVar[int]
-    OFFSETS_FIELD_NUMBER: _ClassVar[int]
-    bucket_id: int
-    number: int
-    hashes: bytes
-    dues_ms: _containers.RepeatedScalarFieldContainer[int]
-    offsets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, bucket_id: _Optional[int] = ..., number: _Optional[int] = ..., hashes: _Optional[bytes] = ..., dues_ms: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...

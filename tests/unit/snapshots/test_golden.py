@@ -6,7 +6,6 @@ import pytest
 
 from index.errors import FormatError
 from snapshots.held import decode_held, held_key
-from snapshots.id_pages import decode_page, id_page_key
 from snapshots.manifest import decode_manifest, manifest_key
 from snapshots.mask import decode_mask, mask_key
 from snapshots.owed import decode_owed
@@ -21,7 +20,6 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "intent-v1.bin": lambda value: decode_intent(intent_key("nightly-7"), value),
     "manifest-dues-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "manifest-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
-    "ids-v1.bin": lambda value: decode_page(id_page_key(42, 0), value),
     "mask-v1.bin": lambda value: decode_mask([(mask_key(0), value)]),
     "owed-v1.bin": lambda value: decode_owed([(b"owed/orders/3/4711/0/1", value)]),
     "progress-inventory-v1.bin": lambda value: fold_state(
