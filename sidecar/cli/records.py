@@ -2,14 +2,21 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
+from index.receipts import Outcome
 from index.rules import Rejection, Schedule
 from sidecar.cli.options import FAILED, config_option, json_option, load
 from sidecar.cli.output import print_json, shown_time
+from sidecar.cli.rejected import Instant
+
+if TYPE_CHECKING:
+    from sidecar.cli.send import Sent
+    from sidecar.controls.receipts import Told
 
 
 def _header(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
@@ -33,6 +40,9 @@ def _header(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tu
 @click.option("--deliver-key", help="Key of the released record, when it is another one.")
 @click.option("--partition", type=click.IntRange(min=0), help="Partition of the target.")
 @click.option("--id", "deliver_id", default="", help="Your name for this schedule.")
+@click.option("--replace", is_flag=True, help="In place of what is pending under --id in the partition of --key.")
+@click.option("--if-due", "if_due_ms", type=Instant(), help="Only if that is due exactly then: RFC 3339 or ms.")
+@click.option("--wait", "wait_s", type=click.IntRange(1, 600), help="Seconds to wait for what --replace replaces.")
 @click.option("--expire-after", default="", metavar="DURATION", help="Of no use so long after its due time: reject it.")
 @click.option("--every", default="", metavar="DURATION", help="Recurring: so far apart, 10s, PT15M or milliseconds.")
 @click.option("--cron", default="", metavar="FIELDS", help="Recurring: at these minutes, five fields.")
@@ -58,6 +68,9 @@ def send_command(
     deliver_key: str | None,
     partition: int | None,
     deliver_id: str,
+    replace: bool,
+    if_due_ms: int | None,
+    wait_s: int | None,
     expire_after: str,
     headers: tuple[tuple[str, bytes], ...],
     every: str,
@@ -75,41 +88,85 @@ def send_command(
     """Send a record to a delay TOPIC."""
     # The help and a completion need no Kafka client.
     from sidecar.cli import send  # noqa: PLC0415
+    from sidecar.controls import replacing  # noqa: PLC0415
     from sidecar.topics import reach  # noqa: PLC0415
 
     if [value is not None, value_file is not None, null, lines].count(True) != 1:
         raise click.UsageError("give one of --value, --value-file, --null and --lines")
+    _check_replacement(replace=replace, lines=lines, waits=wait_s is not None)
     config = load(config_file)
     released_key = None if deliver_key is None else deliver_key.encode()
     asked = {"every": every, "cron": cron, "timezone": timezone, "until": until, "times": times, "missed": missed}
     recurs = tuple((name, text) for name, text in asked.items() if text)
-    request = send.Request(at, after, to, released_key, partition, deliver_id, expire_after, headers, recurs)
+    request = send.Request(
+        at, after, to, released_key, partition, deliver_id, expire_after, headers, recurs, replace, if_due_ms
+    )
     record_headers = request.as_headers()
     verdict = send.judge(config, topic, record_headers)
-    if isinstance(verdict, Rejection):
-        click.echo(
-            f"{'warning' if force else 'error'}: will be rejected: {verdict.reason}: {verdict.message}", err=True
-        )
-        if not force:
-            sys.exit(FAILED)
-    due_ms = verdict.due_ms if isinstance(verdict, Schedule) else 0
-    if at and isinstance(verdict, Schedule) and send.is_past(due_ms):
-        click.echo(f"warning: --at {at} is {shown_time(due_ms)}, which is past: it goes out at once", err=True)
+    _warn(verdict, at, force=force)
     values = _values(value, value_file, lines=lines)
     client = reach.connect(config)
     send.require_topic(config, client, topic)
     if isinstance(verdict, Schedule) and config.delay_topic(topic):
         for target in send.missing_targets(client, verdict.targets):
             click.echo(f"warning: target topic {target} does not exist: create it before the record is due", err=True)
-    sent = send.send(config, topic, values, None if key is None else key.encode(), record_headers, due_ms)
-    if as_json:
-        print_json([record.as_json() for record in sent])
+    if replace and key is None:
+        replacing.require_key(client, topic)
+    with nullcontext() if wait_s is None else replacing.receipts_to_come(config, client, topic) as receipts:
+        wire_key = None if key is None else key.encode()
+        sent = send.send(config, topic, values, wire_key, record_headers, _due_ms(verdict))
+        if not as_json:
+            _print_sent(sent, verdict)
+        if receipts is not None and wait_s is not None:
+            place = (sent[0].partition, sent[0].offset)
+            told = replacing.replaced_by(place, receipts, config.require_delay_topic(topic), deliver_id, wait_s)
+            if as_json:
+                print_json([{**sent[0].as_json(), **told.as_json()}])
+            else:
+                _print_receipt(topic, deliver_id, told)
+        elif as_json:
+            print_json([record.as_json() for record in sent])
+
+
+def _check_replacement(*, replace: bool, lines: bool, waits: bool) -> None:
+    if replace and lines:
+        raise click.UsageError("--replace sends one record; with --lines each would replace the one before")
+    if waits and not replace:
+        raise click.UsageError("--wait is for the receipt of --replace")
+
+
+def _warn(verdict: Schedule | Rejection, at: str, *, force: bool) -> None:
+    """Of what becomes of the record; without ``force`` that is the end where it will be rejected."""
+    from sidecar.cli import send  # noqa: PLC0415 - as above
+
+    if isinstance(verdict, Schedule):
+        if at and send.is_past(verdict.due_ms):
+            past = f"--at {at} is {shown_time(verdict.due_ms)}, which is past: it goes out at once"
+            click.echo(f"warning: {past}", err=True)
         return
-    due = f"due {shown_time(due_ms)}" if due_ms else "due at once"
+    click.echo(f"{'warning' if force else 'error'}: will be rejected: {verdict.reason}: {verdict.message}", err=True)
+    if not force:
+        sys.exit(FAILED)
+
+
+def _due_ms(verdict: Schedule | Rejection) -> int:
+    return verdict.due_ms if isinstance(verdict, Schedule) else 0
+
+
+def _print_sent(sent: "list[Sent]", verdict: Schedule | Rejection) -> None:
     if isinstance(verdict, Rejection):
         due = f"to be rejected ({verdict.reason})"
+    else:
+        due = f"due {shown_time(verdict.due_ms)}" if verdict.due_ms else "due at once"
     for record in sent:
         click.echo(f"{record.topic}/{record.partition}/{record.offset} {due}")
+
+
+def _print_receipt(topic: str, deliver_id: str, told: "Told") -> None:
+    if told.outcome == Outcome.NOT_PENDING:
+        click.echo(f"nothing was replaced: no other {deliver_id} was pending there")
+    for each in told.cancelled:
+        click.echo(f"{topic}/{each.partition}/{each.offset} replaced; it was due {shown_time(each.due_ms)}")
 
 
 def _values(value: str | None, value_file: IO[bytes] | None, *, lines: bool) -> Iterator[bytes | None]:

@@ -12,8 +12,9 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from index.control_headers import IF_DUE, REPLACE
 from index.errors import ConfigError, DelayRouterError
-from index.headers import Headers
+from index.headers import RECURRING, Headers, lowered
 from index.record import Record
 from index.recurring import Recurrence, recurrence_of
 from index.rules import Rejection, Rules, Schedule
@@ -51,7 +52,10 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The control headers asked for; empty: not given. ``recurs`` has those of recurring schedules by their role."""
+    """The control headers asked for; empty: not given.
+
+    ``recurs`` has those of recurring schedules by their role, ``if_due_ms`` is for what it ``replaces``.
+    """
 
     at: str = ""
     after: str = ""
@@ -62,6 +66,8 @@ class Request:
     expire_after: str = ""
     headers: tuple[tuple[str, bytes], ...] = field(default=())
     recurs: tuple[tuple[str, str], ...] = ()
+    replaces: bool = False
+    if_due_ms: int | None = None
 
     def as_headers(self) -> list[tuple[str, bytes | None]]:
         """As the record carries them; ConfigError when a duration cannot be read."""
@@ -79,6 +85,10 @@ class Request:
             control.append(("deliver-id", self.deliver_id.encode()))
         if self.expire_after:
             control.append(("deliver-expire-after", _length("--expire-after", self.expire_after)))
+        if self.replaces:
+            control.append((REPLACE, b"true"))
+        if self.if_due_ms is not None:
+            control.append((IF_DUE, b"%d" % self.if_due_ms))
         for name, text in self.recurs:
             control.append((f"deliver-{name}", _length("--every", text) if name == "every" else text.encode()))
         return [*control, *self.headers]
@@ -93,8 +103,10 @@ def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
     if configured:
         rules = config.rules_for(configured)
     else:
+        # What recurs cannot be replaced, so one or the other is taken for allowed there.
+        recurs = any(lowered(name) in RECURRING for name, _ in headers)
         rules = Rules(
-            topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,), recurring=True, min_period_ms=1
+            topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,), recurring=recurs, min_period_ms=1
         )
     now_ms = time.time_ns() // 1_000_000
     verdict = rules.decide(headers, now_ms)

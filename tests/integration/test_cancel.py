@@ -1,4 +1,4 @@
-"""The command that cancels, while a router runs: it ends once that is certain, and says so."""
+"""The commands that cancel and replace, while a router runs: they end once that is certain, and say so."""
 
 import json
 
@@ -11,10 +11,19 @@ from tests.integration.scenario import Stage, now_ms
 HOUR_MS = 3_600_000
 
 
-def cancel(router: RouterProcess, *arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(cli, ["cancel", *arguments, "--config", str(router.config)])
+def command(router: RouterProcess, *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(cli, [*arguments, "--config", str(router.config)])
     assert result.exit_code == code, result.output
     return result
+
+
+def cancel(router: RouterProcess, *arguments: str, code: int = 0) -> Result:
+    return command(router, "cancel", *arguments, code=code)
+
+
+def replace(router: RouterProcess, delay: str, *arguments: str, code: int = 0) -> Result:
+    given = ("--replace", "--id", "order-7", "--value", "new", *arguments)
+    return command(router, "send", delay, *given, code=code)
 
 
 def test_it_is_told_what_was_cancelled_what_is_due_otherwise_and_what_is_not_there(stage: Stage) -> None:
@@ -36,3 +45,24 @@ def test_it_is_told_what_was_cancelled_what_is_due_otherwise_and_what_is_not_the
         assert router.stop() == 0
         unserved = cancel(router, delay, "order-7", "--wait", "1", code=1)
         assert f"{delay}.receipts" in unserved.stderr
+
+
+def test_who_replaces_is_told_what_was_replaced_and_whether_the_record_is_delivered(stage: Stage) -> None:
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out)
+    with stage.router() as router:
+        router.start_and_wait()
+        first = command(router, "send", delay, "--id", "order-7", "--key", "k", "--after", "1h", "--value", "old")
+        place = first.stdout.split()[0]
+        assert "give --key, the key of what is pending" in replace(router, delay, code=2).stderr
+        waiting = (delay, "--key", "k", "--wait", "10")
+        changed = replace(router, *waiting, "--if-due", "1893456000000", code=1)
+        assert "due at another time" in changed.stderr
+        (told,) = json.loads(replace(router, *waiting, "--after", "2h", "--json").stdout)
+        (replaced,) = told["replaced"]
+        assert f"{delay}/{replaced['partition']}/{replaced['offset']}" == place
+        assert f"{told['offset']} replaced; it was due" in replace(router, *waiting).stdout
+        (released,) = stage.wait_records(out, 1)
+        assert released.value == b"new"
+        assert "nothing was replaced" in replace(router, *waiting, "--after", "1h").stdout
+        assert router.stop() == 0

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from index.errors import ConfigError
 from index.schedule import Reason, Rejection, Schedule
+from sidecar.cli.program import cli
 from sidecar.cli.send import Request, judge
 from sidecar.config.model import Config
 from tests.support.configuration import configured, loaded
@@ -61,3 +63,42 @@ def test_where_the_delay_topic_does_not_allow_it_the_key_is_named(tmp_path: Path
     assert isinstance(verdict, Rejection)
     assert "recurring = true" in verdict.message
     assert isinstance(judge(plain, "of.others", asked(every="1m")), Schedule)
+
+
+REPLACES = Request(after="1h", deliver_id="order-7", replaces=True, if_due_ms=70).as_headers()
+
+
+def test_what_replaces_is_judged_as_by_the_router(tmp_path: Path, config: Config) -> None:
+    assert REPLACES[1:] == [("deliver-id", b"order-7"), ("deliver-replace", b"true"), ("deliver-if-due", b"70")]
+    plain = loaded(tmp_path, configured(tmp_path).read_text())
+    assert isinstance(judge(plain, "orders.delay", REPLACES), Schedule)
+    assert isinstance(judge(plain, "of.others", REPLACES), Schedule)
+    recurring = judge(config, "orders.delay", REPLACES)
+    assert isinstance(recurring, Rejection)
+    assert "nothing can be cancelled or replaced yet where schedules recur" in recurring.message
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(replaces=True), "deliver-id says which schedule, and is missing"),
+        (Request(deliver_id="a", if_due_ms=70), "deliver-if-due: only beside"),
+    ],
+)
+def test_half_of_a_replacement_is_refused(config: Config, request_: Request, message: str) -> None:
+    verdict = judge(config, "of.others", request_.as_headers())
+    assert isinstance(verdict, Rejection)
+    assert message in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--replace", "--id", "a", "--lines"], "with --lines each would replace the one before"),
+        (["--id", "a", "--wait", "5", "--null"], "--wait is for the receipt of --replace"),
+    ],
+)
+def test_options_of_a_replacement_that_contradict_are_wrong_usage(options: list[str], message: str) -> None:
+    result = CliRunner().invoke(cli, ["send", "orders.delay", *options])
+    assert result.exit_code == 2
+    assert message in result.stderr

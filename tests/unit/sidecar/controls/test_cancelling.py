@@ -3,15 +3,8 @@
 import pytest
 
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.controls.cancelling import (
-    Cancelled,
-    ChangedError,
-    NoReceiptError,
-    NothingPendingError,
-    Order,
-    Told,
-    together,
-)
+from sidecar.controls.cancelling import Order, together
+from sidecar.controls.receipts import Cancelled, ChangedError, NoReceiptError, NothingPendingError, Told
 
 TOPIC = DelayTopicConfig(name="d")
 ORDER = Order(b"order-7")
@@ -41,5 +34,5 @@ def test_what_is_due_at_another_time_is_told_from_what_is_not_there() -> None:
 
 @pytest.mark.parametrize("found", [{}, {1: CANCELLED}, {1: NOTHING}])
 def test_without_every_receipt_it_is_told_where_to_look(found: dict[int, Told]) -> None:
-    with pytest.raises(NoReceiptError, match=r"d/0/17.* cancel it.*d\.receipts, or d\.rejected"):
+    with pytest.raises(NoReceiptError, match=r"order-7 is cancelled by d/0/17.*d\.receipts, or d\.rejected"):
         together(ORDER, found, WRITTEN, TOPIC)

@@ -1,0 +1,70 @@
+"""Waits for the receipt of a record that replaces what is pending under its id."""
+
+import time
+from contextlib import closing
+from typing import TypeAlias
+
+from confluent_kafka.admin import AdminClient
+
+from index.errors import ConfigError
+from index.receipts import Outcome
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.controls.receipts import (
+    WAIT_S,
+    ChangedError,
+    NoReceiptError,
+    NothingPendingError,
+    Receipts,
+    Told,
+    partitions_of,
+)
+
+Place: TypeAlias = tuple[int, int]
+"""Partition and offset of a record."""
+
+
+def require_key(admin: AdminClient, topic: str) -> None:
+    """ConfigError where a record without a key could come to lie in another partition than what it replaces."""
+    partitions = partitions_of(admin, topic)
+    if partitions > 1:
+        raise ConfigError(
+            f"{topic} has {partitions} partitions, and a record replaces what lies in its own: give --key, the key of"
+            " what is pending, which tells that; for what was sent without a key: delay-router cancel, and then send"
+            " without --replace"
+        )
+
+
+def receipts_to_come(config: Config, admin: AdminClient, topic: str) -> closing[Receipts]:
+    """Those of what is written from now on; ConfigError where the delay topic is not configured."""
+    configured = config.require_delay_topic(topic)
+    return closing(Receipts.from_now_on(config, admin, configured, range(partitions_of(admin, topic))))
+
+
+def replaced_by(
+    place: Place, receipts: Receipts, topic: DelayTopicConfig, deliver_id: str, wait_s: float = WAIT_S
+) -> Told:
+    """What the record at this place (partition, offset) replaced, once that is committed; raises as :func:`judged`."""
+    receipts.wait(dict([place]), time.monotonic() + wait_s)
+    return judged(place, receipts.found.get(place[0]), topic, deliver_id)
+
+
+def judged(place: Place, told: Told | None, topic: DelayTopicConfig, deliver_id: str) -> Told:
+    """The receipt of a record that is delivered: it says what was replaced, or that nothing of its id was pending.
+
+    NothingPendingError and ChangedError when it was to replace only what is due at some time, and is not delivered
+    itself; NoReceiptError when there is no receipt yet.
+    """
+    if told is None:
+        raise NoReceiptError(topic, f"{deliver_id} is replaced", [place])
+    if told.outcome == Outcome.CHANGED:
+        raise ChangedError(
+            f"{deliver_id}: what is pending in {topic.name}, partition {place[0]}, is due at another time; nothing was"
+            " replaced, and what was sent is not delivered"
+        )
+    if told.outcome == Outcome.NOT_PENDING and told.due_ms is None:
+        raise NothingPendingError(
+            f"{deliver_id}: nothing of this id is pending in {topic.name}, partition {place[0]}; it may have left"
+            " already, and what was sent is not delivered"
+        )
+    return told
