@@ -40,7 +40,7 @@ PYTEST = $(BIN)/python -m pytest --quiet --durations=10 --durations-min=5
 JOBS ?= 2
 SIDE_BY_SIDE = --numprocesses $(JOBS) --dist loadfile
 
-test: venv ## The core, the simulation and each promise on a real broker (6 minutes; JOBS=1: one after the other)
+test: venv ## The core, the simulation and each promise on a real broker (7 minutes; JOBS=1: one after the other)
 	@$(BIN)/python -m tests.support.kafka_or_exit
 	@$(PYTEST) $(SIDE_BY_SIDE) $$($(BIN)/python -m tests.targets $@)
 
