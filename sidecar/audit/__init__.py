@@ -1,28 +1,31 @@
 """Counts from the topics alone what became of every record: the router is not asked, none of its code used.
 
-Delay, target and rejected topics are read by position, committed records only, up to the ends they had when
+Delay, target, rejected and receipts topics are read by position, committed records only, up to the ends they had when
 the audit began. A released or rejected record names its origin in ``delay-source``
-(``topic/partition/offset``); that joins both sides. Due times are worked out here again from the native
+(``topic/partition/offset``), and so does the receipt of a control, which also names what is not to be released any
+more; that joins both sides. Due times are worked out here again from the native
 headers (aliases are unknown here), and a record is *early* when the broker appended it to its target before
 that time. That takes a target topic with ``message.timestamp.type=LogAppendTime``; of records in others the
 report says so.
 
 May import: nothing of this project, since it judges the rest. Begin with :mod:`sidecar.audit.join`.
 
-Every record sent is exactly one of: released once, rejected, pending, duplicated, lost. One with several
-targets is released once when each of them has it once. Payloads are kept as digests: a million records sent
-take 0.5 GB.
+Every record sent is exactly one of: released once, rejected, cancelled, replaced, answered (a control that is no
+schedule), pending, duplicated, lost. One with several targets is released once when each of them has it once.
+Payloads are kept as digests: a million records sent take 0.5 GB.
 
-``record`` reads a record's wishes, ``join`` brings both sides together, ``read`` gets the records, and
+``record`` reads a record's wishes and ``receipt`` those of controls, ``entry`` says what became of one, ``join`` brings
+both sides together for the ``report``, ``read`` gets the records, and
 ``python -m sidecar.audit --help`` is for the shell.
 """
 
 import time
 from collections.abc import Mapping, Sequence
 
-from sidecar.audit.join import AuditReport, check_order, join
+from sidecar.audit.join import check_order, join
 from sidecar.audit.read import AuditError, ranges, read
 from sidecar.audit.record import AT_ONCE, UNREADABLE, Record
+from sidecar.audit.report import AuditReport
 
 __all__ = [
     "AT_ONCE",
@@ -44,6 +47,7 @@ def audit(
     delay: Sequence[str],
     targets: Sequence[str],
     rejected: Sequence[str],
+    receipts: Sequence[str],
     default_targets: Mapping[str, str] | None = None,
     default_delays_ms: Mapping[str, int] | None = None,
     grace_ms: int = 0,
@@ -57,11 +61,12 @@ def audit(
     """
     now_ms = int(time.time() * 1000)
     # Ends of the outgoing topics first: the origin of all that lies before them is in its delay topic then.
-    released_to, rejected_to = ranges(kafka, targets), ranges(kafka, rejected)
+    released_to, rejected_to, answered_in = ranges(kafka, targets), ranges(kafka, rejected), ranges(kafka, receipts)
     return join(
         read(kafka, ranges(kafka, delay)),
         read(kafka, released_to),
         read(kafka, rejected_to),
+        read(kafka, answered_in),
         now_ms=now_ms - grace_ms,
         default_targets=default_targets,
         default_delays_ms=default_delays_ms,

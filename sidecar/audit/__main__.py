@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--delays-ms", nargs="+", default=[], metavar="TOPIC=MS", help="of records that name no time")
     parser.add_argument("--targets", required=True, nargs="+", metavar="TOPIC")
     parser.add_argument("--rejected", nargs="+", default=[], metavar="TOPIC")
+    parser.add_argument("--receipts", nargs="+", default=[], metavar="TOPIC", help="without, controls count as lost")
     parser.add_argument("--grace-ms", type=int, default=10_000, help="how late is lost (default 10000)")
     given = parser.parse_args(arguments)
     delays = [each.rpartition("=") for each in given.delays_ms]
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             delay=[topic.partition("=")[0] for topic in given.delay],
             targets=given.targets,
             rejected=given.rejected,
+            receipts=given.receipts,
             default_targets=defaults,
             default_delays_ms={topic: int(number) for topic, _, number in delays},
             grace_ms=given.grace_ms,

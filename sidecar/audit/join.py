@@ -1,89 +1,41 @@
 """The join: every record sent meets what was found of it. No Kafka here: tests feed it any records."""
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import ceil
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from sidecar.audit.entry import Entry
+from sidecar.audit.receipt import Control, Receipt, receipt_of
 from sidecar.audit.record import (
+    AT_ONCE,
     UNREADABLE,
     Record,
     begun_by,
     digest,
     due_ms,
-    recurs,
-    released_key,
     source_of,
-    targets,
     user_headers,
 )
+from sidecar.audit.report import AuditReport
 
 _SAMPLES: Final = 20
 _REJECTION: Final = ["delay-error", "delay-error-message", "delay-source"]
 _OCCURRENCE: Final = ["delay-occurrence", "delay-series"]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditReport:
-    """What became of the records sent.
-
-    ``sent`` is the sum of the five that follow; the others count copies, of which a record may have several:
-
-    * ``early``: appended before the due time.
-    * ``altered``: key, value or user headers differ from what was sent.
-    * ``wrong_target``: in a topic the record did not name.
-    * ``foreign``: the origin that is named is not in the delay topics.
-    * ``unreadable``: released, although this reader cannot work out when it was due.
-    * ``create_time``: released to a topic without append times; its punctuality is the router's own word.
-
-    And, to look into it:
-
-    * ``lateness_ms``: sorted; append time minus due time, or minus the time of sending where that was later.
-    * ``samples``: per count, a line for each of the first offenders.
-    """
-
-    sent: int
-    released_once: int
-    rejected: int
-    pending: int
-    duplicated: int
-    lost: int
-    early: int = 0
-    altered: int = 0
-    wrong_target: int = 0
-    foreign: int = 0
-    unreadable: int = 0
-    create_time: int = 0
-    lateness_ms: Sequence[int] = ()
-    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is lost, doubled, early, altered or astray."""
-        return not (self.duplicated or self.lost or self.early or self.altered or self.wrong_target or self.foreign)
-
-    def percentile_ms(self, percent: float) -> int:
-        """Return the lateness in ms that `percent` % of the released copies kept within; 0 without any."""
-        rank = max(ceil(len(self.lateness_ms) * percent / 100), 1)
-        return self.lateness_ms[rank - 1] if self.lateness_ms else 0
-
-    def summary(self) -> str:
-        """Return the one line that states the outcome; what it leaves out is 0."""
-        line = (
-            f"sent {self.sent}, released once {self.released_once}, rejected {self.rejected}, "
-            f"duplicated {self.duplicated}, early {self.early}, lost {self.lost}"
-        )
-        for name in ("pending", "altered", "wrong_target", "foreign", "unreadable", "create_time"):
-            if count := getattr(self, name):
-                line += f", {name.replace('_', ' ')} {count}"
-        return line
+_OUTCOMES: Final = (
+    *("released_once", "rejected", "pending", "duplicated", "lost"),
+    *("cancelled", "replaced", "answered"),
+)
+_COUNTS: Final = (
+    *("early", "altered", "wrong_target", "foreign", "unreadable", "create_time"),
+    *("cancelled_but_left", "answered_twice"),
+)
 
 
 def join(
     sent: Iterable[Record],
     released: Iterable[Record],
     rejected: Iterable[Record],
+    receipts: Iterable[Record] = (),
     *,
     now_ms: int,
     default_targets: Mapping[str, str] | None = None,
@@ -97,6 +49,8 @@ def join(
         books.release(record)
     for record in rejected:
         books.reject(record)
+    for record in receipts:
+        books.answer(record)
     return books.report(now_ms)
 
 
@@ -121,58 +75,24 @@ def check_order(sent: Iterable[Record], released: Iterable[Record]) -> list[str]
     return breaks
 
 
-class _Entry:
-    """A record sent, and what was found of it."""
-
-    __slots__ = (
-        *("arrivals", "as_rejected", "as_released", "due_ms", "rejections", "targets", "timestamp_ms"),
-        *("has_begun", "recurs"),
-    )
-
-    def __init__(self, record: Record, default_target: str, delay_ms: int) -> None:
-        self.due_ms = due_ms(record, delay_ms)
-        self.recurs = recurs(record.headers)
-        self.has_begun = False
-        self.timestamp_ms = record.timestamp_ms
-        self.targets = targets(record.headers, default_target)
-        self.as_released = digest(released_key(record), record.value, user_headers(record.headers))
-        self.as_rejected = digest(record.key, record.value, record.headers)
-        self.arrivals: tuple[str, ...] = ()
-        self.rejections = 0
-
-    def outcome(self, now_ms: int) -> str:
-        """Name the one count this record belongs to; one that begins a series is released as its first occurrence."""
-        if self.has_begun and not self.arrivals and not self.rejections:
-            return "released_once"
-        if self.arrivals and self.arrivals == self.targets and not self.rejections:
-            return "released_once"
-        found, wanted = set(self.arrivals), set(self.targets or self.arrivals[:1])
-        if len(self.arrivals) > len(found) or self.rejections > 1 or (self.rejections and found):
-            return "duplicated"
-        if self.rejections:
-            return "rejected"
-        if found and found >= wanted:
-            return "released_once" if found == wanted else "duplicated"
-        return "lost" if self.due_ms <= now_ms else "pending"
-
-
 class _Books:
     """Every record sent by its place, and the counts."""
 
     def __init__(self, default_targets: Mapping[str, str], default_delays_ms: Mapping[str, int]) -> None:
         self._default_targets = default_targets
         self._default_delays_ms = default_delays_ms
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._begun: list[str] = []
         self._single: dict[str, tuple[str, ...]] = {}
         self._lateness_ms = array("q")
-        self._counts = dict.fromkeys(("early", "altered", "wrong_target", "foreign", "unreadable", "create_time"), 0)
+        self._unnamed: list[tuple[str, Control, Receipt]] = []
+        self._counts = dict.fromkeys(_COUNTS, 0)
         self._samples: dict[str, list[str]] = {}
 
     def enter(self, record: Record) -> None:
         """Enter a record of a delay topic."""
         target, delay_ms = self._default_targets.get(record.topic, ""), self._default_delays_ms.get(record.topic, 0)
-        self._entries[record.place] = _Entry(record, target, delay_ms)
+        self._entries[record.place] = Entry(record, target, delay_ms)
         if beginning := begun_by(record):
             self._begun.append(beginning)
 
@@ -187,13 +107,13 @@ class _Books:
         # One shared tuple per target: a million records mostly go to a few topics.
         single = self._single.setdefault(record.topic, (record.topic,))
         entry.arrivals = entry.arrivals + single if entry.arrivals else single
-        if entry.targets and record.topic not in entry.targets:
-            self._note("wrong_target", f"{source}: {record.place}, wanted {', '.join(entry.targets)}")
+        if (entry.targets or entry.cancels) and record.topic not in entry.targets:
+            self._note("wrong_target", f"{source}: {record.place}, wanted {', '.join(entry.targets) or 'none'}")
         if digest(record.key, record.value, user_headers(record.headers)) != entry.as_released:
             self._note("altered", f"{source}: {record.place} differs")
         self._time(entry, record, source)
 
-    def _time(self, entry: _Entry, record: Record, source: str) -> None:
+    def _time(self, entry: Entry, record: Record, source: str) -> None:
         if not record.appended:
             self._note("create_time", f"{record.topic}: message.timestamp.type is not LogAppendTime")
         if entry.due_ms == UNREADABLE:
@@ -222,19 +142,73 @@ class _Books:
         if added != _REJECTION or digest(record.key, record.value, as_sent) != entry.as_rejected:
             self._note("altered", f"{source}: {record.place} differs")
 
+    def answer(self, record: Record) -> None:
+        """Match a receipt with its control, and with what it names."""
+        source = source_of(record)
+        entry = self._entries.get(source)
+        if entry is None or entry.control is None:
+            self._note("foreign", f"{record.place}: no control at {source or '(no delay-source)'}")
+            return
+        entry.answers += 1
+        if entry.answers == 2:  # noqa: PLR2004 -- counted once, however many there are
+            self._note("answered_twice", f"{source}: again by {record.place}")
+        receipt, control = receipt_of(record), entry.control
+        if receipt is None or not _is_of(record, receipt, control):
+            self._note("altered", f"{source}: {record.place} is not the receipt of this control")
+        if receipt is None:
+            return
+        entry.is_void = entry.is_void or (control.conditional and receipt.is_in_vain)
+        for offset in receipt.offsets:
+            self._name(offset, source, control, receipt)
+        if receipt.unnamed:
+            self._unnamed.append((source, control, receipt))
+
+    def _name(self, offset: int, source: str, control: Control, receipt: Receipt) -> None:
+        """Enter that the receipt of the control at ``source`` names this offset of its partition."""
+        lane, _, control_offset = source.rpartition("/")
+        entry = self._entries.get(f"{lane}/{offset}")
+        if entry is None:
+            self._note("foreign", f"the receipt of {source}: no record at {lane}/{offset}")
+            return
+        entry.named += (receipt.done,)
+        if offset >= int(control_offset) or not _holds_for(control, receipt, entry):
+            self._note("altered", f"{lane}/{offset}: {source} does not ask for it, and its receipt names it")
+
+    def _name_the_unnamed(self) -> None:
+        """What a receipt stands for without a list is what is nowhere of its id, if that is as much as it says."""
+        for source, control, receipt in self._unnamed:
+            lane, _, control_offset = source.rpartition("/")
+            found = [
+                entry
+                for place, entry in self._entries.items()
+                if entry.deliver_id == receipt.deliver_id and not (entry.named or entry.has_left or entry.is_void)
+                if place.rpartition("/")[0] == lane and int(place.rpartition("/")[2]) < int(control_offset)
+                if _holds_for(control, receipt, entry)
+            ]
+            for entry in found:
+                entry.named = (receipt.done,)
+            if len(found) != receipt.unnamed:
+                self._note("altered", f"{source}: its receipt has {receipt.unnamed} unnamed, {len(found)} are nowhere")
+
     def report(self, now_ms: int) -> AuditReport:
         """Sum up; records due later than `now_ms` may still be pending."""
+        self._name_the_unnamed()
         for beginning in self._begun:
             if beginning in self._entries:
                 self._entries[beginning].has_begun = True
-        outcomes = dict.fromkeys(("released_once", "rejected", "pending", "duplicated", "lost"), 0)
+        outcomes = dict.fromkeys(_OUTCOMES, 0)
         for source, entry in self._entries.items():
             outcome = entry.outcome(now_ms)
             outcomes[outcome] += 1
             if outcome in {"duplicated", "lost"}:
                 found = ", ".join(entry.arrivals) or "nowhere"
                 line = f"{source}: in {found}; rejected {entry.rejections} times; due {entry.due_ms}"
+                if entry.control is not None:
+                    line += f"; a control with {entry.answers} receipts"
                 self._sample(outcome, line)
+            if entry.has_left_in_spite:
+                said = ", ".join(entry.named) or "no schedule"
+                self._note("cancelled_but_left", f"{source}: has left, and is {said} by a receipt")
         return AuditReport(
             sent=len(self._entries),
             **outcomes,
@@ -251,3 +225,19 @@ class _Books:
         lines = self._samples.setdefault(count, [])
         if len(lines) < _SAMPLES:
             lines.append(line)
+
+
+def _is_of(record: Record, receipt: Receipt, control: Control) -> bool:
+    """Whether a receipt has the id and the headers of its control, and answers what that asks for."""
+    *copied, last = record.headers
+    as_sent = digest(None, None, copied) == control.headers if receipt.whole else not copied
+    # The id may have a name that is unknown here.
+    of_its_id = control.deliver_id in {receipt.deliver_id, None}
+    return last[0] == "delay-source" and as_sent and of_its_id and receipt.answers(control)
+
+
+def _holds_for(control: Control, receipt: Receipt, entry: Entry) -> bool:
+    """Whether a control asks for a record in front of it; an id or a time by a name unknown here is believed."""
+    if entry.cancels or entry.deliver_id not in {receipt.deliver_id, None}:
+        return False
+    return not control.conditional or entry.due_ms in {control.if_due_ms, AT_ONCE}

@@ -64,7 +64,7 @@ def due_ms(record: Record, delay_ms: int = 0) -> int:
         return UNREADABLE
     try:
         if "deliver-at" in given:
-            return _instant_ms(given["deliver-at"])
+            return instant_ms(given["deliver-at"])
         return record.timestamp_ms + _duration_ms(given["deliver-after"])
     except ValueError:
         return UNREADABLE
@@ -94,7 +94,8 @@ def _occurrence(named: Iterable[tuple[str, bytes]]) -> tuple[int, int, int] | No
     return None
 
 
-def _instant_ms(raw: bytes | None) -> int:
+def instant_ms(raw: bytes | None) -> int:
+    """Return an instant in epoch ms; ValueError for what cannot be read as one."""
     text = (raw or b"").decode("ascii")
     if text.isdigit():
         return int(text)

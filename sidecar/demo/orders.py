@@ -33,6 +33,11 @@ class Topics(NamedTuple):
         delay = f"{prefix}orders.delay"
         return cls(delay, f"{prefix}orders", f"{prefix}billing", f"{delay}.rejected")
 
+    @property
+    def receipts(self) -> str:
+        """Where receipts of controls go; the demo sends none."""
+        return f"{self.delay}.receipts"
+
 
 class Order(NamedTuple):
     """A record to be sent.

@@ -105,6 +105,7 @@ class Demo:
             delay=[topics.delay],
             targets=[topics.orders, topics.billing],
             rejected=[topics.rejected],
+            receipts=[topics.receipts],
             default_targets={topics.delay: topics.orders},
         )
         for name, lines in report.samples.items():

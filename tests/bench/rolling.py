@@ -110,6 +110,7 @@ def _audited(context: Context, group: Group) -> AuditReport:
         delay=[group.delay_topic],
         targets=[group.target],
         rejected=[group.rejected],
+        receipts=[f"{group.delay_topic}.receipts"],
     )
     if not report.ok or report.pending or report.rejected:
         raise BenchmarkFailed(f"{report.summary()}: {dict(report.samples)}")

@@ -231,6 +231,7 @@ class Stage:
             delay=delays,
             targets=targets or self.targets,
             rejected=[f"{delay}.rejected" for delay in delays],
+            receipts=[f"{delay}.receipts" for delay in delays],
             default_targets=defaults,
             default_delays_ms=delays_ms,
         )

@@ -54,7 +54,7 @@ class Stage:
 
     def audit(self) -> AuditReport:
         time.sleep(0.01)  # past the due times, which are 1 ms after sending
-        return audit(self.kafka, delay=[self.delay], targets=[self.target], rejected=[self.rejected])
+        return audit(self.kafka, delay=[self.delay], targets=[self.target], rejected=[self.rejected], receipts=[])
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_a_target_of_create_times_is_named(stage: Stage, make_topic: MakeTopic) 
 
 def test_a_missing_topic_is_named(stage: Stage) -> None:
     with pytest.raises(AuditError, match="no-such-topic"):
-        audit(stage.kafka, delay=[stage.delay], targets=["no-such-topic"], rejected=[])
+        audit(stage.kafka, delay=[stage.delay], targets=["no-such-topic"], rejected=[], receipts=[])
 
 
 def test_from_the_shell(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:

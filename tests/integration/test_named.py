@@ -50,3 +50,8 @@ def test_what_is_cancelled_or_replaced_never_leaves_and_each_control_has_a_recei
         assert json.loads(last.value or b"")["outcome"] == "not-pending"
         assert len(stage.records(out)) == 1
         assert router.stop() == 0
+    report = stage.audit()
+    assert report.ok, report.samples
+    assert (report.sent, report.released_once, report.pending, report.answered) == (10, 1, 1, 5)
+    assert (report.cancelled, report.replaced, report.lost) == (2, 1, 0)
+    assert report.summary().endswith("lost 0, cancelled 2, replaced 1, answered 5, pending 1")

@@ -1,55 +1,24 @@
 """The auditor's join, fed with records made up in memory: what it must count, and what it must not."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import pytest
 
 from sidecar.audit import AT_ONCE, UNREADABLE, AuditReport, Record, check_order, join
 from sidecar.audit.__main__ import main
 from sidecar.audit.record import Header, due_ms
-
-DELAY, TARGET, OTHER, REJECTED = "d", "t", "u", "d.rejected"
-SENT_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
-NOW_MS = SENT_MS + 3_600_000
-
-
-def sent(
-    offset: int = 0,
-    *headers: Header,
-    key: bytes | None = b"k",
-    value: bytes | None = b"v",
-    at_ms: int = SENT_MS,
-) -> Record:
-    return Record(DELAY, 0, offset, key, value, headers, at_ms, appended=False)
-
-
-def released(
-    origin: Record, late_ms: int = 3, *, topic: str = TARGET, offset: int = 0, appended: bool = True
-) -> Record:
-    due = due_ms(origin)
-    provenance: list[Header] = [
-        ("delay-due", b"%d" % due),
-        ("delay-source", origin.place.encode()),
-        ("delay-source-timestamp", b"%d" % origin.timestamp_ms),
-    ]
-    kept = [header for header in origin.headers if not header[0].startswith("deliver-")]
-    at_ms = max(due, origin.timestamp_ms) + late_ms
-    return Record(topic, 0, offset, origin.key, origin.value, [*kept, *provenance], at_ms, appended)
-
-
-def refused(origin: Record) -> Record:
-    added: list[Header] = [
-        ("delay-error", b"INVALID_SCHEDULE"),
-        ("delay-error-message", b"no"),
-        ("delay-source", origin.place.encode()),
-    ]
-    return Record(REJECTED, 0, 0, origin.key, origin.value, [*origin.headers, *added], SENT_MS)
-
-
-def counts(report: AuditReport) -> dict[str, int]:
-    """Everything the report counts that is not 0."""
-    return {name: count for name, count in asdict(report).items() if isinstance(count, int) and count}
+from tests.support.audit_records import (
+    AFTER,
+    DELAY,
+    NOW_MS,
+    OTHER,
+    SENT_MS,
+    TARGET,
+    counts,
+    refused,
+    released,
+    sent,
+)
 
 
 def audited(
@@ -58,7 +27,6 @@ def audited(
     return join(origins, out, no, now_ms=now_ms, default_targets={DELAY: TARGET})
 
 
-AFTER: Header = ("deliver-after", b"1000")
 FAN_OUT: tuple[Header, ...] = (AFTER, ("deliver-to", b"t"), ("deliver-to", b"u"))
 
 

@@ -160,6 +160,7 @@ def test_the_exit_code_is_what_the_auditor_counted(
     assert asked[0]["delay"] == ["orders.delay"]
     assert asked[0]["targets"] == ["orders", "billing"]
     assert asked[0]["rejected"] == ["orders.delay.rejected"]
+    assert asked[0]["receipts"] == ["orders.delay.receipts"]
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "1001", "many"])

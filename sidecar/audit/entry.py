@@ -1,0 +1,74 @@
+"""A record sent, and what was found of it: from that follows what became of it."""
+
+from sidecar.audit.receipt import control_of, deliver_id_of
+from sidecar.audit.record import Record, digest, due_ms, recurs, released_key, targets, user_headers
+
+
+class Entry:
+    """A record sent, and what was found of it.
+
+    ``answers`` counts its own receipts, ``named`` has the outcome of each receipt that names it, ``is_void`` says that
+    it is a control and no schedule.
+    """
+
+    __slots__ = (
+        *("arrivals", "as_rejected", "as_released", "due_ms", "rejections", "targets", "timestamp_ms"),
+        *("answers", "control", "deliver_id", "has_begun", "is_void", "named", "recurs"),
+    )
+
+    def __init__(self, record: Record, default_target: str, delay_ms: int) -> None:
+        self.control = control_of(record)
+        self.deliver_id = deliver_id_of(record)
+        self.answers = 0
+        self.is_void = self.cancels
+        self.named: tuple[str, ...] = ()
+        self.due_ms = due_ms(record, delay_ms)
+        self.recurs = recurs(record.headers)
+        self.has_begun = False
+        self.timestamp_ms = record.timestamp_ms
+        self.targets = () if self.cancels else targets(record.headers, default_target)
+        self.as_released = digest(released_key(record), record.value, user_headers(record.headers))
+        self.as_rejected = digest(record.key, record.value, record.headers)
+        self.arrivals: tuple[str, ...] = ()
+        self.rejections = 0
+
+    @property
+    def cancels(self) -> bool:
+        """Whether it is a control that is no schedule itself, whatever comes of it."""
+        return self.control is not None and self.control.action == "cancel"
+
+    @property
+    def has_left(self) -> bool:
+        """Whether a copy of it is in a target or rejected topic."""
+        return bool(self.arrivals or self.rejections)
+
+    @property
+    def has_left_in_spite(self) -> bool:
+        """Whether it has left, and a receipt says that it does not."""
+        return self.has_left and bool(self.named or (self.is_void and self.answers))
+
+    def outcome(self, now_ms: int) -> str:
+        """Name the one count this record belongs to."""
+        if self.answers > 1 or len(self.named) > 1 or self.has_left_in_spite:
+            return "duplicated"
+        if self.control is not None and not self.answers and not self.rejections:
+            # A receipt is written when the control is read, however long the schedules wait.
+            return "lost" if self.timestamp_ms <= now_ms else "pending"
+        if self.named:
+            return self.named[0]
+        return "answered" if self.is_void and self.answers else self._by_copies(now_ms)
+
+    def _by_copies(self, now_ms: int) -> str:
+        """The count by the copies alone; what begins a series is released as its first occurrence."""
+        if self.has_begun and not self.arrivals and not self.rejections:
+            return "released_once"
+        if self.arrivals and self.arrivals == self.targets and not self.rejections:
+            return "released_once"
+        found, wanted = set(self.arrivals), set(self.targets or self.arrivals[:1])
+        if len(self.arrivals) > len(found) or self.rejections > 1 or (self.rejections and found):
+            return "duplicated"
+        if self.rejections:
+            return "rejected"
+        if found and found >= wanted:
+            return "released_once" if found == wanted else "duplicated"
+        return "lost" if self.due_ms <= now_ms else "pending"

@@ -1,0 +1,96 @@
+"""Controls, which cancel or replace what was sent before, and the receipts that say what became of them."""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.audit.record import Record, digest, instant_ms
+
+_CANCEL: Final = "deliver-cancel"
+_REPLACE: Final = "deliver-replace"
+_IF_DUE: Final = "deliver-if-due"
+_ID: Final = "deliver-id"
+
+_DONE: Final = {"cancel": "cancelled", "replace": "replaced"}
+_IN_VAIN: Final = frozenset({"not-pending", "changed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What a control asks for: its ``action`` is ``cancel``, or ``replace`` where it is a schedule itself.
+
+    ``conditional``: it holds only for what is due at ``if_due_ms``, None where that cannot be read. ``headers`` is the
+    digest of all its headers.
+    """
+
+    action: str
+    conditional: bool
+    if_due_ms: int | None
+    deliver_id: bytes | None
+    headers: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a receipt says: of which id, the ``outcome``, and the offsets of what it names.
+
+    ``unnamed``: how many more it stands for, whose list its topic has refused; ``whole``: its control's headers are
+    there.
+    """
+
+    deliver_id: bytes | None
+    action: str
+    outcome: str
+    offsets: tuple[int, ...]
+    unnamed: int
+    whole: bool
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether its control found nothing to cancel or to replace."""
+        return self.outcome in _IN_VAIN
+
+    @property
+    def done(self) -> str:
+        """What became of the records that it names: ``cancelled`` or ``replaced``."""
+        return _DONE[self.action]
+
+    def answers(self, control: Control) -> bool:
+        """Whether it says of such a control what can have become of it."""
+        found = self.offsets or self.unnamed
+        fits = not found if self.is_in_vain else bool(found) and self.outcome == self.done
+        return fits and self.action == control.action and (control.conditional or self.outcome != "changed")
+
+
+def control_of(record: Record) -> Control | None:
+    """What a record asks for; None where it is a schedule only.
+
+    One that contradicts itself is a control, too: it must come back as rejected, and then has no receipt.
+    """
+    named = {name.lower(): raw for name, raw in record.headers if name.lower().startswith("deliver-")}
+    if not named.keys() & {_CANCEL, _REPLACE}:
+        return None
+    action = "cancel" if _CANCEL in named else "replace"
+    deliver_id = named[_CANCEL] if action == "cancel" else named.get(_ID)
+    try:
+        if_due_ms = instant_ms(named[_IF_DUE]) if _IF_DUE in named else None
+    except ValueError:
+        if_due_ms = None
+    return Control(action, _IF_DUE in named, if_due_ms, deliver_id, digest(None, None, record.headers))
+
+
+def deliver_id_of(record: Record) -> bytes | None:
+    """The id a record has under its native name; None where it has none, or one by a name unknown here."""
+    return next((raw for name, raw in record.headers if name.lower() == _ID), None)
+
+
+def receipt_of(record: Record) -> Receipt | None:
+    """What the record of a receipt says; None where it is no receipt."""
+    try:
+        said = json.loads(record.value or b"")
+        action, outcome, left_out = str(said["action"]), str(said["outcome"]), said.get("omitted", {})
+        offsets = tuple(int(each["offset"]) for each in said["cancelled"])
+        unnamed, whole = int(left_out.get("cancelled", 0)), "headers" not in left_out
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return Receipt(record.key, action, outcome, offsets, unnamed, whole) if action in _DONE else None

@@ -1,0 +1,247 @@
+"""Cancelled and replaced records in the auditor's join: each control has one receipt, and what that names stays."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from sidecar.audit import AuditReport, Record, join
+from sidecar.audit.record import Header
+from tests.support.audit_records import (
+    AFTER,
+    DELAY,
+    NOW_MS,
+    OTHER,
+    SENT_MS,
+    TARGET,
+    counts,
+    refused,
+    released,
+    sent,
+)
+
+ID: Header = ("deliver-id", b"a")
+CANCEL: Header = ("deliver-cancel", b"a")
+REPLACE: Header = ("deliver-replace", b"true")
+IF_DUE: Header = ("deliver-if-due", b"%d" % (SENT_MS + 1_000))
+
+FIRST = sent(0, ID, AFTER)
+CANCELS = sent(1, CANCEL, ("correlation", b"7"))
+REPLACES = sent(1, ID, REPLACE, AFTER)
+
+
+def receipt(
+    control: Record,
+    *cancelled: int,
+    outcome: str = "",
+    omitted: dict[str, int] | None = None,
+    key: bytes = b"a",
+) -> Record:
+    """The receipt of a control that names these offsets."""
+    action = "cancel" if any(name == "deliver-cancel" for name, _ in control.headers) else "replace"
+    said: dict[str, object] = {
+        "action": action,
+        "outcome": outcome or ({"cancel": "cancelled", "replace": "replaced"}[action] if cancelled else "not-pending"),
+        "cancelled": [{"offset": offset, "due": SENT_MS + 1_000} for offset in cancelled],
+        "due": None,
+    }
+    if omitted:
+        said["omitted"] = omitted
+    kept = () if omitted and "headers" in omitted else control.headers
+    headers = [*kept, ("delay-source", control.place.encode())]
+    return Record(f"{DELAY}.receipts", 0, 0, key, json.dumps(said).encode(), headers, SENT_MS)
+
+
+def audited(
+    origins: Sequence[Record],
+    receipts: Sequence[Record] = (),
+    *,
+    out: Sequence[Record] = (),
+    no: Sequence[Record] = (),
+    now_ms: int = NOW_MS,
+) -> AuditReport:
+    return join(origins, out, no, receipts, now_ms=now_ms, default_targets={DELAY: TARGET})
+
+
+def test_what_is_cancelled_is_not_lost_and_its_control_is_answered() -> None:
+    report = audited([FIRST, CANCELS], [receipt(CANCELS, 0)])
+    assert counts(report) == {"sent": 2, "cancelled": 1, "answered": 1}
+    assert report.ok
+    assert report.summary().endswith("lost 0, cancelled 1, answered 1")
+
+
+def test_what_is_replaced_stays_and_what_replaces_it_is_released() -> None:
+    report = audited([FIRST, REPLACES], [receipt(REPLACES, 0)], out=[released(REPLACES)])
+    assert counts(report) == {"sent": 2, "replaced": 1, "released_once": 1}
+    assert report.ok
+    waits = audited([FIRST, REPLACES], [receipt(REPLACES, 0)], now_ms=SENT_MS)
+    assert counts(waits) == {"sent": 2, "replaced": 1, "pending": 1}
+
+
+def test_a_replacement_is_replaced_and_cancelled_as_any_record() -> None:
+    again, cancels = sent(2, ID, REPLACE, AFTER), sent(3, CANCEL)
+    receipts = [receipt(REPLACES, 0), receipt(again, 1), receipt(cancels, 2)]
+    report = audited([FIRST, REPLACES, again, cancels], receipts)
+    assert counts(report) == {"sent": 4, "replaced": 2, "cancelled": 1, "answered": 1}
+    assert report.ok
+
+
+def test_a_control_that_finds_nothing_has_a_receipt_and_names_nothing() -> None:
+    report = audited([FIRST, CANCELS], [receipt(CANCELS)], out=[released(FIRST)])
+    assert counts(report) == {"sent": 2, "released_once": 1, "answered": 1}
+    assert counts(audited([FIRST, CANCELS], [receipt(CANCELS)])) == {"sent": 2, "lost": 1, "answered": 1}
+
+
+def test_a_control_without_its_receipt_is_lost_even_where_its_own_schedule_waits_or_has_left() -> None:
+    assert counts(audited([CANCELS], now_ms=SENT_MS)) == {"sent": 1, "lost": 1}
+    assert counts(audited([CANCELS], now_ms=SENT_MS - 1)) == {"sent": 1, "pending": 1}
+    assert counts(audited([REPLACES], now_ms=SENT_MS)) == {"sent": 1, "lost": 1}
+    report = audited([REPLACES], out=[released(REPLACES)])
+    assert counts(report) == {"sent": 1, "lost": 1}
+    assert "a control with 0 receipts" in report.samples["lost"][0]
+
+
+@pytest.mark.parametrize("control", [CANCELS, REPLACES], ids=["cancel", "replace"])
+def test_a_control_that_is_rejected_has_no_receipt(control: Record) -> None:
+    assert counts(audited([control], no=[refused(control)])) == {"sent": 1, "rejected": 1}
+
+
+def test_a_control_that_is_no_schedule_is_not_rejected_beside_its_receipt() -> None:
+    report = audited([CANCELS], [receipt(CANCELS)], no=[refused(CANCELS)])
+    assert counts(report) == {"sent": 1, "duplicated": 1, "cancelled_but_left": 1}
+    late = audited([REPLACES], [receipt(REPLACES)], no=[refused(REPLACES)])
+    assert counts(late) == {"sent": 1, "rejected": 1}
+
+
+@pytest.mark.parametrize("left", [{"out": [released(FIRST)]}, {"no": [refused(FIRST)]}], ids=["released", "rejected"])
+def test_what_has_left_although_a_receipt_names_it_is_a_count_of_its_own(left: dict[str, Sequence[Record]]) -> None:
+    report = audited([FIRST, CANCELS], [receipt(CANCELS, 0)], **left)  # type: ignore[arg-type]
+    assert counts(report) == {"sent": 2, "answered": 1, "duplicated": 1, "cancelled_but_left": 1}
+    assert not report.ok
+    assert report.samples["cancelled_but_left"] == ["d/0/0: has left, and is cancelled by a receipt"]
+    assert report.summary().endswith("answered 1, cancelled but left 1")
+
+
+def test_two_receipts_for_one_control_are_a_count_of_its_own() -> None:
+    twice = audited([CANCELS], [receipt(CANCELS), receipt(CANCELS)])
+    assert counts(twice) == {"sent": 1, "duplicated": 1, "answered_twice": 1}
+    assert not twice.ok
+    released_once = audited([REPLACES], [receipt(REPLACES)] * 3, out=[released(REPLACES)])
+    assert counts(released_once) == {"sent": 1, "duplicated": 1, "answered_twice": 1}
+
+
+def test_what_two_receipts_name_is_duplicated() -> None:
+    again = sent(2, CANCEL)
+    report = audited([FIRST, CANCELS, again], [receipt(CANCELS, 0), receipt(again, 0)])
+    assert counts(report) == {"sent": 3, "duplicated": 1, "answered": 2}
+
+
+def test_a_control_that_cancels_goes_to_no_target() -> None:
+    report = audited([CANCELS], [receipt(CANCELS)], out=[released(CANCELS)])
+    assert counts(report) == {"sent": 1, "duplicated": 1, "wrong_target": 1, "cancelled_but_left": 1}
+    assert "wanted none" in report.samples["wrong_target"][0]
+    assert not audited([CANCELS], out=[released(CANCELS, topic=OTHER)]).ok
+
+
+def test_a_replacement_whose_condition_fails_is_no_schedule() -> None:
+    control = sent(1, ID, REPLACE, IF_DUE, AFTER)
+    for outcome in ("changed", "not-pending"):
+        answer = receipt(control, outcome=outcome)
+        assert counts(audited([control], [answer])) == {"sent": 1, "answered": 1}
+        out = audited([control], [answer], out=[released(control)])
+        assert counts(out) == {"sent": 1, "duplicated": 1, "cancelled_but_left": 1}
+    in_time = audited([FIRST, control], [receipt(control, 0)], out=[released(control)])
+    assert counts(in_time) == {"sent": 2, "replaced": 1, "released_once": 1}
+
+
+def test_a_receipt_that_names_what_its_control_does_not_ask_for_shows() -> None:
+    other, later = sent(0, ("deliver-id", b"b"), AFTER), sent(2, ID, AFTER)
+    conditional = sent(1, CANCEL, ("deliver-if-due", b"5"))
+    for origins, answer in (
+        ([other, CANCELS], receipt(CANCELS, 0)),
+        ([later, CANCELS], receipt(CANCELS, 2)),
+        ([FIRST, conditional], receipt(conditional, 0)),
+        ([sent(0, CANCEL), CANCELS], receipt(CANCELS, 0)),
+    ):
+        report = audited(origins, [receipt(origins[0]), answer] if origins[0].headers[0] == CANCEL else [answer])
+        assert report.altered == 1, report.samples
+        assert not report.ok
+    gone = audited([CANCELS], [receipt(CANCELS, 0)])
+    assert counts(gone) == {"sent": 1, "answered": 1, "foreign": 1}
+
+
+def test_an_id_and_a_time_by_names_unknown_here_are_believed() -> None:
+    aliased = sent(0, ("their-id", b"a"), ("their-time", b"soon"))
+    control = sent(1, CANCEL, IF_DUE)
+    assert counts(audited([aliased, control], [receipt(control, 0)])) == {"sent": 2, "cancelled": 1, "answered": 1}
+    replaces = sent(1, ("their-id", b"a"), REPLACE, AFTER)
+    report = audited([aliased, replaces], [receipt(replaces, 0)], out=[released(replaces)])
+    assert counts(report) == {"sent": 2, "replaced": 1, "released_once": 1}
+
+
+GOOD = receipt(CANCELS, 0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        GOOD._replace(key=b"b"),
+        GOOD._replace(headers=GOOD.headers[1:]),
+        GOOD._replace(headers=[*GOOD.headers, ("more", b"1")]),
+        receipt(CANCELS, 0, outcome="replaced"),
+        receipt(CANCELS, 0, outcome="not-pending"),
+        receipt(CANCELS, outcome="cancelled"),
+        receipt(CANCELS, outcome="changed"),
+        receipt(CANCELS, 0, omitted={"headers": 2})._replace(headers=GOOD.headers),
+        GOOD._replace(value=(GOOD.value or b"").replace(b'"cancel"', b'"replace"')),
+    ],
+    ids=range(9),
+)
+def test_a_receipt_that_is_not_the_one_of_its_control_shows(answer: Record) -> None:
+    report = audited([FIRST, CANCELS], [answer])
+    assert report.altered >= 1
+    assert not report.ok
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"cancelled": [1]}'),
+        b'{"action": 1, "outcome": [], "cancelled": []}',
+        b'{"action": [], "outcome": 2, "cancelled": []}',
+        b'{"action": "cancel", "outcome": [], "cancelled": []}',
+        b'{"action": "cancel", "outcome": "cancelled", "cancelled": [{"offset": Infinity}]}',
+        b'{"action": "cancel", "outcome": "cancelled", "cancelled": [], "omitted": 3}',
+    ],
+    ids=range(12),
+)
+def test_what_is_no_receipt_shows_and_ends_in_no_stack_trace(value: bytes | None) -> None:
+    assert audited([CANCELS], [GOOD._replace(value=value)]).altered == 1
+
+
+def test_a_receipt_of_no_control_is_foreign() -> None:
+    assert audited([FIRST], [receipt(FIRST)], out=[released(FIRST)]).foreign == 1
+    assert audited([], [GOOD]).foreign == 1
+    assert audited([], [GOOD._replace(headers=[])]).foreign == 1
+
+
+def test_a_receipt_without_the_headers_of_its_control_is_its_receipt() -> None:
+    report = audited([FIRST, CANCELS], [receipt(CANCELS, 0, omitted={"headers": 2})])
+    assert counts(report) == {"sent": 2, "cancelled": 1, "answered": 1}
+
+
+def test_a_receipt_without_its_list_stands_for_what_is_nowhere_of_its_id_in_front_of_it() -> None:
+    same = [sent(offset, ID, AFTER) for offset in range(4)]
+    others = [sent(4, ("deliver-id", b"b"), AFTER), sent(6, ID, AFTER), same[1]._replace(partition=1)]
+    control = sent(5, CANCEL)
+    out = [released(record) for record in (same[0], *others)]
+
+    def with_unnamed(count: int, *missing: Record) -> AuditReport:
+        answer = receipt(control, outcome="cancelled", omitted={"cancelled": count})
+        return audited([*same, *others, control], [answer], out=[each for each in out if each not in missing])
+
+    assert counts(with_unnamed(3)) == {"sent": 8, "released_once": 4, "cancelled": 3, "answered": 1}
+    assert with_unnamed(2).altered == 1
+    assert with_unnamed(4).altered == 1
+    lost = released(others[2])
+    assert counts(with_unnamed(3, lost)) == {"sent": 8, "released_once": 3, "lost": 1, "cancelled": 3, "answered": 1}
