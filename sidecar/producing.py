@@ -22,10 +22,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Final, TypeAlias
 
-__all__ = ["KEEP_KEY", "Headers", "KeepKey", "MaxDelayExceeded", "deliver"]
+__all__ = ["KEEP_KEY", "Headers", "KeepKey", "MaxDelayExceeded", "cancel", "deliver"]
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 """Headers in order; only ``deliver-key`` can be null."""
+Instant: TypeAlias = datetime | str | int
+Span: TypeAlias = timedelta | int
 
 
 class KeepKey:
@@ -66,20 +68,22 @@ _CRON: Final = re.compile(r"(?=.{9,256}\Z)[0-9A-Za-z*,/#-]+(?:[ \t]+[0-9A-Za-z*,
 
 def deliver(
     *,
-    at: datetime | str | int | None = None,
-    after: timedelta | int | None = None,
+    at: Instant | None = None,
+    after: Span | None = None,
     to: str | Iterable[str] = (),
     key: bytes | str | KeepKey | None = KEEP_KEY,
     partition: int | None = None,
     deliver_id: bytes | str | None = None,
-    expire_after: timedelta | int | None = None,
-    every: timedelta | int | None = None,
+    replace: bool = False,
+    if_due: Instant | None = None,
+    expire_after: Span | None = None,
+    every: Span | None = None,
     cron: str | None = None,
     zone: str | None = None,
-    until: datetime | str | int | None = None,
+    until: Instant | None = None,
     times: int | None = None,
     missed: str | None = None,
-    max_delay: timedelta | int | None = None,
+    max_delay: Span | None = None,
     now_ms: int | None = None,
 ) -> Headers:
     """Return the control headers; ValueError or TypeError, naming the argument, for what a router would reject.
@@ -89,6 +93,8 @@ def deliver(
     * ``to``: one target topic or several (all of them, in one transaction); none: the delay topic's default target.
     * ``key``, ``partition``: of the released record; by default the record's own key, and the partition by key.
     * ``deliver_id``: your name for this schedule, up to 256 bytes; comes out as ``delay-id``.
+    * ``replace``: in place of what is pending under this id, where the key of the record is the same; with ``if_due``,
+      written as ``at``, only if that is due exactly then: else neither is anything replaced nor this record delivered.
     * ``expire_after``: later than this after its due time the record is of no use and rejected, a timedelta or ms; 0:
       of use for ever; None: as the delay topic has it.
     * ``every``, or ``cron`` in ``zone``: recurring, this far apart (a timedelta, or ms), or at the minutes of five cron
@@ -126,24 +132,47 @@ def deliver(
         headers.append(("deliver-id", _id(deliver_id)))
     if expire_after is not None:
         headers.append(("deliver-expire-after", b"%d" % _duration_ms("expire_after", expire_after)))
-    return headers + _recurring(every, cron, zone, until, times, missed)
+    recurring = _recurring(every, cron, zone, until, times, missed)
+    if replace or if_due is not None:
+        recurring += _replaces(if_due, asked=replace, named=deliver_id is not None, recurs=bool(recurring))
+    return headers + recurring
+
+
+def cancel(deliver_id: bytes | str, *, if_due: Instant | None = None) -> Headers:
+    """Return the headers of a record that cancels what is pending under an id, where its key is the same.
+
+    >>> cancel("reminder-7", if_due=1893456000000)  # written as ``at``: only what is due exactly then
+    [('deliver-cancel', b'reminder-7'), ('deliver-if-due', b'1893456000000')]
+    """
+    return [("deliver-cancel", _id(deliver_id)), *_if_due(if_due)]
+
+
+def _replaces(if_due: Instant | None, *, asked: bool, named: bool, recurs: bool) -> Headers:
+    if not asked or not named:
+        raise ValueError("replace: needs deliver_id beside it" if asked else "if_due: needs replace beside it")
+    if recurs:
+        raise ValueError("replace: nothing can be replaced yet where schedules recur")
+    return [("deliver-replace", b"true"), *_if_due(if_due)]
+
+
+def _if_due(if_due: Instant | None) -> Headers:
+    return [] if if_due is None else [("deliver-if-due", _instant(if_due)[1].encode("ascii"))]
 
 
 def _recurring(
-    every: timedelta | int | None,
-    cron: str | None,
-    zone: str | None,
-    until: datetime | str | int | None,
-    times: int | None,
-    missed: str | None,
+    every: Span | None, cron: str | None, zone: str | None, until: Instant | None, times: int | None, missed: str | None
 ) -> Headers:
+    if cron is not None and not _CRON.match(cron):
+        raise ValueError(f"cron: {cron!r} are not five fields: minute, hour, day of month, month, day of week")
+    if missed not in (None, "one", "all"):
+        raise ValueError(f"missed: {missed!r} is neither 'one' nor 'all'")
     given = {
         "every": None if every is None else _period(every),
-        "cron": None if cron is None else _cron(cron),
+        "cron": cron,
         "timezone": zone,
         "until": None if until is None else _instant(until)[1],
         "times": None if times is None else _times(times),
-        "missed": None if missed is None else _missed(missed),
+        "missed": missed,
     }
     asked = {name: text for name, text in given.items() if text is not None}
     if "every" in asked and "cron" in asked:
@@ -155,17 +184,11 @@ def _recurring(
     return [(f"deliver-{name}", text.encode("ascii")) for name, text in asked.items()]
 
 
-def _period(every: timedelta | int) -> str:
+def _period(every: Span) -> str:
     period_ms = _duration_ms("every", every)
     if not period_ms:
         raise ValueError("every: a period is longer than nothing")
     return str(period_ms)
-
-
-def _cron(cron: str) -> str:
-    if not _CRON.match(cron):
-        raise ValueError(f"cron: {cron!r} are not five fields: minute, hour, day of month, month, day of week")
-    return cron
 
 
 def _times(times: int) -> str:
@@ -174,18 +197,12 @@ def _times(times: int) -> str:
     return str(times)
 
 
-def _missed(missed: str) -> str:
-    if missed not in ("one", "all"):
-        raise ValueError(f"missed: {missed!r} is neither 'one' nor 'all'")
-    return missed
-
-
 def _check_delay(delay_ms: int, limit_ms: int) -> None:
     if limit_ms and delay_ms > limit_ms:
         raise MaxDelayExceeded(f"Exceeds max allowed delivery delay of {limit_ms} milliseconds")
 
 
-def _instant(at: datetime | str | int) -> tuple[int, str]:
+def _instant(at: Instant) -> tuple[int, str]:
     """Return epoch ms and the header's text: the number, unless it could be taken for another unit."""
     if isinstance(at, datetime):
         if at.utcoffset() is None:
@@ -236,7 +253,7 @@ def _rfc3339_ms(text: str) -> int:
     return whole_ms + -(-int((decimals or "0").ljust(9, "0")) // 1_000_000)
 
 
-def _duration_ms(name: str, duration: timedelta | int) -> int:
+def _duration_ms(name: str, duration: Span) -> int:
     if not isinstance(duration, timedelta):
         return _whole(name, duration, _INT64_MAX)
     if duration < timedelta(0):

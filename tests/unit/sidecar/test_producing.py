@@ -12,13 +12,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from index.headers import Headers
 from index.readers import MAX_ID_BYTES, MAX_PARTITION
+from index.receipts import Action, Control
 from index.rules import AT_ONCE, BY_KEY, Reason, Rejection, Rules, Schedule
 from index.rules import KEEP_KEY as RULES_KEEP_KEY
 from index.schedule import NO_EXPIRY
 from index.times import INT64_MAX
 from sidecar import producing
-from sidecar.producing import KEEP_KEY, MaxDelayExceeded, deliver
+from sidecar.producing import KEEP_KEY, MaxDelayExceeded, cancel, deliver
 from tests.support.imports import imports_of
 
 MODULE = Path(producing.__file__)
@@ -242,3 +244,47 @@ def test_what_recurs_is_accepted_as_it_is_built(arguments: dict[str, Any], expec
 def test_what_cannot_recur_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         deliver(**arguments)
+
+
+ids = st.binary(max_size=MAX_ID_BYTES) | st.text(max_size=MAX_ID_BYTES // 4)
+
+
+def control(headers: producing.Headers) -> Control | None:
+    accepted: Headers = headers
+    assert isinstance(decided(headers), Schedule)
+    return rules().control(accepted)
+
+
+@given(ids, st.none() | plain_ms | moments)
+def test_controls_ask_for_what_is_due_when_deliver_writes_the_same_instant(name: bytes | str, due: Any) -> None:
+    scheduled = AT_ONCE if due is None else decided(deliver(at=due))
+    due_ms = scheduled.due_ms if isinstance(scheduled, Schedule) else None
+    cancels = control(cancel(name, if_due=due))
+    assert cancels == Control(Action.CANCEL, raw(name) or b"", due_ms)
+    replaces = control(deliver(after=5, deliver_id=name, replace=True, if_due=due, now_ms=NOW_MS))
+    assert replaces == Control(Action.REPLACE, raw(name) or b"", due_ms)
+
+
+def test_what_replaces_is_a_schedule_as_without_it() -> None:
+    given: dict[str, Any] = {"after": 5, "to": "billing", "deliver_id": "a"}
+    assert decided(deliver(**given, replace=True)) == decided(deliver(**given))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"replace": True}, "replace: needs deliver_id"),
+        ({"if_due": NOW_MS, "deliver_id": "a"}, "if_due: needs replace"),
+        ({"replace": True, "deliver_id": "a", "every": 1_000}, "replace: .* where schedules recur"),
+        ({"replace": True, "deliver_id": "a", "if_due": 1_800_000_000}, "looks like seconds"),
+    ],
+)
+def test_half_of_a_replacement_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        deliver(**arguments)
+
+
+@pytest.mark.parametrize(("name", "message"), [("x" * 257, "an id has up to 256"), (7, "expected bytes or text")])
+def test_what_cannot_be_an_id_cancels_nothing(name: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        cancel(name)
