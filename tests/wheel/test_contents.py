@@ -56,6 +56,7 @@ def test_metadata(contents: zipfile.Path) -> None:
     assert {line.removeprefix("Provides-Extra: ") for line in metadata if line.startswith("Provides-Extra")} == {
         "local",
         "spark",
+        "tracing",
     }
 
 
