@@ -30,8 +30,8 @@ MAX_ORDERS: Final = 1_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo with these command line options and return its exit code.
 
-    0: every order was released once and on time or later, the two that had to be rejected were, and nothing else
-    was found in the topics. 1: anything else. Wrong options end in SystemExit(2).
+    0: every order was released once and on time or later, those that had to be rejected, cancelled or replaced were,
+    and nothing else was found in the topics. 1: anything else. Wrong options end in SystemExit(2).
     """
     given = _options(arguments)
     console = Console()
@@ -59,9 +59,9 @@ def stay(port: int, console: Console) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="delay-router demo",
-        description="Start a Kafka and a router, send orders with delays of 0 to 10 s, kill the router in the middle, "
-        "and count in the topics what became of them. KAFKA_BOOTSTRAP_SERVERS=HOST:PORT uses a running cluster, in "
-        "topics of its own that are deleted at the end.",
+        description="Start a Kafka and a router, send orders with delays of 0 to 10 s, cancel one and replace one, "
+        "kill the router in the middle, and count in the topics what became of them. "
+        "KAFKA_BOOTSTRAP_SERVERS=HOST:PORT uses a running cluster, in topics of its own that are deleted at the end.",
     )
     parser.add_argument(
         "--orders", type=_count, default=DEFAULT_ORDERS, metavar="N", help=f"how many (default {DEFAULT_ORDERS})"

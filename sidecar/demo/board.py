@@ -1,5 +1,6 @@
-"""What is known of every order so far: when it is due, where it has arrived, why it was rejected."""
+"""What is known of every order so far: when it is due, where it has arrived, why it was rejected, or was taken back."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -8,18 +9,25 @@ from sidecar.demo.orders import Order
 
 @dataclass
 class Row:
-    """An order that was sent; times are epoch ms, arrivals are the brokers' append times by topic."""
+    """An order that was sent; times are epoch ms, arrivals are the brokers' append times by topic.
+
+    ``taken_back`` is how, if a ``receipt`` says so, and for what takes back another and does nothing else: "answered".
+    """
 
     order: Order
     due_ms: int | None
     arrivals: dict[str, int] = field(default_factory=dict)
     reason: str = ""
     reason_text: str = ""
+    taken_back: str = ""
+    receipt: str = ""
 
     @property
     def finished(self) -> bool:
-        """Whether it was rejected or is in every topic it was for."""
-        return bool(self.reason) or (bool(self.order.targets) and self.arrivals.keys() >= set(self.order.targets))
+        """Whether it was rejected, was taken back or is in every topic it was for."""
+        if self.reason or self.taken_back:
+            return True
+        return bool(self.order.targets) and self.arrivals.keys() >= set(self.order.targets)
 
     @property
     def arrived_ms(self) -> int | None:
@@ -68,3 +76,19 @@ class Board:
         else:
             row.arrivals.setdefault(topic, at_ms)
         return row if row.finished and not before else None
+
+    def answered(self, value: bytes, headers: Iterable[tuple[str, bytes | None]]) -> list[Row]:
+        """Take in a receipt; returns the rows that are finished by it."""
+        source = (dict(headers).get("delay-source") or b"").decode()
+        control = self._rows.get(source)
+        if control is None:
+            return []
+        told = json.loads(value)
+        partition = source.rpartition("/")[0]
+        taken = [self._rows[f"{partition}/{each['offset']}"] for each in told["cancelled"]]
+        for row in taken:
+            row.taken_back, row.receipt = told["outcome"], value.decode()
+        if control.order.targets:
+            return taken
+        control.taken_back, control.receipt = "answered", value.decode()
+        return [*taken, control]

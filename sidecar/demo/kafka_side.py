@@ -37,7 +37,10 @@ def delete_topics(bootstrap: str, prefix: str) -> None:
 
 def send(bootstrap: str, topics: Topics, orders: list[Order], board: Board) -> None:
     """Write the orders to the delay topic and enter them on the board; KafkaException when one is not written."""
-    producer = Producer({**_client(bootstrap), "linger.ms": 0, "partitioner": "murmur2_random"})
+    # Idempotent, and so in order: what takes back another lies behind it.
+    producer = Producer(
+        {**_client(bootstrap), "linger.ms": 0, "partitioner": "murmur2_random", "enable.idempotence": True}
+    )
     failed: list[KafkaError] = []
 
     def enter(order: Order) -> Callable[[KafkaError | None, Message], None]:
@@ -65,9 +68,9 @@ def send(bootstrap: str, topics: Topics, orders: list[Order], board: Board) -> N
 
 @contextmanager
 def watching(bootstrap: str, topics: Topics, board: Board) -> Iterator["Watch"]:
-    """Watch the target and rejected topics for the length of the ``with`` block."""
-    with reading(bootstrap, topics[1:]) as consumer:
-        yield Watch(consumer, board)
+    """Watch the target, rejected and receipts topics for the length of the ``with`` block."""
+    with reading(bootstrap, [*topics[1:], topics.receipts]) as consumer:
+        yield Watch(consumer, topics.receipts, board)
 
 
 @contextmanager
@@ -100,8 +103,9 @@ def _client(bootstrap: str) -> dict[str, str | int | float | bool]:
 class Watch:
     """Takes arrivals to the board."""
 
-    def __init__(self, consumer: Consumer, board: Board) -> None:
+    def __init__(self, consumer: Consumer, receipts: str, board: Board) -> None:
         self._consumer = consumer
+        self._receipts = receipts
         self._board = board
 
     def poll(self) -> Iterator[Row]:
@@ -111,6 +115,9 @@ class Watch:
             if message.error() is not None or topic is None:
                 raise KafkaException(message.error())
             headers = cast("list[Header]", message.headers() or [])
+            if topic == self._receipts:
+                yield from self._board.answered(message.value() or b"", headers)
+                continue
             row = self._board.arrived(topic, message.timestamp()[1], headers)
             if row is not None:
                 yield row

@@ -1,4 +1,4 @@
-"""What the demo sends: orders with scattered delays, in every way to say when and where, and two that must fail."""
+"""What the demo sends: orders due in every way to say when and where, two that must fail, two that are regretted."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,9 @@ MAX_DELAY: Final = "1h"
 MAX_DELAY_MS: Final = 3_600_000
 FAILING: Final = 2
 """How many of the orders must end in the rejected topic."""
+
+REGRETTED: Final = 4
+"""How many records :func:`regretted` are."""
 
 _FRUIT: Final = ("apples", "pears", "plums", "figs", "quinces", "medlars", "cherries")
 _ABROAD: Final = timezone(timedelta(hours=2))
@@ -35,7 +38,7 @@ class Topics(NamedTuple):
 
     @property
     def receipts(self) -> str:
-        """Where receipts of controls go; the demo sends none."""
+        """Where it stands what became of what was to be cancelled or replaced."""
         return f"{self.delay}.receipts"
 
 
@@ -43,7 +46,7 @@ class Order(NamedTuple):
     """A record to be sent.
 
     `ways` are its control headers as they are shown; `delay_ms` counts from its timestamp and `due_ms` is an
-    instant: one of them is None, both are for an order that must be rejected.
+    instant: one of them is None, both are for an order that must be rejected and for a record that only cancels.
     """
 
     name: str
@@ -71,6 +74,26 @@ def orders(count: int, topics: Topics, now_ms: int) -> Iterator[Order]:
     too_far = b"%d" % (MAX_DELAY_MS * 25)
     yield _make(count, [("deliver-after", too_far)], (), None, None)
     yield _make(count + 1, [("deliver-at", b"tomorrow at noon")], (), None, None)
+
+
+def regretted(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
+    """Yield an order and what cancels it, and an order and what replaces it; the last one alone arrives.
+
+    It is due after the router was killed, so that what it replaces has been taken back by a router that is gone.
+    """
+    due_ms = now_ms + LONGEST_DELAY_MS
+    far: Header = ("deliver-at", b"%d" % due_ms)
+    sooner_ms = due_ms - LONGEST_DELAY_MS // 5
+    sooner: Header = ("deliver-at", b"%d" % sooner_ms)
+    gift: Header = ("deliver-id", b"gift")
+    made = (
+        _make(first, [("deliver-id", b"mistake"), far], (topics.orders,), None, due_ms),
+        _make(first + 1, [("deliver-cancel", b"mistake")], (), None, None),
+        _make(first + 2, [gift, far], (topics.orders,), None, due_ms),
+        _make(first + 3, [gift, ("deliver-replace", b"true"), sooner], (topics.orders,), None, sooner_ms),
+    )
+    # A control is for its own partition, and the key tells which that is.
+    yield from (order._replace(key=made[0].key) for order in made)
 
 
 def _order(number: int, delay_ms: int, topics: Topics, now_ms: int) -> Order:

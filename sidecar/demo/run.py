@@ -15,7 +15,7 @@ from index.errors import DelayRouterError
 from sidecar.audit import AuditError, AuditReport, audit
 from sidecar.demo.board import Board
 from sidecar.demo.kafka_side import Watch, create_targets, delete_topics, send, watching
-from sidecar.demo.orders import FAILING, LONGEST_DELAY_MS, MAX_DELAY, Topics, orders
+from sidecar.demo.orders import FAILING, LONGEST_DELAY_MS, MAX_DELAY, REGRETTED, Topics, orders, regretted
 from sidecar.demo.router import RouterProcess, RouterProcessError, config_text, free_port, init
 from sidecar.demo.show import Show, show
 from sidecar.local_kafka.reaper import Reaper
@@ -72,8 +72,12 @@ class Demo:
         router.wait_ready()
         with show(self._board, self._console) as shown, watching(self._bootstrap, self._topics, self._board) as watch:
             now_ms = int(time.time() * 1000)
-            send(self._bootstrap, self._topics, list(orders(self._count, self._topics, now_ms)), self._board)
-            shown.say(f"{self._count + FAILING} orders sent")
+            made = [
+                *orders(self._count, self._topics, now_ms),
+                *regretted(self._count + FAILING, self._topics, now_ms),
+            ]
+            send(self._bootstrap, self._topics, made, self._board)
+            shown.say(f"{len(made)} orders sent")
             self._follow(watch, shown, router)
         if code := router.stop():
             raise RouterProcessError(f"the router ended with exit code {code} after SIGTERM")
@@ -122,9 +126,10 @@ class Demo:
     def _as_expected(self, report: AuditReport) -> bool:
         return (
             report.ok
-            and report.sent == self._count + FAILING
-            and report.released_once == self._count
+            and report.sent == self._count + FAILING + REGRETTED
+            and report.released_once == self._count + 1
             and report.rejected == FAILING
+            and (report.cancelled, report.replaced, report.answered) == (1, 1, 1)
         )
 
     def _router(self, directory: Path) -> RouterProcess:

@@ -56,6 +56,8 @@ class _Lines:
     def finished(self, row: Row) -> None:
         if row.reason:
             fate = f"{row.reason}: {row.reason_text}"
+        elif row.taken_back:
+            fate = f"receipt: {row.receipt}"
         else:
             fate = f"due {_clock(row.due_ms)}  arrived {_clock(row.arrived_ms)}  {row.late_ms} ms late"
         self.say(f"{row.order.name:>9}  {row.order.ways:<66}  {_where(row):<16}  {fate}")
@@ -77,6 +79,8 @@ class _LiveTable:
     def finished(self, row: Row) -> None:
         if row.reason:
             self.notes.append(Text(f"{row.order.name} {row.reason}: {row.reason_text}", style="red"))
+        elif row.taken_back and row.order.targets:
+            self.notes.append(Text(f"{row.order.name} {row.taken_back}: {row.receipt}", style="cyan"))
 
     def say(self, line: str) -> None:
         self.notes.append(Text(f"{_clock(int(time.time() * 1000))}  {line}", style="bold yellow"))
@@ -107,13 +111,17 @@ def _table(rows: list[Row], width: int) -> Table:
 
 
 def _where(row: Row) -> str:
-    return "rejected" if row.reason else " + ".join(row.order.targets if row.finished else row.arrivals)
+    if row.reason or row.taken_back:
+        return row.taken_back or "rejected"
+    return " + ".join(row.order.targets if row.finished else row.arrivals)
 
 
 def _fate(row: Row) -> str:
     """Return when it arrived, why it did not, or how long it still has to wait."""
     if row.reason:
         return row.reason
+    if row.taken_back:
+        return "by its receipt" if row.order.targets else "with a receipt"
     if row.late_ms is not None:
         return f"{_clock(row.arrived_ms)} {row.late_ms:8}"
     wait_s = 0 if row.due_ms is None else row.due_ms / 1000 - time.time()

@@ -15,7 +15,9 @@ from sidecar.local_kafka.maven import VERSION_VARIABLE
 from tests.support.paths import ROOT
 
 OLDER: Final = ("3.9.1", "4.0.0")
-CLOSING: Final = "sent 8, released once 6, rejected 2, duplicated 0, early 0, lost 0"
+CLOSING: Final = (
+    "sent 12, released once 7, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, answered 1"
+)
 TIMEOUT_S: Final = 300
 
 

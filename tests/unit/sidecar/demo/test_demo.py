@@ -16,7 +16,7 @@ from sidecar.audit import AuditReport, Record
 from sidecar.audit.record import due_ms
 from sidecar.demo import run
 from sidecar.demo.board import Board
-from sidecar.demo.orders import FAILING, LONGEST_DELAY_MS, Topics, orders
+from sidecar.demo.orders import FAILING, LONGEST_DELAY_MS, REGRETTED, Topics, orders, regretted
 from sidecar.demo.router import RouterProcess, RouterProcessError, config_text, free_port
 from sidecar.demo.show import show
 
@@ -89,6 +89,43 @@ def test_the_board_is_complete_when_each_order_arrived_or_was_rejected() -> None
     assert board.complete
 
 
+def regrets() -> Board:
+    board = Board()
+    for number, order in enumerate(regretted(6, TOPICS, NOW_MS)):
+        board.sent(f"d/0/{number}", order, NOW_MS)
+    return board
+
+
+def receipt(outcome: str, offset: int) -> bytes:
+    return json.dumps({"outcome": outcome, "cancelled": [{"offset": offset, "due": 1}]}).encode()
+
+
+def test_what_is_taken_back_comes_to_its_end_by_the_receipt_and_what_replaces_by_its_arrival() -> None:
+    board = regrets()
+    assert len({order.key for order in regretted(6, TOPICS, NOW_MS)}) == 1
+    assert len(board.rows) == REGRETTED
+    assert board.answered(receipt("cancelled", 0), [("delay-source", b"e/0/1")]) == []
+    first, control = board.answered(receipt("cancelled", 0), [source(1)])
+    assert (first.taken_back, control.taken_back) == ("cancelled", "answered")
+    (second,) = board.answered(receipt("replaced", 2), [source(3)])
+    assert (second.taken_back, second.finished, board.complete) == ("replaced", True, False)
+    assert board.arrived("orders", NOW_MS + 9_000, [source(3)]) is not None
+    assert board.complete
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_receipt_is_shown(terminal: bool) -> None:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=200, height=40, color_system=None)
+    board = regrets()
+    with show(board, console) as display:
+        for row in board.answered(receipt("cancelled", 0), [source(1)]):
+            display.finished(row)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert '{"outcome": "cancelled", "cancelled": [{"offset": 0, "due": 1}]}' in text
+    assert re.search(r" 8 +deliver-cancel mistake +answered", text)
+
+
 def shown(board: Board, *, terminal: bool, width: int = 120, height: int = 40) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=width, height=height, color_system=None)
     with show(board, console) as display:
@@ -131,21 +168,23 @@ def test_a_live_frame_fits_the_screen() -> None:
     ("found", "code"),
     [
         ({}, 0),
-        ({"released_once": 29, "lost": 1}, 1),
-        ({"released_once": 29, "duplicated": 1}, 1),
+        ({"released_once": 30, "lost": 1}, 1),
+        ({"released_once": 30, "duplicated": 1}, 1),
         ({"early": 1}, 1),
         ({"altered": 1}, 1),
-        ({"released_once": 29, "pending": 1}, 1),
-        ({"released_once": 29, "rejected": 3}, 1),
-        ({"released_once": 31, "rejected": 1}, 1),
-        ({"sent": 31, "released_once": 29}, 1),
+        ({"released_once": 30, "pending": 1}, 1),
+        ({"released_once": 30, "rejected": 3}, 1),
+        ({"released_once": 32, "rejected": 1}, 1),
+        ({"released_once": 32, "cancelled": 0}, 1),
+        ({"sent": 35, "released_once": 30}, 1),
     ],
     ids=str,
 )
 def test_the_exit_code_is_what_the_auditor_counted(
     found: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = AuditReport(sent=32, released_once=30, rejected=2, pending=0, duplicated=0, lost=0, lateness_ms=(1, 2))
+    counts = {"sent": 36, "released_once": 31, "rejected": 2, "cancelled": 1, "replaced": 1, "answered": 1}
+    good = AuditReport(**counts, pending=0, duplicated=0, lost=0, lateness_ms=(1, 2))  # type: ignore[arg-type]
     report = replace(good, **found)  # type: ignore[arg-type]
     asked: list[dict[str, Any]] = []
 
