@@ -66,6 +66,8 @@ def test_livez(client: httpx.Client, health: FakeHealth) -> None:
 def test_readyz_says_which_partitions_are_not_ready_and_why(client: httpx.Client, health: FakeHealth) -> None:
     assert client.get("/readyz").status_code == 200
     health.body = {"ready": False, "partitions": {"orders.delay/0": {"state": "restoring", "why": "reading"}}}
+    # The answer of before is given for no longer than this.
+    time.sleep(probes.MAX_REST_S)
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.headers["content-type"] == "application/json"
