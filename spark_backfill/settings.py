@@ -39,6 +39,7 @@ class DelayTopic:
     snapshots: str
     rejected: str
     backfill: str
+    receipts: str
     seal_rules: SealRules
 
     @property
@@ -167,7 +168,7 @@ def _names(table: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
 
 
 def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTopic:
-    _, state, snapshots, rejected, backfill, _ = _names(table)
+    _, state, snapshots, rejected, backfill, receipts = _names(table)
     enabled, releases = table.get("enabled", True), table.get("when_disabled", "reject") == "release"
     rules = Rules(
         topic=table["name"],
@@ -190,7 +191,7 @@ def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTo
         segment_bytes=_quantity(table, "segment_bytes", _SIZE_BYTES, "512KiB"),
         placement=_placement(table.get("placement", "auto")),
     )
-    return DelayTopic(rules, state, snapshots, rejected, backfill, seal_rules)
+    return DelayTopic(rules, state, snapshots, rejected, backfill, receipts, seal_rules)
 
 
 def _placement(text: str) -> PlacementRule:

@@ -69,6 +69,7 @@ def _audit(config: Config) -> Iterator[Acl]:
     for topic in config.delay_topics:
         yield _on(topic.name, READ, "see what was sent")
         yield _on(topic.name, DESCRIBE_CONFIGS, "see whether it has append times")
+        yield from _witness(_on(topic.receipts, READ, "see what became of controls"))
     yield from _released(config, "see what was released, and when")
     yield _group(config)
 

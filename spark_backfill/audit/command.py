@@ -161,4 +161,5 @@ def _line(sample: dict[str, Any]) -> str:
     aside = [name for name in ("early", "altered", "astray") if sample[name]]
     what = ", ".join([sample["outcome"], *aside])
     times = f"due {sample['due_ms']}, appended {sample['first_append_ms']}"
-    return f"{sample['source']}: {what}; {sample['copies']} copies, {sample['rejections']} rejections, {times}"
+    found = ", ".join(f"{sample[name]} {name}" for name in ("copies", "rejections", "receipts"))
+    return f"{sample['source']}: {what}; {found}, {times}"

@@ -1,4 +1,4 @@
-"""Every record that bears on the verdicts as one narrow row: what was sent, what was released, what was rejected.
+"""Every record that bears on the verdicts as one narrow row: what was sent, released, rejected, and named in receipts.
 
 All rows share one schema, so that they meet in a single shuffle by the place they come from:
 
@@ -16,6 +16,8 @@ bits<n>    targets it asks for           the target it is in    0
 flags      WANTS, UNREAD, MISSING        CREATE_TIME            0
 =========  ============================  =====================  ==========================
 
+Rows of receipts (:mod:`spark_backfill.audit.receipts`) have nothing but slot, offset, kind and flags.
+
 A set of targets is a bitmap of 62 a column: fixed-width rows aggregate without objects.
 """
 
@@ -29,6 +31,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_backfill.audit.protocol import Protocol, digest, is_redrive_mark, rejected_as_sent, source, whole_number
+from spark_backfill.audit.receipts import asks, points
 from spark_backfill.audit.scope import Judged, Place
 
 SENT: Final = 0
@@ -60,6 +63,7 @@ class Scene:
     * ``unread``: further topics that exist.
     * ``others``: delay topics of the configuration that are not audited; copies of theirs are no business of ours.
     * ``outgoing``: offsets [from, to) of target and rejected topics.
+    * ``receipts``: the same of receipts topics.
     """
 
     judged: tuple[Judged, ...]
@@ -68,6 +72,7 @@ class Scene:
     unread: frozenset[str]
     others: frozenset[str]
     outgoing: Mapping[Place, tuple[int, int]]
+    receipts: Mapping[Place, tuple[int, int]]
 
     @property
     def words(self) -> int:
@@ -94,6 +99,8 @@ def facts(spark: SparkSession, options: Mapping[str, str], scene: Scene, split_r
         first_slot += each.partitions
     if any(start < end for start, end in scene.outgoing.values()):
         rows.append(_copies(_read(spark, options, scene.outgoing, split_records), scene))
+    if any(start < end for start, end in scene.receipts.values()):
+        rows.append(_receipts(_read(spark, options, scene.receipts, split_records), scene))
     if not rows:
         columns = ["slot int", "offset bigint", "kind int", "at_ms bigint", "sent_ms bigint", "released bigint"]
         columns += ["rejected bigint", *(f"{bits(word)} bigint" for word in range(scene.words)), "flags int"]
@@ -143,7 +150,7 @@ def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> 
         digest(protocol.released_key(control, key), f.col("value"), f.col("user")).alias("released"),
         digest(key, f.col("value"), headers).alias("rejected"),
         *(_bits_of(names, scene.targets, word).alias(bits(word)) for word in range(scene.words)),
-        _wishes(names, scene).alias("flags"),
+        (_wishes(names, scene) + asks(protocol, control)).alias("flags"),
     )
 
 
@@ -177,7 +184,7 @@ def _copies(records: DataFrame, scene: Scene) -> DataFrame:
     parsed = records.select("*", source(headers).alias("parts"))
     # Whoever else writes to a target has no delay-source; to a rejected topic nobody else should, but for redrives.
     parsed = parsed.where(f.col("parts").isNotNull() | (is_rejected & ~is_redrive_mark(headers)))
-    placed = _placed(parsed, scene)
+    placed = _placed(parsed, scene, "key", "value", "topic", "headers", "timestamp_ms", "timestampType")
     plain = _user_headers(headers, scene)
     return placed.select(
         "slot",
@@ -191,6 +198,18 @@ def _copies(records: DataFrame, scene: Scene) -> DataFrame:
         ).alias("rejected"),
         *(_bit_of(f.col("topic"), scene.targets, word).alias(bits(word)) for word in range(scene.words)),
         f.when(f.col("timestampType") == _CREATE_TIME_TYPE, CREATE_TIME).otherwise(0).cast("int").alias("flags"),
+    )
+
+
+def _receipts(records: DataFrame, scene: Scene) -> DataFrame:
+    nothing = f.lit(None).cast("bigint")
+    return _placed(points(records), scene, "kind", "flags").select(
+        "slot",
+        "offset",
+        "kind",
+        *(nothing.alias(name) for name in ("at_ms", "sent_ms", "released", "rejected")),
+        *(f.lit(0).cast("bigint").alias(bits(word)) for word in range(scene.words)),
+        "flags",
     )
 
 
@@ -208,8 +227,8 @@ def _user_headers(headers: Column, scene: Scene) -> Column:
     return chosen.otherwise(headers)
 
 
-def _placed(parsed: DataFrame, scene: Scene) -> DataFrame:
-    """Give copies the slot and offset they come from, and drop those of records that are not judged."""
+def _placed(parsed: DataFrame, scene: Scene, *kept: str) -> DataFrame:
+    """Give rows the slot and offset they are about, beside columns of theirs; drop those of records not judged."""
     parts = f.col("parts")
     topic, partition = f.get(parts, f.lit(0)), whole_number(f.get(parts, f.lit(1)))
     offset = whole_number(f.get(parts, f.lit(2)))
@@ -223,10 +242,10 @@ def _placed(parsed: DataFrame, scene: Scene) -> DataFrame:
         first_slot += each.partitions
     assert slot is not None, "an audit has a delay topic"
     placed = parsed.where(~f.coalesce(topic, f.lit("")).isin(sorted(scene.others))).select(
-        "key", "value", "topic", "headers", "timestamp_ms", "timestampType",
+        *kept,
         f.coalesce(slot, f.lit(NO_SLOT)).alias("slot"),
         f.coalesce(f.when(legible, offset), f.lit(0).cast("bigint")).alias("offset"),
-    )  # fmt: skip
+    )
     return placed.where((f.col("slot") == NO_SLOT) | _judged(scene) | _from_nowhere(scene))
 
 

@@ -24,7 +24,7 @@ from index.errors import ConfigError
 from spark_backfill import cluster
 from spark_backfill.audit.facts import Scene, facts
 from spark_backfill.audit.history import horizons, read_from
-from spark_backfill.audit.scope import Judged, Request, committed_ends, judged, targets_of
+from spark_backfill.audit.scope import Judged, Request, committed_ends, judged, receipts_of, targets_of
 from spark_backfill.audit.summary import cells, counted, findings, with_place
 from spark_backfill.audit.table import GROUPS, NO_RECORDS, SAMPLES, Tally, tally
 from spark_backfill.audit.verdicts import verdicts
@@ -93,8 +93,8 @@ def audit(
     """
     scene, oldest = _scene(settings, pinned, say)
     reads = sum(each.ends[p] - start for each in scene.judged for p, start in each.starts.items())
-    copies = sum(end - start for start, end in scene.outgoing.values())
-    say(f"reading {reads:,} offsets of delay topics, and {copies:,} offsets of target and rejected topics")
+    copies = sum(end - start for start, end in (*scene.outgoing.values(), *scene.receipts.values()))
+    say(f"reading {reads:,} offsets of delay topics, and {copies:,} of target, rejected and receipts topics")
     began_s = time.monotonic()
     rows = facts(spark, options, scene, pinned.request.split_records)
     tasks = max(spark.sparkContext.defaultParallelism, -(-(reads + copies) // pinned.request.split_records))
@@ -119,7 +119,9 @@ def _scene(settings: Settings, pinned: Pinned, say: Say) -> tuple[Scene, dict[st
     existing = cluster.all_topics(admin)
     targets = _targets(request, existing)
     rejected = sorted({topic.rejected for topic in request.topics})
-    counts = {name: found.partitions for name, found in cluster.topics(admin, [*targets, *rejected]).items()}
+    receipts = receipts_of(request.topics, existing, say)
+    found = cluster.topics(admin, [*targets, *rejected, *receipts])
+    counts = {name: topic.partitions for name, topic in found.items()}
     ends = committed_ends(admin, counts, request.settle_s, say)
     starts = {
         (name, partition): log.start
@@ -135,13 +137,15 @@ def _scene(settings: Settings, pinned: Pinned, say: Say) -> tuple[Scene, dict[st
         for partition, end in cluster.appended_ends(admin, each.topic.name, range(each.partitions)).items()
     }
     configured = {topic.name for topic in settings.delay_topics}
+    ranges = {place: (start, ends[place]) for place, start in chosen.items()}
     scene = Scene(
         judged=pinned.judged,
         delay_ends=delay_ends,
         targets=tuple(targets),
         unread=frozenset(existing) - set(targets),
         others=frozenset(configured - {each.topic.name for each in pinned.judged}),
-        outgoing={place: (start, ends[place]) for place, start in chosen.items()},
+        outgoing={place: each for place, each in ranges.items() if place[0] not in receipts},
+        receipts={place: each for place, each in ranges.items() if place[0] in receipts},
     )
     return scene, oldest
 

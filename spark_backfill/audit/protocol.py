@@ -97,6 +97,10 @@ class Protocol:
         """Names of the targets the record asks for, as an array of strings; empty when it names none."""
         return f.transform(self._of(control, Role.TO), lambda each: f.coalesce(each["value"].cast("string"), f.lit("")))
 
+    def has_id(self, control: Column) -> Column:
+        """Whether the record has an id by which it can be cancelled."""
+        return f.size(self._of(control, Role.ID)) > 0
+
     def released_key(self, control: Column, key: Column) -> Column:
         """Key the released record has."""
         given = self._of(control, Role.KEY)

@@ -128,6 +128,15 @@ def targets_of(topic: DelayTopic, existing: Iterable[str]) -> list[str]:
     ]
 
 
+def receipts_of(topics: Iterable[DelayTopic], existing: Iterable[str], say: Callable[[str], None]) -> list[str]:
+    """The receipts topics; one may be missing, since no router older than controls needs it."""
+    wanted = {topic.receipts for topic in topics}
+    found = wanted & set(existing)
+    for name in sorted(wanted - found):
+        say(f"{name} is not there, or must not be seen: controls, and what they have cancelled, count as lost")
+    return sorted(found)
+
+
 def committed_ends(
     admin: AdminClient, topics: Mapping[str, int], settle_s: float, say: Callable[[str], None]
 ) -> dict[Place, int]:

@@ -19,7 +19,7 @@ def cells(verdicts: DataFrame) -> DataFrame:
     aside = [f.col(name) for name in VIOLATIONS if name in ASIDE]
     wrong = reduce(or_, [f.col("outcome").isin(list(VIOLATIONS)), *aside])
     alike = ["slot", "hour_ms", "outcome", *ASIDE, "late_step"]
-    known = ["late_ms", "due_ms", "sent_ms", "copies", "rejections", "first_ms", "last_ms"]
+    known = ["late_ms", "due_ms", "sent_ms", "copies", "rejections", "receipts", "first_ms", "last_ms"]
     return verdicts.groupBy(*alike, f.when(wrong, f.col("offset")).alias("offset")).agg(
         f.count("*").alias("n"), *(f.max(name).alias(name) for name in known), f.max(wrong).alias("wrong")
     )
@@ -52,7 +52,7 @@ def counted(cells: DataFrame, keys: Sequence[str]) -> DataFrame:
         *(_number(_is(name)).alias(name) for name in OUTCOMES),
         *(_number(f.col(name)).alias(name) for name in ASIDE),
         # Copies, since nothing else is known of them.
-        f.sum(f.when(_is(FOREIGN), f.col("copies") + f.col("rejections"))).alias(FOREIGN),
+        f.sum(f.when(_is(FOREIGN), f.col("copies") + f.col("rejections") + f.col("receipts"))).alias(FOREIGN),
         f.max("late_ms").alias("late_max_ms"),
     )
     steps = cells.where(f.col("late_step").isNotNull()).groupBy(*keys, "late_step").agg(f.sum("n").alias("n"))
@@ -88,6 +88,7 @@ def findings(cells: DataFrame) -> DataFrame:
         "sent_ms",
         "copies",
         "rejections",
+        "receipts",
         f.col("first_ms").alias("first_append_ms"),
         f.col("last_ms").alias("last_append_ms"),
     )

@@ -9,7 +9,18 @@ from rich.table import Table
 
 FOREIGN: Final = "foreign"
 
-OUTCOMES: Final = ("released", "rejected", "pending", "doubled", "lost", "unprovable", "unread")
+OUTCOMES: Final = (
+    "released",
+    "rejected",
+    "pending",
+    "doubled",
+    "lost",
+    "cancelled",
+    "replaced",
+    "answered",
+    "unprovable",
+    "unread",
+)
 """What became of a record that was sent: exactly one of these."""
 
 ASIDE: Final = ("early", "altered", "astray", "untimed", "illegible")
@@ -35,11 +46,13 @@ LATENESS: Final = (*PERCENTILES, "late_max_ms")
 NOTES: Final = {
     "lost": "due for longer than the grace period when looked for, and nowhere; a router that is down or behind makes"
     " such records too, until it has caught up",
-    "doubled": "more than once in a topic, in a topic too many, or both released and rejected",
+    "doubled": "more than once in a topic, in a topic too many, both released and rejected, or one of these although a"
+    " receipt names it; or named in, or answered by, more than one receipt",
     "early": "appended to a target before the due time",
     "altered": "key, value or headers differ from what was sent",
     "astray": "in a topic the record did not ask for",
     FOREIGN: "copies whose origin is not in the delay topic",
+    "answered": "controls that are no schedules, each with its receipt",
     "unprovable": "nowhere, but what is looked at no longer reaches back so far (retention, compaction): no verdict",
     "unread": "to be released to a topic that was left out; name it with --target",
     "untimed": "in a topic without message.timestamp.type=LogAppendTime: neither early nor late can be judged",

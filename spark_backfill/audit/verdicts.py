@@ -6,11 +6,15 @@ A record has exactly one outcome:
 released     one copy in each target it asks for, and in no other topic; not rejected
 rejected     once in the rejected topic, and released nowhere
 pending      not everywhere it belongs, and not due when the audit began
-doubled      twice in one topic, or in a topic too many beside those it asks for, or both released and rejected
+cancelled    named so in one receipt, and nowhere
+replaced     named so in one receipt, and nowhere
+answered     a control that is no schedule itself, with its one receipt
+doubled      twice in one topic, or in a topic too many beside those it asks for, or both released and rejected; one of
+             these although a receipt names it; named by two receipts, or a control with two
 lost         not everywhere it belongs, although it was due when the audit began, a grace period before its targets
              were looked at. A router that is behind by more than that makes such records too: they count as lost
-             until they are there
-unprovable   like lost, but its target, or its rejected topic, no longer holds everything since then
+             until they are there. So is a control that has no receipt, and is not rejected
+unprovable   like lost, but its target, its rejected or its receipts topic no longer holds everything since then
 unread       like lost or pending, but it asks for a topic that was left out of this audit
 foreign      a copy whose origin is not in the delay topic
 ===========  =======================================================================================================
@@ -40,6 +44,17 @@ from spark_backfill.audit.facts import (
     bits,
 )
 from spark_backfill.audit.protocol import UNREADABLE, any_of
+from spark_backfill.audit.receipts import (
+    CANCELS,
+    CONDITIONAL,
+    CONTROL,
+    HAS_ID,
+    IN_VAIN,
+    MALFORMED,
+    NAMED,
+    RECEIPT,
+    REPLACED,
+)
 from spark_backfill.audit.table import ASIDE, FOREIGN, LATE_STEPS
 
 HOUR_MS: Final = 3_600_000
@@ -64,6 +79,7 @@ def verdicts(rows: DataFrame, scene: Scene, began_ms: int, horizons: dict[str, i
         "sent_ms",
         "copies",
         "rejections",
+        (f.col("answers") + f.col("names")).alias("receipts"),
         "first_ms",
         "last_ms",
         _hour_ms().alias("hour_ms"),
@@ -105,6 +121,11 @@ def _folds(scene: Scene) -> list[Column]:
         f.min(f.when(appended, at_ms)).alias("first_ms"),
         f.max(f.when(appended, at_ms)).alias("last_ms"),
         f.max(f.when(released & ~appended, 1)).alias("create_time"),
+        f.coalesce(f.sum(f.when(kind == RECEIPT, 1)), f.lit(0)).alias("answers"),
+        f.coalesce(f.sum(f.when(kind == NAMED, 1)), f.lit(0)).alias("names"),
+        f.max(f.when(kind == NAMED, flags.bitwiseAND(REPLACED) != 0)).alias("is_replaced"),
+        f.max(f.when(kind == RECEIPT, flags.bitwiseAND(IN_VAIN) != 0)).alias("in_vain"),
+        f.coalesce(f.max(f.when(kind == RECEIPT, flags.bitwiseAND(MALFORMED))), f.lit(0)).alias("no_receipt"),
     ]
 
 
@@ -134,17 +155,26 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
     copies, rejections, found = f.col("copies"), f.col("rejections"), f.col("found")
     exact = _all([f.col(f"found{word}") == f.col(f"wanted{word}") for word in range(scene.words)])
     too_many = f.when(_has(WANTS), f.col("complete") & ~exact).otherwise(found > 1)
-    doubled = (copies > found) | (rejections > 1) | ((rejections > 0) & (copies > 0)) | too_many
+    answers, names = f.col("answers"), f.col("names")
+    is_void = (answers > 0) & (_has(CANCELS) | (_has(CONDITIONAL) & f.col("in_vain")))
+    in_spite = ((copies > 0) | (rejections > 0)) & (is_void | (names > 0))
+    many = (copies > found) | (rejections > 1) | ((rejections > 0) & (copies > 0)) | (answers > 1) | (names > 1)
+    doubled = many | too_many | in_spite
+    unanswered = _has(CONTROL) & (answers == 0) & (rejections == 0)
+    missing = f.when(_removed(scene, horizons), "unprovable").otherwise("lost")
     # Released to some of its targets is not released.
     return (
         f.when(f.col("sent").isNull(), FOREIGN)
         .when(doubled, "doubled")
+        # A receipt is written when the control is read, however long the schedules wait.
+        .when(unanswered, f.when(f.col("sent_ms") > began_ms, "pending").otherwise(missing))
+        .when(names > 0, f.when(f.col("is_replaced"), "replaced").otherwise("cancelled"))
+        .when(is_void, "answered")
         .when(rejections == 1, "rejected")
         .when((copies > 0) & f.col("complete"), "released")
         .when(_has(UNREAD), "unread")
         .when(f.col("due_ms") > began_ms, "pending")
-        .when(_removed(scene, horizons), "unprovable")
-        .otherwise("lost")
+        .otherwise(missing)
     )
 
 
@@ -158,7 +188,9 @@ def _removed(scene: Scene, horizons: dict[str, int]) -> Column:
     ]
     rejected = {each.topic.rejected for each in scene.judged}
     oldest = max((horizons.get(name, 0) for name in rejected), default=0)
-    return any_of([*targets, f.col("sent_ms") < oldest] if oldest else targets)
+    receipts = max((horizons.get(each.topic.receipts, 0) for each in scene.judged), default=0)
+    nameable = (_has(HAS_ID) | _has(CONTROL)) & (f.col("sent_ms") < receipts)
+    return any_of([*targets, f.col("sent_ms") < oldest, nameable] if oldest else [*targets, nameable])
 
 
 def _flags(scene: Scene) -> list[Column]:
@@ -169,9 +201,10 @@ def _flags(scene: Scene) -> list[Column]:
     strange = [
         f.col(f"found{word}").bitwiseAND(f.bitwise_not(f.col(f"wanted{word}"))) != 0 for word in range(scene.words)
     ]
+    malformed = (f.col("malformed") > 0) | (f.col("no_receipt") > 0)
     flags = {
         "early": sent & legible & (f.col("first_ms") < due_ms),
-        "altered": sent & (_true(released_as) | _true(rejected_as) | (f.col("malformed") > 0)),
+        "altered": sent & (_true(released_as) | _true(rejected_as) | malformed),
         "astray": sent & _has(WANTS) & any_of(strange),
         "untimed": sent & (f.col("create_time") == 1),
         "illegible": sent & (copies > 0) & ~legible,

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -145,6 +146,56 @@ def test_every_planted_fault_is_found(spark: SparkSession, stage: Stage, hand: H
     assert not {sent[name] for name in ("good", "fan", "pending", "refused", "keyed")} & {
         sample["source"] for sample in found.samples
     }
+
+
+def test_what_a_receipt_names_is_not_lost_and_must_not_have_left(spark: SparkSession, stage: Stage, hand: Hand) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out)
+    receipts = f"{delay}.receipts"
+
+    def by_id(name: str, *headers: Header) -> str:
+        return stage.send(delay, ("deliver-id", name.encode()), *headers)
+
+    def cancels(name: str, *headers: Header) -> str:
+        return stage.send(delay, ("deliver-cancel", name.encode()), *headers)
+
+    def answer(control: str, name: str, *named: str, action: str = "cancel", headers: Sequence[Header] = ()) -> None:
+        done = {"cancel": "cancelled", "replace": "replaced"}[action] if named else "not-pending"
+        offsets = [{"offset": int(place.rpartition("/")[2]), "due": 0} for place in named]
+        said = {"action": action, "outcome": done, "cancelled": offsets, "due": None}
+        asked = headers or (("deliver-cancel", name.encode()),)
+        hand.write(receipts, control, *asked, value=json.dumps(said).encode(), key=name.encode())
+
+    replace: Header = ("deliver-replace", b"true")
+    condition: Header = ("deliver-if-due", b"5")
+    sent = {name: by_id(name, AFTER) for name in ("cancelled", "replaced", "left", "lost", "twice")}
+    controls = {name: cancels(name) for name in (*sent, "unanswered", "again")}
+    controls |= {"new": by_id("replaced", replace, AFTER), "void": by_id("void", replace, condition, AFTER)}
+    settled(stage, delay, len(sent) + len(controls))
+    for name in ("cancelled", "left", "twice"):
+        answer(controls[name], name, sent[name])
+    answer(controls["lost"], "lost")
+    answer(controls["replaced"], "replaced")
+    named: list[Header] = [("deliver-id", b"replaced"), replace, AFTER]
+    answer(controls["new"], "replaced", sent["replaced"], action="replace", headers=named)
+    answer(controls["void"], "void", action="replace", headers=[("deliver-id", b"void"), replace, condition, AFTER])
+    answer(controls["again"], "again")
+    answer(controls["again"], "again")
+    hand.write(out, controls["new"])
+    hand.write(out, sent["left"])
+    hand.write(f"{delay}.rejected", sent["twice"], ("deliver-id", b"twice"), AFTER, *REJECTION)
+    answer(f"{delay}/0/999", "nobody")
+    answer(f"{delay}/7/0", "nobody")
+    hand.write(receipts, controls["unanswered"], ("deliver-cancel", b"unanswered"), value=b"no", key=b"unanswered")
+    wait_until(lambda: stage.audit().altered == 1, "everything is visible")
+
+    found, report = audit_stage(spark, stage), stage.audit()
+    assert_same(found.total, report)
+    counts = found.total.counts
+    assert (counts["cancelled"], counts["replaced"], counts["answered"]) == (1, 1, 7)
+    assert (counts["lost"], counts["doubled"], counts["foreign"], counts["altered"]) == (1, 3, 2, 1)
+    assert found.outcome(sent["lost"]) == "lost"
+    assert {found.outcome(place) for place in (sent["left"], sent["twice"], controls["again"])} == {"doubled"}
 
 
 def test_an_open_transaction_is_waited_for(spark: SparkSession, stage: Stage, hand: Hand) -> None:

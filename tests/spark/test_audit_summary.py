@@ -14,7 +14,7 @@ from spark_backfill.audit.verdicts import step_of
 KEYS = ("topic", "partition")
 SCHEMA = (
     "slot int, topic string, part int, offset bigint, outcome string, due_ms bigint, sent_ms bigint, copies int,"
-    " rejections int, first_ms bigint, last_ms bigint, late_ms bigint, "
+    " rejections int, receipts int, first_ms bigint, last_ms bigint, late_ms bigint, "
 ) + ", ".join(f"{name} boolean" for name in ASIDE)
 
 
@@ -25,7 +25,7 @@ def test_counts_and_percentiles_of_each_group_and_of_all(spark: SparkSession, rn
         outcome = rng.choice([*OUTCOMES, "released", "foreign"])
         late_ms = int(10 ** rng.uniform(0, 8)) if outcome == "released" else None
         flags = [rng.random() < 0.1 for _ in ASIDE]
-        rows.append((partition, "d", partition, offset, outcome, 1, 1, 2, 1, 1, 1, late_ms, *flags))
+        rows.append((partition, "d", partition, offset, outcome, 1, 1, 2, 1, 1, 1, 1, late_ms, *flags))
     made = spark.createDataFrame(rows, SCHEMA)
     alike = cells(made.withColumns({"late_step": step_of(f.col("late_ms")), "hour_ms": f.col("due_ms")}))
     verdicts = alike.withColumns({"topic": f.lit("d"), "partition": f.col("slot")})
@@ -36,10 +36,10 @@ def test_counts_and_percentiles_of_each_group_and_of_all(spark: SparkSession, rn
     for each, group in zip([*found, *total], [*groups, rows], strict=True):
         expected = {name: sum(row[4] == name for row in group) for name in OUTCOMES}
         expected |= {name: sum(row[-len(ASIDE) + place] for row in group) for place, name in enumerate(ASIDE)}
-        expected["foreign"] = 3 * sum(row[4] == "foreign" for row in group)
+        expected["foreign"] = 4 * sum(row[4] == "foreign" for row in group)
         expected["sent"] = sum(row[4] != "foreign" for row in group)
         assert each.counts == {name: expected[name] for name in COUNTS}
-        late = sorted(row[11] for row in group if row[11] is not None)
+        late = sorted(row[12] for row in group if row[12] is not None)
         assert each.lateness["late_max_ms"] == late[-1]
         for name, part in zip(LATENESS, (0.5, 0.99), strict=False):
             exact, told = late[ceil(len(late) * part) - 1], each.lateness[name]

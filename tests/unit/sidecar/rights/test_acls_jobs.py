@@ -34,6 +34,7 @@ RELEASED = {
 }
 AUDIT = {
     ("topic", "orders.delay", "literal"): "DescribeConfigs Read",
+    ("topic", "orders.delay.receipts", "literal"): "DescribeConfigs Read",
     **RELEASED,
     ("group", "delay-router", "literal"): "Describe",
 }
@@ -76,7 +77,7 @@ def test_index_need_not_ask_where_the_payload_goes_when_it_is_told(tmp_path: Pat
 def test_several_jobs_of_one_principal_need_each_right_once(tmp_path: Path) -> None:
     found = rights(configured(tmp_path), *SPARK)
     assert found["topic", "orders.delay", "literal"] == "DescribeConfigs Read Write"
-    assert set(found) == {*rights(configured(tmp_path), "rebuild"), *rights(configured(tmp_path), "schedule")}
+    assert set(found) == {key for job in ("audit", "rebuild", "schedule") for key in rights(configured(tmp_path), job)}
 
 
 def test_no_job_may_write_state_or_release(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.source import OffsetRange
 
 RULES = Rules("d", default_target="t")
-DELAY = DelayTopic(RULES, "d.s", "d.n", "d.r", "d.b", SealRules())
+DELAY = DelayTopic(RULES, "d.s", "d.n", "d.r", "d.b", "d.q", SealRules())
 SETTINGS = Settings({"bootstrap.servers": "a"}, "group", (DELAY,), "file")
 
 

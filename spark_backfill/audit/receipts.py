@@ -1,0 +1,80 @@
+"""Receipts of controls as rows: one for the control that each answers, and one for each record that it names.
+
+A control is a record with ``deliver-cancel`` or ``deliver-replace``. It has exactly one receipt, unless it is rejected,
+and what the receipt names is not released any more. Nothing of this is shared with the router.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from spark_backfill.audit.protocol import Protocol, plain, source
+
+RECEIPT: Final = 3
+NAMED: Final = 4
+"""Kinds of rows, beside those of :mod:`spark_backfill.audit.facts`."""
+
+CONTROL: Final = 16
+"""It has to have a receipt."""
+CANCELS: Final = 32
+"""It is no schedule, whatever comes of it."""
+CONDITIONAL: Final = 64
+"""It is no schedule where its receipt is IN_VAIN."""
+HAS_ID: Final = 128
+"""A receipt may name it."""
+
+REPLACED: Final = 256
+"""The receipt is that of a replacement."""
+IN_VAIN: Final = 512
+"""The receipt says that there was nothing to cancel or to replace."""
+MALFORMED: Final = 1024
+"""It is no receipt."""
+
+_SAID: Final = "action string, outcome string, cancelled array<struct<offset:bigint>>"
+
+
+def asks(protocol: Protocol, control: Column) -> Column:
+    """What a record asks for as a control, and whether others may ask for it, from its control headers."""
+
+    def has(*names: str) -> Column:
+        return f.exists(control, lambda each: plain(each["key"]).isin(*names))
+
+    flags = {
+        CONTROL: has("deliver-cancel", "deliver-replace"),
+        CANCELS: has("deliver-cancel"),
+        CONDITIONAL: has("deliver-if-due"),
+        HAS_ID: protocol.has_id(control),
+    }
+    return _sum(flags)
+
+
+def points(records: DataFrame) -> DataFrame:
+    """``parts`` of a place, ``kind`` and ``flags`` for each record that a receipt answers or names."""
+    said, parts = f.col("said"), f.col("parts")
+    read = records.select(
+        source(f.col("headers")).alias("parts"), f.from_json(f.col("value").cast("string"), _SAID).alias("said")
+    )
+    outcome, action, named = said["outcome"], said["action"], said["cancelled"]
+    done = f.when(action == "cancel", "cancelled").when(action == "replace", "replaced")
+    in_vain = f.coalesce(outcome.isin("not-pending", "changed"), f.lit(False))
+    well_formed = done.isNotNull() & named.isNotNull() & (in_vain | (outcome == done))
+    flags = {REPLACED: action == "replace", IN_VAIN: in_vain, MALFORMED: ~f.coalesce(well_formed, f.lit(False))}
+    answered = f.struct(parts.alias("parts"), f.lit(RECEIPT).alias("kind"))
+    places = f.transform(
+        f.coalesce(named, f.expr("cast(array() as array<struct<offset:bigint>>)")),
+        lambda each: f.struct(
+            f.array(f.get(parts, f.lit(0)), f.get(parts, f.lit(1)), each["offset"].cast("string")).alias("parts"),
+            f.lit(NAMED).alias("kind"),
+        ),
+    )
+    flagged = read.select(_sum(flags).alias("flags"), f.explode(f.concat(f.array(answered), places)).alias("point"))
+    return flagged.select("point.parts", "point.kind", "flags")
+
+
+def _sum(flags: dict[int, Column]) -> Column:
+    """The numbers of the flags that hold; null does not."""
+    total = f.lit(0)
+    for number, holds in flags.items():
+        total = total + f.when(holds, number).otherwise(0)
+    return total.cast("int")
