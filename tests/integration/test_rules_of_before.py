@@ -56,4 +56,4 @@ def test_what_rules_of_version_2_have_decided_stands(stage: Stage) -> None:
         assert header(rejected[to_other.encode()], "delay-error") == b"TARGET_NOT_ALLOWED"
         assert stage.records(named_alike) == []
         assert router.stop() == 0
-    assert state(stage, delay).history.in_force.version == 3
+    assert state(stage, delay).history.in_force.version == 4
