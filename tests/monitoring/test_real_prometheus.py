@@ -31,6 +31,8 @@ MAY_BE_EMPTY: Final = {
     "Taken over anew": {"A", "B"},  # no connection was cut, and no marker lost
     "Without a time, occurrences skipped": {"A", "B"},  # every record named one, and none was to recur
     "Retention: needed and kept": {"A", "B"},  # everything is sealed with its payload; a topic may be kept for ever
+    # Nothing is cancelled here.
+    "Receipts, cancelled, masked": {"A", "B"},
 }
 """Queries that rightly give nothing here, by panel."""
 
