@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Depends, Query
 from pydantic import WithJsonSchema
 from starlette.responses import Response
 
+from sidecar import clock
 from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
@@ -22,7 +23,6 @@ from sidecar.api.shapes import (
     scope_of_target,
     scope_of_topic,
 )
-from sidecar.policies.operations import now_ms
 from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of
 from sidecar.policies.table import effective
 
@@ -44,7 +44,7 @@ def routes(backend: Backend) -> APIRouter:
     async def get_effective_policy(topic: TopicName, target: _Target = None) -> Response:
         """Every key with the value that holds, and where it comes from."""
         backend.require_topic(topic)
-        found = effective((await backend.ask(backend.table)).at(now_ms()), backend.config, topic, target or "")
+        found = effective((await backend.ask(backend.table)).at(clock.now_ms()), backend.config, topic, target or "")
         values = {key: Effective(value=each.value, origin=each.origin) for key, each in found.items()}
         return bodies.whole(EffectiveAnswer(topic=topic, target=target or "", values=values))
 

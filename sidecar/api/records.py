@@ -5,7 +5,6 @@ the rejected topic. Nothing makes a call that is repeated one call: who gets no 
 """
 
 import base64
-import time
 from http import HTTPStatus
 from typing import Annotated, Final
 
@@ -16,6 +15,7 @@ from starlette.responses import Response
 from index.headers import Headers
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
+from sidecar import clock
 from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
@@ -84,7 +84,7 @@ def routes(backend: Backend) -> APIRouter:
 def _write(backend: Backend, topic: str, body: RecordOrder) -> RecordWrittenAnswer:
     headers: Headers = [(each.name, _bytes(each.value)) for each in body.headers]
     rules = _rules(backend, topic)
-    verdict = rules.decide(headers, time.time_ns() // 1_000_000)
+    verdict = rules.decide(headers, clock.now_ms())
     if isinstance(verdict, Rejection):
         raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{verdict.reason}: {verdict.message}; nothing was written")
     written = _written(backend, topic, body, headers)

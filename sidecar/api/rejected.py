@@ -19,7 +19,7 @@ from index.schedule import Reason
 from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend, RejectedRecords
-from sidecar.api.shapes import JSON_ONLY, Id, MillisecondsText, Offset, TopicName
+from sidecar.api.shapes import JSON_ONLY, Id, MillisecondsText, Offset, TopicName, milliseconds
 from sidecar.rejected.counting import Counted
 from sidecar.rejected.log import OutOfTimeError
 from sidecar.rejected.redriving import AnotherRunError, Order, Report
@@ -140,7 +140,7 @@ def routes(backend: Backend) -> APIRouter:
     ) -> Response:
         """Rejected records of a delay topic, with code and reason; without keys, values and headers."""
         backend.require_topic(topic)
-        selection = _selection(topic, code, id, _number(since_ms), _number(until_ms))
+        selection = _selection(topic, code, id, milliseconds(since_ms), milliseconds(until_ms))
         partition, offset = begin.split("/")
         page = await backend.ask(backend.rejected.page, selection, (int(partition), int(offset)), limit)
         return bodies.whole(RejectedPageAnswer.model_validate(page.as_json()))
@@ -170,10 +170,6 @@ def _selection(
     topic: str, codes: Iterable[Reason], ids: Iterable[str], since_ms: int | None, until_ms: int | None
 ) -> Selection:
     return Selection(topic, frozenset(map(str, codes)), frozenset(each.encode() for each in ids), since_ms, until_ms)
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
 
 
 def _counts(rejected: RejectedRecords, topic: str) -> Counted:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
-from sidecar.api.shapes import Id, MillisecondsText, TopicName
+from sidecar.api.shapes import Id, MillisecondsText, TopicName, milliseconds
 from sidecar.finding.wanted import PLACE, Wanted
 from sidecar.status.answers import SchedulesAnswer
 
@@ -42,8 +42,8 @@ def routes(backend: Backend) -> APIRouter:
         wanted = Wanted(
             topic,
             None if id is None else id.encode(),
-            None if due_from_ms is None else int(due_from_ms),
-            None if due_to_ms is None else int(due_to_ms),
+            milliseconds(due_from_ms),
+            milliseconds(due_to_ms),
             target or "",
         )
         return bodies.whole(await backend.ask(backend.inquiries.schedules, wanted, begin or "", limit))

@@ -128,9 +128,14 @@ Partition = Annotated[int, BeforeValidator(_ascii_number), Field(le=2**31 - 1), 
 Offset = Annotated[int, BeforeValidator(_ascii_number), _number(2**63 - 1)]
 Id = Annotated[str, Field(min_length=1, max_length=512)]
 MillisecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,16}$", description="Milliseconds since 1970")]
-"""In a query, where a number of JSON could also be spelled 30.0."""
+"""In a query, where a number of JSON could also be spelled 30.0; ``milliseconds`` reads it."""
 
 Values = Annotated[dict[str, Any], WithJsonSchema(policy_schema(None))]
+
+
+def milliseconds(text: str | None) -> int | None:
+    """A MillisecondsText as a number; None where it was left out."""
+    return None if text is None else int(text)
 
 
 class PolicyAnswer(Answer):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from index.errors import DelayRouterError
+from sidecar import clock
 from sidecar.cli.options import json_option
 from sidecar.cli.output import estimate_notes, pending_chart, print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
@@ -114,7 +115,7 @@ def _length_ms(_: click.Context, __: click.Parameter, given: str) -> int:
 def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chosen: Chosen) -> None:
     """Stop releasing from a delay TOPIC, or to a target; what comes in is still indexed."""
     scope = _scope_of(topic, target)
-    until_ms = time.time_ns() // 1_000_000 + length_ms if length_ms else None
+    until_ms = clock.now_ms() + length_ms if length_ms else None
     with chosen as side:
         side.switch(scope, "paused", on=True, until_ms=until_ms, reason=reason)
     click.echo(f"{topic or target}: paused" + ("" if until_ms is None else f" until {format_instant(until_ms)}"))

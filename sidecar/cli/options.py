@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from index.times import parse_instant_ms, parse_number
 from sidecar.config.sources import ENV_FILE
 
 # Loaded when a configuration is: neither a list of commands nor a completion needs these.
@@ -37,6 +38,31 @@ def config_option(command: Command) -> Command:
 def json_option(command: Command) -> Command:
     """``--json``, as the argument ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
+
+
+class Instant(click.ParamType[int, Any]):
+    """RFC 3339 with an offset, or epoch milliseconds; as milliseconds."""
+
+    name = "INSTANT"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it."""
+        raw = str(value).encode()
+        try:
+            return parse_number(raw) if raw.isdigit() else parse_instant_ms(raw)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}; or milliseconds since 1970", param, ctx)
+
+
+def headers_given(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    """Callback of an option that is given as ``NAME=VALUE``, any number of times."""
+    headers = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r}: write NAME=VALUE")
+        headers.append((name, value.encode()))
+    return tuple(headers)
 
 
 def load(config_file: Path | None) -> "Config":

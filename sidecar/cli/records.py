@@ -10,23 +10,12 @@ import click
 
 from index.receipts import Outcome
 from index.rules import Rejection, Schedule
-from sidecar.cli.options import FAILED, config_option, json_option, load
+from sidecar.cli.options import FAILED, Instant, config_option, headers_given, json_option, load
 from sidecar.cli.output import print_json, shown_time
-from sidecar.cli.rejected import Instant
 
 if TYPE_CHECKING:
     from sidecar.cli.send import Sent
     from sidecar.controls.receipts import Told
-
-
-def _header(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
-    headers = []
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"{text!r}: write NAME=VALUE")
-        headers.append((name, value.encode()))
-    return tuple(headers)
 
 
 @click.command("send")
@@ -50,7 +39,7 @@ def _header(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tu
 @click.option("--until", default="", metavar="INSTANT", help="No occurrence is due after it.")
 @click.option("--times", default="", metavar="NUMBER", help="No more occurrences than this.")
 @click.option("--missed", type=click.Choice(["one", "all"]), help="What is released after downtime; default: one.")
-@click.option("--header", "headers", multiple=True, callback=_header, metavar="NAME=VALUE", help="A header.")
+@click.option("--header", "headers", multiple=True, callback=headers_given, metavar="NAME=VALUE", help="A header.")
 @click.option("--value", help="Value of the record.")
 @click.option("--value-file", type=click.File("rb"), help="Read the value from a file; - is stdin.")
 @click.option("--null", "null", is_flag=True, help="No value: a tombstone.")

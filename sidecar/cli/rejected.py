@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from index.times import parse_instant_ms, parse_number
-from sidecar.cli.options import json_option
+from index.times import parse_number
+from sidecar.cli.options import Instant, headers_given, json_option
 from sidecar.cli.output import print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, side_options, topic_argument
 
@@ -16,20 +16,6 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 100
 _MESSAGE_CHARACTERS: Final = 100
-
-
-class Instant(click.ParamType[int, Any]):
-    """RFC 3339 with an offset, or epoch milliseconds; as milliseconds."""
-
-    name = "INSTANT"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it."""
-        raw = str(value).encode()
-        try:
-            return parse_number(raw) if raw.isdigit() else parse_instant_ms(raw)
-        except ValueError as error:
-            self.fail(f"{value!r}: {error}; or milliseconds since 1970", param, ctx)
 
 
 class Position(click.ParamType[tuple[int, int], Any]):
@@ -44,14 +30,6 @@ class Position(click.ParamType[tuple[int, int], Any]):
             return parse_number(partition.encode()), parse_number(offset.encode())
         except ValueError:
             self.fail(f"{value!r}: write PARTITION/OFFSET, as the page before it ends", param, ctx)
-
-
-def _set(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
-    pairs = [text.partition("=") for text in given]
-    for text, (name, equals, _value) in zip(given, pairs, strict=True):
-        if not name or not equals:
-            raise click.BadParameter(f"{text!r}: write NAME=VALUE")
-    return tuple((name, value.encode()) for name, _, value in pairs)
 
 
 def _selecting(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,7 +103,9 @@ def _row(record: dict[str, Any]) -> tuple[str, ...]:
 @json_option
 @_selecting
 @side_options
-@click.option("--set-header", "put", multiple=True, callback=_set, metavar="NAME=VALUE", help="In place of its own.")
+@click.option(
+    "--set-header", "put", multiple=True, callback=headers_given, metavar="NAME=VALUE", help="In place of its own."
+)
 @click.option("--drop-header", "drop", multiple=True, metavar="NAME", help="Leave this header out.")
 @click.option("--most", type=click.IntRange(min=1), help="Drive so many records at most; the others wait.")
 @click.option(

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from sidecar.cli.options import config_option, json_option, load
+from sidecar.cli.options import Instant, config_option, json_option, load
 from sidecar.cli.output import print_json, print_table, shown_time
-from sidecar.cli.rejected import Instant
 from sidecar.cli.side import Chosen, side_options, topic_argument
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ What a person types is turned into the headers of the contract, judged by the sa
 topic is configured, and sent by an idempotent producer with the partitioner of the Java clients.
 """
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,12 +17,13 @@ from index.headers import RECURRING, Headers, lowered
 from index.record import Record
 from index.recurring import Recurrence, recurrence_of
 from index.rules import Rejection, Rules, Schedule
+from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.config.problems import did_you_mean
 from sidecar.config.units import parse_duration_ms
 from sidecar.kafka import admin
 from sidecar.kafka.errors import error_of
-from sidecar.logs import events
+from sidecar.kafka.record_writer import record_producer
 from sidecar.series.occurring import Series
 from sidecar.series.zones import zone_of
 
@@ -108,7 +108,7 @@ def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
         rules = Rules(
             topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,), recurring=recurs, min_period_ms=1
         )
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     verdict = rules.decide(headers, now_ms)
     recurrence = recurrence_of(headers)
     if isinstance(verdict, Rejection) or not isinstance(recurrence, Recurrence) or not recurrence.begins:
@@ -135,7 +135,7 @@ def missing_targets(client: AdminClient, targets: Iterable[str]) -> list[str]:
 
 def is_past(due_ms: int) -> bool:
     """Whether a record that is due then does not wait at all."""
-    return due_ms <= time.time_ns() // 1_000_000
+    return due_ms <= clock.now_ms()
 
 
 def send(
@@ -192,18 +192,9 @@ class _Outbox:
 
 
 def _producer(config: Config) -> Producer:
-    settings = {
-        **config.kafka,
-        "client.id": f"{config.router.group_id}-send",
-        "enable.idempotence": True,
-        "partitioner": "murmur2_random",
-        "allow.auto.create.topics": False,
-        # A person waits: say soon that nothing works.
-        "message.timeout.ms": int(FLUSH_TIMEOUT_S * 1_000) - 5_000,
-        "topic.metadata.propagation.max.ms": 5_000,
-    }
     try:
-        return Producer(settings, logger=events.librdkafka_logger())
+        # A person waits: say soon that nothing works.
+        return record_producer(config, "send", int(FLUSH_TIMEOUT_S * 1_000) - 5_000)
     except KafkaException as exception:
         raise ConfigError(f"kafka: {error_of(exception).str()}") from None
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from sidecar import clock
 from sidecar.asking import router_answers as status
 from sidecar.cli.options import DONE, FAILED, json_option
 from sidecar.cli.output import (
@@ -64,7 +65,7 @@ def status_command(topic: str, *, as_json: bool, wide: bool, watch: bool, url: s
 def _print_group(answer: "StatusAnswer", *, wide: bool) -> None:
     from sidecar.cli import status_lines  # noqa: PLC0415 - see above
 
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = clock.now_ms()
     table = status_lines.partition_table(answer) if wide else status_lines.topic_table(answer, now_ms)
     print_plain_table(*table)
     for line in (*status_lines.held_notes(answer, now_ms), *status_lines.notes(answer)):
@@ -133,5 +134,5 @@ def _shown_ms(lateness_ms: float | None) -> str:
 
 
 def _print_warnings(body: dict[str, Any]) -> None:
-    for warning in status.retention_warnings(body, time.time_ns() // 1_000_000):
+    for warning in status.retention_warnings(body, clock.now_ms()):
         click.echo(f"warning: {warning}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from index.control_headers import CANCEL, IF_DUE
@@ -17,6 +17,7 @@ from index.errors import ConfigError
 from index.headers import Headers
 from index.receipts import Outcome
 from index.schedule import Rejection
+from sidecar import clock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.controls.receipts import (
@@ -29,8 +30,9 @@ from sidecar.controls.receipts import (
     Told,
     partitions_of,
 )
-from sidecar.logs import events
+from sidecar.kafka.record_writer import record_producer
 
+_TIMEOUT_MS: Final = 5_000
 _FLUSH_S: Final = 6.0
 
 
@@ -57,7 +59,7 @@ def cancel(
     NothingPendingError, ChangedError and NoReceiptError say what became of it otherwise; ConfigError when the delay
     topic accepts no such control, KafkaException when the cluster does not answer.
     """
-    verdict = config.rules_for(topic).decide(order.headers, time.time_ns() // 1_000_000)
+    verdict = config.rules_for(topic).decide(order.headers, clock.now_ms())
     if isinstance(verdict, Rejection):
         raise ConfigError(f"{topic.name}: {verdict.reason}: {verdict.message}")
     partitions = _partitions(admin, topic.name, order.partition)
@@ -88,18 +90,7 @@ def _write(config: Config, topic: str, partitions: Sequence[int], order: Order) 
         else:
             written[message.partition() or 0] = message.offset() or 0
 
-    producer = Producer(
-        {
-            **config.kafka,
-            "client.id": f"{config.router.group_id}-cancel",
-            "enable.idempotence": True,
-            "allow.auto.create.topics": False,
-            "linger.ms": 0,
-            "message.timeout.ms": 5_000,
-            "topic.metadata.propagation.max.ms": 5_000,
-        },
-        logger=events.librdkafka_logger(),
-    )
+    producer = record_producer(config, "cancel", _TIMEOUT_MS, {"linger.ms": 0})
     for number in partitions:
         producer.produce(topic, None, None, number, on_delivery=note, headers=[*order.headers])
     producer.flush(_FLUSH_S)

@@ -108,7 +108,9 @@ class Deciding:
                 run = []
                 continue
             if not decision[1]:
-                steps += run, self._controlling(offset, record, None)
+                control = self._rules.control(record[2])
+                assert control is not None, f"offset {offset} has no target and cancels nothing"
+                steps += run, Controlling(offset, control, record, None)
                 run = []
                 continue
             due_ms = decision[0]
@@ -126,19 +128,15 @@ class Deciding:
                 payload = scheduled(decision, payload[1], None)
             entry = due_ms, offset, payload
             if decision[4] is not None:
-                if self._rules.control(record[2]) is not None:
-                    steps += run, self._controlling(offset, record, entry)
+                control = self._rules.control(record[2])
+                if control is not None:
+                    steps += run, Controlling(offset, control, record, entry)
                     run = []
                     continue
                 decided.names[offset] = hash_of(decision[4])
             run.append(entry)
         steps.append(run)
         decided.records = len(fetch.messages)
-
-    def _controlling(self, offset: int, record: Record, entry: Entry[Payload] | None) -> Controlling:
-        control = self._rules.control(record.headers)
-        assert control is not None, f"offset {offset} has no target and cancels nothing"
-        return Controlling(offset, control, record, entry)
 
     def _passed(self, bad: BadBatch) -> Step:
         if bad.from_offset >= self._until_offset:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -70,7 +71,8 @@ class RecordWriter:
     def _ready(self) -> Producer:
         with self._lock:
             if self._producer is None:
-                self._producer = _producer(self._config)
+                more = {"linger.ms": 0, "message.max.bytes": MAX_MESSAGE_BYTES}
+                self._producer = record_producer(self._config, "record-writer", TIMEOUT_MS, more)
             return self._producer
 
     def _renew(self, producer: Producer) -> None:
@@ -79,19 +81,20 @@ class RecordWriter:
                 self._producer = None
 
 
-def _producer(config: Config) -> Producer:
+def record_producer(config: Config, role: str, timeout_ms: int, more: Mapping[str, object] | None = None) -> Producer:
+    """Idempotent producer of records for delay topics, for somebody who waits; KafkaException on a wrong setting."""
     return Producer(
         {
             **config.kafka,
-            "client.id": f"{config.router.group_id}-record-writer",
+            "client.id": f"{config.router.group_id}-{role}",
             # What the client sends again by itself is in the log once.
             "enable.idempotence": True,
+            # As Java producers do, so that a key has one partition whoever sends it.
             "partitioner": "murmur2_random",
-            "linger.ms": 0,
-            "message.timeout.ms": TIMEOUT_MS,
-            "message.max.bytes": MAX_MESSAGE_BYTES,
-            "topic.metadata.propagation.max.ms": 5_000,
             "allow.auto.create.topics": False,
+            "message.timeout.ms": timeout_ms,
+            "topic.metadata.propagation.max.ms": 5_000,
+            **(more or {}),
         },
         logger=events.librdkafka_logger(),
     )

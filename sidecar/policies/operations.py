@@ -17,12 +17,12 @@ changed by people, a few times a day.
 """
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka.admin import AdminClient
 
 from index.errors import ConfigError
+from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.config.units import format_instant
 from sidecar.kafka.admin import topic_facts
@@ -50,11 +50,6 @@ from sidecar.policies.table import (
 from sidecar.policies.topic import write_policy
 
 
-def now_ms() -> int:
-    """The wall clock."""
-    return time.time_ns() // 1_000_000
-
-
 class Operations:
     """For the admin API and the command line; may be called from any thread.
 
@@ -63,7 +58,7 @@ class Operations:
     """
 
     def __init__(
-        self, config: Config, admin: AdminClient, policies: Policies, now_ms: Callable[[], int] = now_ms
+        self, config: Config, admin: AdminClient, policies: Policies, now_ms: Callable[[], int] = clock.now_ms
     ) -> None:
         self._config = config
         self._admin = admin

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from index.errors import ConfigError
 from index.survey import BOUNDS_MS, HOUR_MS, MINUTE_MS, each_step
 from index.target_counts import MOST_TARGETS
+from sidecar import clock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.finding.finder import Finder
@@ -59,11 +60,6 @@ _NOT_PUBLISHED: Final = "router.status_topic is empty: only its own router knows
 Statuses = Callable[[], Sequence[PartitionStatus]]
 
 
-def now_ms() -> int:
-    """The wall clock."""
-    return time.time_ns() // 1_000_000
-
-
 class GroupInquiries:
     """Implements :class:`sidecar.status.answers.Inquiries`; safe from any thread.
 
@@ -84,13 +80,13 @@ class GroupInquiries:
         self._policies = policies
         self._own = own
         self._instance = instance
-        self._lookup = Lookup(config, admin, now_ms)
+        self._lookup = Lookup(config, admin, clock.now_ms)
         self._finder = Finder(config, admin)
         self._lock = threading.Lock()
         self._counts: dict[str, tuple[float, int]] = {}
         self._reader: ReportReader | None = None
         if config.router.status_topic:
-            self._reader = ReportReader(config, admin, now_ms)
+            self._reader = ReportReader(config, admin, clock.now_ms)
 
     def start(self) -> "GroupInquiries":
         """Follow the status topic from now on, until ``close``."""
@@ -150,7 +146,7 @@ class GroupInquiries:
         if self._instance:
             # What it has published about itself is older.
             reported = [each for each in reported if each.instance != self._instance]
-            reported += [Reported(status, self._instance, now_ms(), _NEWEST) for status in own]
+            reported += [Reported(status, self._instance, clock.now_ms(), _NEWEST) for status in own]
             instances = {*instances, self._instance}
         return reported, instances
 
@@ -165,7 +161,7 @@ class GroupInquiries:
             return {name: self._counts[name][1] for name in topics}
 
     def _topic(self, topic: DelayTopicConfig, count: int, reported: Iterable[Reported]) -> TopicAnswer:
-        now = now_ms()
+        now = clock.now_ms()
         found = {each.status.partition: each for each in best(_of_topic(reported, topic.name)).values()}
         unserved = self._unserved(topic.name, set(range(count)) - found.keys(), now)
         partitions = tuple(

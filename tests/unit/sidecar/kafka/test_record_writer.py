@@ -52,7 +52,7 @@ class Broker:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker()
-    monkeypatch.setattr(record_writer, "_producer", made)
+    monkeypatch.setattr(record_writer, "record_producer", lambda config, *_: made(config))
     return made
 
 
