@@ -3,7 +3,6 @@
 import os
 import random
 import secrets
-import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -32,10 +31,7 @@ _kept_logs = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the places where failures and kept logs are remembered, and have what tests start end at a Ctrl-C."""
-    if hasattr(config, "workerinput"):
-        # One of several processes ignores it, and what it starts would, too.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Make the places where failures and kept logs are remembered."""
     config.stash[_failed_items] = set()
     config.stash[_kept_logs] = []
 

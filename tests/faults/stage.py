@@ -90,10 +90,7 @@ class FaultStage(Stage):
         """As of a stage, with a replica on every node."""
         nodes = len(self._proxied.proxies)
         more = {} if nodes == 1 else {"min.insync.replicas": "2"}
-        settings = [{**(t.config or {}), **more} for t in topics]
-        super().create(
-            [NewTopic(t.topic, t.num_partitions, nodes, config=each) for t, each in zip(topics, settings, strict=True)]
-        )
+        super().create([NewTopic(t.topic, t.num_partitions, nodes, config={**t.config, **more}) for t in topics])
 
     def router(self, name: str = "router", **options: Any) -> RouterProcess:
         """As of a stage; transactions are short, so that those that were left open do not hold up readers for long."""

@@ -16,18 +16,21 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from index.errors import RefusedError
 from index.progress import start_of
 from index.rule_history import RuleHistory
 from sidecar.audit import AuditReport, Record, audit, ranges, read
 from sidecar.config.model import Config
 from sidecar.config.units import parse_duration_ms
+from sidecar.kafka.admin import topic_id
 from snapshots.inventory import NOTHING_STORED
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.integration.router_process import RouterProcess
@@ -104,7 +107,7 @@ class Stage:
                 NewTopic(f"{delay}.delay-state", partitions, 1, config=compact),
                 NewTopic(f"{delay}.delay-snapshots", partitions, 1, config=compact),
                 NewTopic(f"{delay}.rejected", 1, 1, config=rejected_config or {}),
-                NewTopic(f"{delay}.receipts", partitions, 1),
+                NewTopic(f"{delay}.receipts", partitions, 1, config={}),
             ]
         )
         self.delays[delay] = {"name": delay, **options}
@@ -127,16 +130,15 @@ class Stage:
 
     def _topic_id(self, topic: str) -> str:
         """The id of a topic that has just been created: a broker that has not heard of it may be asked first."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            try:
-                described = self.admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
-            except KafkaException as exception:
-                if exception.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                return str(described.topic_id)
+        found: list[str] = []
+
+        def is_known() -> bool:
+            with suppress(RefusedError):
+                found.append(topic_id(self.admin, topic))
+            return bool(found)
+
+        wait_until(is_known, f"the id of {topic}")
+        return found[0]
 
     def create(self, topics: Sequence[NewTopic]) -> None:
         """Create topics and wait until the brokers know their leaders."""

@@ -5,7 +5,7 @@ into CONTRIBUTING.md. Seeds are 0, 1, 2 ..., so that the same code gives the sam
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,14 +48,15 @@ def most_telling(router: type[Wrong]) -> Iterator[int]:
     yield from (seed for seed in range(MOST_SEEDS) if seed != last)
 
 
-def catch(router: type[Wrong], most_seeds: int) -> Caught:
-    """Play a wrong router on seeds 0, 1, 2 ... until one breaks it."""
-    for seed in range(most_seeds):
+def catch(router: type[Wrong], seeds: Iterable[int]) -> Caught:
+    """Play a wrong router on one seed after the other until one breaks it."""
+    seed = -1
+    for seed in seeds:
         try:
             Run(seed, router).play()
         except Violation as violation:
             return Caught(router.__name__, what_is_wrong(router), seed + 1, str(violation))
-    return Caught(router.__name__, what_is_wrong(router), most_seeds, None)
+    return Caught(router.__name__, what_is_wrong(router), seed + 1, None)
 
 
 def rows(found: Sequence[Caught]) -> str:
@@ -88,7 +89,7 @@ def with_rows(text: str, new_rows: str) -> str:
 def main(number: int, *, write: bool) -> None:
     """Play each wrong router until a seed breaks it, NUMBER seeds at most."""
     with ProcessPoolExecutor() as pool:
-        found = list(pool.map(catch, wrong.ALL, [number] * len(wrong.ALL)))
+        found = list(pool.map(catch, wrong.ALL, [range(number)] * len(wrong.ALL)))
     table = Table("wrong router", "what is wrong", "seeds", "broken guarantee", box=None, pad_edge=False)
     for each in sorted(found, key=lambda caught: caught.seeds):
         table.add_row(each.name, each.what, str(each.seeds), each.violation or f"NOT FOUND in {number} seeds")

@@ -4,28 +4,20 @@ import pytest
 
 from tests.simulation import mutants, wrong
 from tests.simulation.__main__ import main
-from tests.simulation.checker import Violation
 from tests.simulation.replacing import Wrong
-from tests.simulation.run import Run
 
 
 @pytest.mark.parametrize("wrong_router", wrong.ALL)
 def test_a_wrong_router_is_caught(wrong_router: type[Wrong]) -> None:
-    assert any(_breaks(seed, wrong_router) for seed in mutants.most_telling(wrong_router))
-
-
-def _breaks(seed: int, router_type: type[Wrong]) -> bool:
-    try:
-        Run(seed, router_type).play()
-    except Violation:
-        return True
-    return False
+    assert mutants.catch(wrong_router, mutants.most_telling(wrong_router)).violation is not None
 
 
 def test_replay_from_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["7"]) == 0
     assert capsys.readouterr().out.endswith("seed 7: held\n")
-    seed = next(seed for seed in range(mutants.MOST_SEEDS) if _breaks(seed, wrong.RoundedDown))
+    caught = mutants.catch(wrong.RoundedDown, range(mutants.MOST_SEEDS))
+    assert caught.violation is not None
+    seed = caught.seeds - 1
     assert main([str(seed), "RoundedDown"]) == 1
     assert f"seed {seed}: BROKEN: " in capsys.readouterr().out
     assert main(["7", "Nobody"]) == 2
