@@ -1,11 +1,13 @@
 """The verdict on receipts, from what producers meant and what has left; it shares no code with the index.
 
 A control cancels everything of its id that lies in front of it and has not left, and says so once, with the progress
-that passes it. So the whole of a receipt is known to who knows what has left before.
+that passes it. So the whole of a receipt is known to who knows what has left before; except that what a job has
+rejected waits in its bucket, and is no schedule meanwhile. Of a record that some rules reject, the verdict comes when
+it leaves.
 """
 
 import json
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 
 from tests.simulation.violation import require
 from tests.simulation.world import REJECTED, Answer, Produced, Transaction
@@ -14,9 +16,16 @@ from tests.simulation.world import REJECTED, Answer, Produced, Transaction
 class Answers:
     """Follows the committed transactions in order; ``produced`` and ``left`` are those of the checker, by offset."""
 
-    def __init__(self, produced: Mapping[int, Produced], left: MutableMapping[int, str]) -> None:
+    def __init__(
+        self,
+        produced: Mapping[int, Produced],
+        left: MutableMapping[int, str],
+        may_be_rejected: Callable[[Produced], bool],
+    ) -> None:
         self._produced = produced
         self._left = left
+        self._may_be_rejected = may_be_rejected
+        self._passed_over: set[int] = set()
         self._answered: set[int] = set()
         self._never_indexed: set[int] = set()
 
@@ -54,20 +63,27 @@ class Answers:
         ]
         hit = [each for each in pending if named.if_due_ms in (None, due_ms_of(each))]
         cancelled = {each["offset"]: each["due"] for each in says["cancelled"]}
-        certain = [each for each in hit if each.offset >= log_start]
+        certain = [each for each in hit if self._is_certain(each, log_start)]
         wanted = {each.offset: due_ms_of(each) for each in hit}
         require(cancelled.items() <= wanted.items(), f"{answer.offset} cancels {cancelled}, not {wanted}")
         missed = [each.offset for each in certain if each.offset not in cancelled]
         require(not missed, f"{answer.offset} has not cancelled {missed}")
+        again = self._passed_over & cancelled.keys()
+        require(not again, f"{answer.offset} cancels {again}, which a control before it has not")
+        self._passed_over |= wanted.keys() - cancelled.keys()
         require(list(cancelled) == sorted(cancelled), f"{answer.offset}: not in the order of the log")
         done = {"cancel": "cancelled", "replace": "replaced"}[named.action]
         outcomes = {done} if cancelled else {"changed", "not-pending"}
-        if not cancelled and len(certain) == len(hit) and all(each.offset >= log_start for each in pending):
+        if not cancelled and all(self._is_certain(each, log_start) for each in pending):
             outcomes = {"changed" if pending else "not-pending"}
         require(says["outcome"] in outcomes, f"{answer.offset}: {says['outcome']}, not {outcomes}")
         for offset in cancelled:
             self._left[offset] = f"the receipt of {answer.offset}"
         self._itself(control, says["due"], is_void=not cancelled and named.if_due_ms is not None)
+
+    def _is_certain(self, record: Produced, log_start: int) -> bool:
+        """Whether a control has to find it where it has not left: it was not trimmed, nor has a job rejected it."""
+        return record.offset >= log_start and not self._may_be_rejected(record)
 
     def _itself(self, control: Produced, due_ms: int | None, *, is_void: bool) -> None:
         """What becomes of the control: what cancels is done, and so is what replaces nothing where it was to."""
