@@ -176,4 +176,6 @@ class Node:
         return self.log_file.read_text(encoding="utf-8", errors="replace") if self.log_file.exists() else ""
 
     def _last_lines(self, count: int = 5) -> str:
-        return " | ".join(self._log().splitlines()[-count:]) or "it printed nothing"
+        # Of a Java exception the first lines tell what is wrong, and those behind them from where it came.
+        telling = [line for line in self._log().splitlines() if not line.startswith("\t")]
+        return " | ".join(telling[-count:]) or "it printed nothing"

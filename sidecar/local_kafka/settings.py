@@ -17,7 +17,10 @@ BENCH_JVM: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
 # Below 32768, from where Linux takes the ports of outgoing connections: a client that keeps dialling the port
 # of a stopped broker could be given that very port, connect to itself, and keep the broker from coming back.
-PORTS: Final = range(15_000, 32_000)
+PORTS: Final = range(15_000, 28_000)
+
+PORTS_BESIDE: Final = range(28_000, 32_000)
+"""For whoever needs ports before a cluster has chosen its own."""
 
 _COMMON: Final[dict[str, str]] = {
     "process.roles": "broker,controller",
@@ -92,24 +95,25 @@ def node_properties(
 
 def one_address(port: int) -> tuple[Address, ...]:
     """Return the address of a single node on a port that was asked for."""
-    return (Address(1, port, free_port()),)
+    return (Address(1, port, *free_ports(1)),)
 
 
 def free_addresses(nodes: int) -> tuple[Address, ...]:
     """Return addresses for ``nodes`` nodes on ports that nobody listens on at this moment."""
-    ports = [free_port() for _ in range(2 * nodes)]
-    if len(set(ports)) < len(ports):
-        return free_addresses(nodes)
+    ports = free_ports(2 * nodes)
     return tuple(Address(i + 1, ports[2 * i], ports[2 * i + 1]) for i in range(nodes))
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on at this moment."""
+def free_ports(count: int, among: range = PORTS) -> list[int]:
+    """Return ``count`` different ports that nobody listens on at this moment."""
     # SystemRandom: a test that seeds the module's generator must not make two runs choose the same ports.
     choose = random.SystemRandom().choice
-    while not is_free(port := choose(PORTS)):
-        pass
-    return port
+    ports: list[int] = []
+    while len(ports) < count:
+        port = choose(among)
+        if port not in ports and is_free(port):
+            ports.append(port)
+    return ports
 
 
 def is_free(port: int) -> bool:

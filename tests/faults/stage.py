@@ -12,7 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from sidecar import local_kafka
 from sidecar.audit import AuditReport
 from sidecar.kafka.admin import log_range, uncommitted_end
-from sidecar.local_kafka.settings import HOST, free_port
+from sidecar.local_kafka.settings import HOST, PORTS_BESIDE, free_ports
 from tests.faults.proxy import Proxy
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Stage, wait_until
@@ -58,8 +58,8 @@ class Proxied:
 @contextmanager
 def proxied(nodes: int = 1, *, properties: Mapping[str, str] | None = None) -> Iterator[Proxied]:
     """Start a cluster of our own nodes with a proxy in front of each."""
-    behind = [free_port() for _ in range(nodes)]
-    told = [free_port() for _ in range(nodes)]
+    ports = free_ports(2 * nodes, PORTS_BESIDE)
+    behind, told = ports[:nodes], ports[nodes:]
 
     def listeners(address: local_kafka.Address) -> dict[str, str]:
         own = f"PLAINTEXT://{HOST}:{address.port}"

@@ -15,7 +15,7 @@ from sidecar import local_kafka
 from sidecar.local_kafka import choose, docker, maven
 from sidecar.local_kafka.own import Cluster
 from sidecar.local_kafka.reaper import Reaper
-from sidecar.local_kafka.settings import PORTS, free_addresses, node_properties
+from sidecar.local_kafka.settings import PORTS, PORTS_BESIDE, free_addresses, node_properties
 
 
 def _missing(what: str) -> Callable[[], None]:
@@ -312,7 +312,8 @@ def test_ports_are_free_distinct_and_not_for_outgoing_connections() -> None:
     ports = {port for address in addresses for port in (address.port, address.controller_port)}
     assert len(ports) == 6
     assert all(port in PORTS for port in ports)
-    assert max(PORTS) < 32_768
+    assert max(*PORTS, *PORTS_BESIDE) < 32_768
+    assert not set(PORTS) & set(PORTS_BESIDE)
 
 
 def test_settings_of_three_nodes(tmp_path: Path) -> None:
