@@ -26,6 +26,7 @@ class Answers:
         self._left = left
         self._may_be_rejected = may_be_rejected
         self._passed_over: set[int] = set()
+        self._log_end_as_left: dict[int, int] = {}
         self._answered: set[int] = set()
         self._never_indexed: set[int] = set()
 
@@ -35,9 +36,11 @@ class Answers:
         self._never_indexed |= rejected
         for answer in transaction.answers:
             self._one(answer, rejected, transaction.log_start)
+        log_end = max(self._produced, default=-1) + 1
         for offset, _, _, _ in transaction.left:
             if offset not in rejected:
                 self._not_in_spite(self._produced[offset])
+                self._log_end_as_left[offset] = log_end
 
     def unanswered(self) -> set[int]:
         """Offsets of controls that were not rejected, and have no receipt."""
@@ -75,11 +78,20 @@ class Answers:
         done = {"cancel": "cancelled", "replace": "replaced"}[named.action]
         outcomes = {done} if cancelled else {"changed", "not-pending"}
         if not cancelled and all(self._is_certain(each, log_start) for each in pending):
-            outcomes = {"changed" if pending else "not-pending"}
+            outcomes = {"changed"} if pending else {"not-pending", *self._of_what_left_meanwhile(control)}
         require(says["outcome"] in outcomes, f"{answer.offset}: {says['outcome']}, not {outcomes}")
         for offset in cancelled:
             self._left[offset] = f"the receipt of {answer.offset}"
         self._itself(control, says["due"], is_void=not cancelled and named.if_due_ms is not None)
+
+    def _of_what_left_meanwhile(self, control: Produced) -> set[str]:
+        """A control is evaluated when it is indexed: what it spares then may leave before its receipt does."""
+        assert control.named is not None
+        deliver_id = control.named.deliver_id
+        left = [
+            self._produced[offset] for offset, end in self._log_end_as_left.items() if offset < control.offset < end
+        ]
+        return {"changed" for each in left if each.named and each.named.deliver_id == deliver_id}
 
     def _is_certain(self, record: Produced, log_start: int) -> bool:
         """Whether a control has to find it where it has not left: it was not trimmed, nor has a job rejected it."""
