@@ -18,7 +18,7 @@ from rich.console import Console
 
 from index.errors import DelayRouterError
 from sidecar.local_kafka import BENCH_JVM, KafkaUnavailable, cluster
-from tests.bench import machine, table
+from tests.bench import kernels, machine, table
 from tests.bench.burst import burst
 from tests.bench.ceiling import ceiling, raw_consume, warm_up
 from tests.bench.context import FULL, QUICK, Context
@@ -87,8 +87,8 @@ def main(
 ) -> None:
     """Measure all benchmarks, or those NAMED, and say which goals of the design were reached.
 
-    All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread. Only by
-    name, and once: large, policy, admin, limited, rolling.
+    All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread. What the
+    kernel matters for is measured with it and without. Only by name, and once: large, policy, admin, limited, rolling.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """
@@ -142,7 +142,7 @@ def _usual(quick: bool) -> int:
 def _round(console: Console, chosen: list[str], context: Context, number: int) -> list[Row]:
     """Measure all of them once, in the first round also those that are measured only once."""
     names = [name for name in chosen if number == 0 or name not in ONLY_BY_NAME]
-    return [row for name in names for row in _measured(console, name, context)]
+    return [row for name in names for row in kernels.beside(name, partial(_measured, console, name, context))]
 
 
 def _say(console: Console, line: str) -> None:

@@ -1,0 +1,34 @@
+"""Both kernels side by side."""
+
+import os
+
+import pytest
+
+from sidecar.kernel.choice import SWITCH, Kernel
+from tests.bench import kernels
+from tests.bench.results import Row, at_least
+
+compiled = pytest.mark.skipif(bool(Kernel.chosen({}).why_not), reason="the kernel is not compiled here")
+
+
+def _measured() -> list[Row]:
+    """What a benchmark would measure: here, which kernel a router would take."""
+    return [Row("burst", Kernel.chosen(os.environ).name, 1.0, "k/s", ratio=1.0, goal=at_least(1))]
+
+
+@compiled
+def test_what_depends_on_the_kernel_is_measured_with_it_and_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SWITCH, raising=False)
+    native, python = kernels.beside("burst", _measured)
+    assert (native.benchmark, native.name, native.verdict) == ("burst", "native", "reached")
+    assert (python.benchmark, python.name, python.verdict) == ("burst, Python", "python", "")
+    assert SWITCH not in os.environ
+
+
+def test_what_does_not_is_measured_once() -> None:
+    assert len(kernels.beside("idle", _measured)) == 1
+
+
+def test_where_the_kernel_is_off_there_is_nothing_to_set_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "off")
+    assert [row.name for row in kernels.beside("burst", _measured)] == ["python"]
