@@ -13,8 +13,10 @@ from index.errors import ConfigError, DelayRouterError
 from index.headers import Headers
 from sidecar.admission import problems
 from sidecar.admission.problems import Refusal
-from sidecar.api.calls import CHANGING_THREADS, PRODUCING_THREADS, READING_THREADS, TIMEOUT_S, Calls
+from sidecar.api.calls import CANCELLING_THREADS, CHANGING_THREADS, PRODUCING_THREADS, READING_THREADS, TIMEOUT_S, Calls
 from sidecar.config.model import Config
+from sidecar.controls.cancelling import Order as CancelOrder
+from sidecar.controls.receipts import Cancelled
 from sidecar.kafka.errors import error_of
 from sidecar.kafka.record_writer import Written
 from sidecar.policies.policy import Policy, Scope
@@ -68,6 +70,13 @@ class RecordSink(Protocol):
         """Write one record to a delay topic."""
 
 
+class Controls(Protocol):
+    """What :class:`sidecar.controls.operations.ControlOperations` does."""
+
+    def cancel(self, topic: str, order: CancelOrder) -> list[Cancelled]:
+        """Cancel what is pending, and return it once that is committed."""
+
+
 class Backend:
     """Of one process; ``ask`` and ``change`` are for the event loop."""
 
@@ -78,6 +87,7 @@ class Backend:
         inquiries: Inquiries,
         rejected: RejectedRecords,
         records: RecordSink,
+        controls: Controls,
         *,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
@@ -86,12 +96,15 @@ class Backend:
         self.inquiries = inquiries
         self.rejected = rejected
         self.records = records
+        self.controls = controls
         self._reading = Calls("admin-read", READING_THREADS, timeout_s)
         self._changing = Calls("admin-change", CHANGING_THREADS, timeout_s)
         # One after the other, since the later would fence the earlier; and no pause waits behind it.
         self._redriving = Calls("admin-redrive", 1, timeout_s)
         self._producing = Calls("admin-produce", PRODUCING_THREADS, timeout_s)
-        self._all_calls = (self._reading, self._changing, self._redriving, self._producing)
+        # Each waits for a receipt, some seconds where its partition is not served: nothing else is to wait behind it.
+        self._cancelling = Calls("admin-cancel", CANCELLING_THREADS, timeout_s)
+        self._all_calls = (self._reading, self._changing, self._redriving, self._producing, self._cancelling)
         self._looking = threading.Lock()
         self._table: PolicyTable | None = None
         self._looked_s = 0.0
@@ -116,6 +129,10 @@ class Backend:
     async def produce(self, function: Callable[..., T], *arguments: Any) -> T:
         """Write a record."""
         return await _refusing(self._producing, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
+
+    async def cancel(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Write controls, and wait for their receipts."""
+        return await _refusing(self._cancelling, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
 
     def table(self) -> PolicyTable:
         """All policies, at most ``FRESH_FOR_S`` old; blocks."""

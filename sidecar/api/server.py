@@ -14,7 +14,7 @@ from sidecar.admission.open_files import NO_FILES
 from sidecar.admission.tls import Certificates
 from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
-from sidecar.api.backend import Backend, Operating, RecordSink, RejectedRecords
+from sidecar.api.backend import Backend, Controls, Operating, RecordSink, RejectedRecords
 from sidecar.config.model import Config
 from sidecar.page.files import page_files
 from sidecar.process.http_server import HttpServer
@@ -43,13 +43,18 @@ class AdminServer:
 
 
 def serve(
-    config: Config, operations: Operating, inquiries: Inquiries, rejected: RejectedRecords, records: RecordSink
+    config: Config,
+    operations: Operating,
+    inquiries: Inquiries,
+    rejected: RejectedRecords,
+    records: RecordSink,
+    controls: Controls,
 ) -> AdminServer:
     """Start serving; ConfigError when token file, certificate or address cannot be had."""
     admin = config.admin
     tokens = TokenFile(Path(admin.token_file))
     certificates = Certificates(admin) if admin.tls_cert_file else None
-    backend = Backend(config, operations, inquiries, rejected, records)
+    backend = Backend(config, operations, inquiries, rejected, records, controls)
     open_files = page_files() if admin.page else NO_FILES
     app = Guard(application(backend), admin, tokens, Pace(), open_files)
     server = HttpServer(_uvicorn(app, certificates), bind(admin, "admin", connection.PLACES), "admin")

@@ -27,6 +27,7 @@ class AdminApi:
             return
         # A router without it needs neither its memory nor its time.
         from sidecar.api import server  # noqa: PLC0415
+        from sidecar.controls.operations import ControlOperations  # noqa: PLC0415
         from sidecar.kafka.record_writer import RecordWriter  # noqa: PLC0415
         from sidecar.rejected.operations import RejectedOperations  # noqa: PLC0415
 
@@ -35,7 +36,8 @@ class AdminApi:
         rejected = RejectedOperations(config, admin)
         records = RecordWriter(config)
         self._stops.append(records.close)
-        serving = server.serve(config, Operations(config, admin, policies), inquiries, rejected, records)
+        operations, controls = Operations(config, admin, policies), ControlOperations(config, admin)
+        serving = server.serve(config, operations, inquiries, rejected, records, controls)
         self._stops.append(serving.stop)
         self._is_idle = lambda: serving.is_idle
 

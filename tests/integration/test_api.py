@@ -136,6 +136,22 @@ def test_a_record_written_by_http_is_delivered_as_it_was_sent(stage: Stage, serv
     assert stage.settle().sent == 1
 
 
+def test_what_was_sent_by_http_is_cancelled_by_http_and_found_no_more(stage: Stage, serve: Serve) -> None:
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out, max_delay="1h")
+    one = serve("a")
+    path, named = f"/topics/{delay}/schedules/order-7", {"name": "deliver-id", "value": "order-7"}
+    hour = {"name": "deliver-after", "value": "1h"}
+    place = one.ask("POST", f"/topics/{delay}/records", {"headers": [named, hour]}, PRODUCE).json()
+    assert one.ask("DELETE", path, None, READ).status_code == 403
+    assert one.ask("DELETE", f"{path}?if_due_ms=1", None, OPERATE).status_code == 409
+    answer = one.ask("DELETE", path, None, OPERATE)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["cancelled"] == [{key: place[key] for key in ("partition", "offset", "due_ms")}]
+    assert one.ask("DELETE", path, None, OPERATE).status_code == 404
+    assert one.get(f"/topics/{delay}/schedules?id=order-7")["schedules"] == []
+
+
 def test_any_router_answers_for_all_partitions_and_records(stage: Stage, serve: Serve) -> None:
     out = stage.target()
     delay = stage.delay(partitions=2, default_target=out, max_delay="1h")

@@ -16,6 +16,8 @@ from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend
 from sidecar.config.model import Config
+from sidecar.controls.cancelling import Order as CancelOrder
+from sidecar.controls.receipts import Cancelled
 from sidecar.finding.wanted import Wanted
 from sidecar.kafka.record_writer import Written
 from sidecar.page.files import page_files
@@ -214,6 +216,20 @@ class FakeRecords:
         return Written(1, len(self.written) - 1, self.timestamp_ms)
 
 
+class FakeControls:
+    """What was asked to be cancelled; each time one schedule is, unless it ``fails``."""
+
+    def __init__(self) -> None:
+        self.orders: list[tuple[str, CancelOrder]] = []
+        self.fails: Exception | None = None
+
+    def cancel(self, topic: str, order: CancelOrder) -> list[Cancelled]:
+        self.orders.append((topic, order))
+        if self.fails:
+            raise self.fails
+        return [Cancelled(order.partition or 0, 7, 1_000)]
+
+
 class _InMemory(httpx.BaseTransport):
     """Requests go to the application without a socket, each in a loop of its own."""
 
@@ -246,9 +262,9 @@ class Api:
         self.now_s = 1_000.0
         self.rejected = FakeRejected()
         self.records = FakeRecords()
-        self.backend = Backend(
-            self.config, self.operations, self.inquiries, self.rejected, self.records, timeout_s=timeout_s
-        )
+        self.controls = FakeControls()
+        doubles = self.operations, self.inquiries, self.rejected, self.records, self.controls
+        self.backend = Backend(self.config, *doubles, timeout_s=timeout_s)
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)
         pace = Pace(lambda: self.now_s)
         files = page_files() if self.config.admin.page else NO_FILES

@@ -156,7 +156,9 @@ _INNER: dict[str, frozenset[str]] = {
     "rejected": frozenset({"release", "intake", "kafka", "config"}),
     "admission": frozenset({"process", "config"}),
     "page": frozenset({"admission"}),
-    "api": frozenset({"admission", "page", "rejected", "finding", "status", "policies", "process", "kafka", "config"}),
+    "api": frozenset(
+        {"admission", "page", "controls", "rejected", "finding", "status", "policies", "process", "kafka", "config"}
+    ),
     "asking": frozenset({"rejected", "finding", "status", "policies", "topics", "kafka", "config"}),
     "cli": frozenset(
         {

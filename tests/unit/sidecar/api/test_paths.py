@@ -8,12 +8,18 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from index.errors import ConfigError
 from sidecar.api import backend
 from sidecar.api.application import PREFIX, application, document
+from sidecar.config.model import Config
+from sidecar.controls.cancelling import Order as CancelOrder
+from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
 from sidecar.finding.wanted import Wanted
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
 from sidecar.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
-from tests.support.admin_api import OPERATE, READ, Api
+from tests.support.admin_api import OPERATE, PRODUCE, READ, Api
+
+ONE_TOPIC = {"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}
 
 
 @pytest.fixture
@@ -65,6 +71,35 @@ def test_schedules_one_by_one(api: Api) -> None:
     assert ([each["offset"] for each in rest["schedules"]], rest["next_from"]) == ([4, 5, 6], None)
     get(api, "/topics/d/schedules?id=order%2F7&due_from_ms=5&due_to_ms=9&target=out")
     assert api.inquiries.wanted == Wanted("d", b"order/7", 5, 9, "out")
+
+
+def test_what_is_pending_under_an_id_is_cancelled(api: Api) -> None:
+    told = do(api, "DELETE", "/topics/d/schedules/order%2F7?if_due_ms=9&partition=3")
+    assert told == {"topic": "d", "id": "order/7", "cancelled": [{"partition": 3, "offset": 7, "due_ms": 1_000}]}
+    do(api, "DELETE", "/topics/d/schedules/order-8")
+    assert api.controls.orders == [("d", CancelOrder(b"order/7", 9, 3)), ("d", CancelOrder(b"order-8"))]
+
+
+@pytest.mark.parametrize(
+    ("fails", "code"),
+    [
+        (NothingPendingError("nothing"), 404),
+        (ChangedError("another time"), 409),
+        (NoReceiptError(Config.model_validate(ONE_TOPIC).delay_topics[0], "x is cancelled", [(0, 5)]), 504),
+        (ConfigError("INVALID_SCHEDULE"), 422),
+    ],
+)
+def test_what_is_not_cancelled_is_told_definitely(api: Api, fails: Exception, code: int) -> None:
+    api.controls.fails = fails
+    assert do(api, "DELETE", "/topics/d/schedules/order-7", code=code)["detail"] == str(fails)
+
+
+def test_who_may_only_read_cancels_nothing(api: Api) -> None:
+    for token in (READ, PRODUCE):
+        assert api.client(token).delete(f"{PREFIX}/topics/d/schedules/order-7").status_code == 403
+    do(api, "DELETE", "/topics/nothere/schedules/order-7", code=404)
+    do(api, "DELETE", "/topics/d/schedules/" + "x" * 513, code=422)
+    assert api.controls.orders == []
 
 
 @pytest.mark.parametrize(

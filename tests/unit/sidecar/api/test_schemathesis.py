@@ -27,6 +27,7 @@ from tests.support.admin_api import (
     OPERATE,
     PRODUCE,
     Api,
+    FakeControls,
     FakeInquiries,
     FakeOperations,
     FakeRecords,
@@ -47,7 +48,7 @@ _HEADERS = {"Authorization": f"Bearer {OPERATE}"}
 
 def operations() -> list[tuple[str, str]]:
     made = config(token_file="none")
-    backend = Backend(made, FakeOperations(made), FakeInquiries(made), FakeRejected(), FakeRecords())
+    backend = Backend(made, FakeOperations(made), FakeInquiries(made), FakeRejected(), FakeRecords(), FakeControls())
     paths = document(application(backend))["paths"]
     # The document's own path is left out by schemathesis.
     return [(path, method.upper()) for path, methods in paths.items() for method in methods if path != DOCUMENT]
