@@ -25,7 +25,7 @@ from sidecar.config.listeners import LOCALHOST, AdminConfig
 from sidecar.process.pace import KNOWN, UNKNOWN, Pace
 
 READING: Final = frozenset({"GET", "HEAD"})
-_RECORDS: Final = re.compile(r"/api/v1/topics/[^/]+/records")
+_WRITES_RECORDS: Final = re.compile(r"/api/v1/topics/[^/]+/(records|schedules/.+)")
 _NOBODY: Final = "nobody"
 _BROWSER: Final = "browser"
 """All who fetch open files share one pace."""
@@ -39,7 +39,7 @@ def role_for(method: str, path: str) -> Role:
     if method in READING:
         return Role.READ
     # Who writes records has no business with policies, and who sets those none with what is in records.
-    return Role.PRODUCE if method == "POST" and _RECORDS.fullmatch(path) else Role.OPERATE
+    return Role.PRODUCE if method == "POST" and _WRITES_RECORDS.fullmatch(path) else Role.OPERATE
 
 
 class _Request:

@@ -16,7 +16,7 @@ from sidecar.admission.problems import Refusal
 from sidecar.api.calls import CANCELLING_THREADS, CHANGING_THREADS, PRODUCING_THREADS, READING_THREADS, TIMEOUT_S, Calls
 from sidecar.config.model import Config
 from sidecar.controls.cancelling import Order as CancelOrder
-from sidecar.controls.receipts import Cancelled
+from sidecar.controls.receipts import Cancelled, Told
 from sidecar.kafka.errors import error_of
 from sidecar.kafka.record_writer import Written
 from sidecar.policies.policy import Policy, Scope
@@ -75,6 +75,9 @@ class Controls(Protocol):
 
     def cancel(self, topic: str, order: CancelOrder) -> list[Cancelled]:
         """Cancel what is pending, and return it once that is committed."""
+
+    def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]) -> Told:
+        """Wait for the receipt of a record that is written meanwhile, and that replaces what is pending."""
 
 
 class Backend:

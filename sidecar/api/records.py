@@ -75,14 +75,15 @@ def routes(backend: Backend) -> APIRouter:
     async def write_record(topic: TopicName, body: RecordOrder) -> Response:
         """Write a record to a delay topic, unless it would be rejected there; twice when it is asked for twice."""
         backend.require_topic(topic)
-        answer = await backend.produce(_write, backend, topic, body)
+        answer = await backend.produce(write, backend, topic, body)
         return bodies.whole(answer, HTTPStatus.CREATED)
 
     return router
 
 
-def _write(backend: Backend, topic: str, body: RecordOrder) -> RecordWrittenAnswer:
-    headers: Headers = [(each.name, _bytes(each.value)) for each in body.headers]
+def write(backend: Backend, topic: str, body: RecordOrder, more: Headers = ()) -> RecordWrittenAnswer:
+    """Write a record that its delay topic accepts, with ``more`` headers; Refusal where it does not, or that failed."""
+    headers: Headers = [*((each.name, bytes_of(each.value)) for each in body.headers), *more]
     rules = _rules(backend, topic)
     verdict = rules.decide(headers, clock.now_ms())
     if isinstance(verdict, Rejection):
@@ -110,7 +111,7 @@ def _rules(backend: Backend, topic: str) -> Rules:
 
 def _written(backend: Backend, topic: str, body: RecordOrder, headers: Headers) -> Written:
     try:
-        return backend.records.write(topic, _bytes(body.key), _bytes(body.value), headers)
+        return backend.records.write(topic, bytes_of(body.key), bytes_of(body.value), headers)
     except OutcomeUnknownError:
         detail = (
             "it is not known whether the record was written: look before sending it again, or it may be there twice"
@@ -118,7 +119,8 @@ def _written(backend: Backend, topic: str, body: RecordOrder, headers: Headers) 
         raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, detail) from None
 
 
-def _bytes(content: str | Base64 | None) -> bytes | None:
+def bytes_of(content: str | Base64 | None) -> bytes | None:
+    """What a key or a value says; None is null."""
     if isinstance(content, Base64):
         return base64.b64decode(content.base64)
     return None if content is None else content.encode()

@@ -1,18 +1,23 @@
-"""Pending schedules, one by one: which there are, and that one does not leave."""
+"""Pending schedules, one by one: which there are, that one does not leave, and another in its place."""
 
+from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from index.control_headers import IF_DUE, REPLACE
+from index.headers import CONTROL_PREFIX, Headers
 from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
-from sidecar.api.backend import Backend, Controls
-from sidecar.api.shapes import Id, MillisecondsText, TopicName, milliseconds
+from sidecar.api.backend import Backend
+from sidecar.api.records import RecordOrder, RecordWrittenAnswer, bytes_of, write
+from sidecar.api.shapes import JSON_ONLY, Id, MillisecondsText, TopicName, milliseconds
 from sidecar.controls.cancelling import Order
-from sidecar.controls.receipts import Cancelled, ChangedError, NoReceiptError, NothingPendingError
+from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
 from sidecar.finding.wanted import PLACE, Wanted
 from sidecar.status.answers import Answer, SchedulesAnswer
 
@@ -33,6 +38,9 @@ _Partition = Annotated[
 ]
 
 
+T = TypeVar("T")
+
+
 class CancelledSchedule(Answer):
     """A schedule that is not released any more."""
 
@@ -47,6 +55,13 @@ class CancelledAnswer(Answer):
     topic: str
     id: str
     cancelled: tuple[CancelledSchedule, ...]
+
+
+class ReplacedAnswer(RecordWrittenAnswer):
+    """What is pending from now on, and what was in its place."""
+
+    id: str
+    replaced: tuple[CancelledSchedule, ...]
 
 
 def routes(backend: Backend) -> APIRouter:
@@ -85,16 +100,43 @@ def routes(backend: Backend) -> APIRouter:
         """Cancel all that is pending under an id, and answer once that is certain; 404 when nothing is."""
         backend.require_topic(topic)
         order = Order(id.encode(), milliseconds(if_due_ms), partition)
-        cancelled = await backend.cancel(_cancel, backend.controls, topic, order)
+        cancelled = await backend.cancel(_definitely, partial(backend.controls.cancel, topic, order))
         schedules = tuple(CancelledSchedule(**each.as_json()) for each in cancelled)
         return bodies.whole(CancelledAnswer(topic=topic, id=id, cancelled=schedules))
+
+    @router.post("/topics/{topic}/schedules/{id:path}", response_model=ReplacedAnswer, dependencies=JSON_ONLY)
+    async def replace_schedule(
+        topic: TopicName,
+        id: Id,  # noqa: A002 - the name in the path
+        body: RecordOrder,
+        if_due_ms: _IfDue = None,
+    ) -> Response:
+        """Write a record that replaces what is pending under an id in its partition; at once, or not at all."""
+        backend.require_topic(topic)
+        order = partial(_replace, backend, topic, id, body, milliseconds(if_due_ms))
+        return bodies.whole(await backend.cancel(_definitely, order))
 
     return router
 
 
-def _cancel(controls: Controls, topic: str, order: Order) -> list[Cancelled]:
+def _replace(backend: Backend, topic: str, deliver_id: str, body: RecordOrder, if_due_ms: int | None) -> ReplacedAnswer:
+    if_due: Headers = [] if if_due_ms is None else [(IF_DUE, b"%d" % if_due_ms)]
+    more: Headers = [(CONTROL_PREFIX + "id", deliver_id.encode()), (REPLACE, b"true"), *if_due]
+    written: list[RecordWrittenAnswer] = []
+
+    def write_it() -> tuple[int, int]:
+        written.append(write(backend, topic, body, more))
+        return written[0].partition, written[0].offset
+
+    told = backend.controls.replace(topic, deliver_id, bytes_of(body.key), write_it)
+    replaced = tuple(CancelledSchedule(**each.as_json()) for each in told.cancelled)
+    return ReplacedAnswer(**written[0].model_dump(), id=deliver_id, replaced=replaced)
+
+
+def _definitely(order: Callable[[], T]) -> T:
+    """Carry out what has a receipt; Refusal by what that says."""
     try:
-        return controls.cancel(topic, order)
+        return order()
     except NothingPendingError as error:
         raise Refusal(HTTPStatus.NOT_FOUND, str(error)) from None
     except ChangedError as error:

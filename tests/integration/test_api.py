@@ -136,7 +136,7 @@ def test_a_record_written_by_http_is_delivered_as_it_was_sent(stage: Stage, serv
     assert stage.settle().sent == 1
 
 
-def test_what_was_sent_by_http_is_cancelled_by_http_and_found_no_more(stage: Stage, serve: Serve) -> None:
+def test_what_was_sent_by_http_is_cancelled_and_replaced_by_http(stage: Stage, serve: Serve) -> None:
     out = stage.target()
     delay = stage.delay(partitions=2, default_target=out, max_delay="1h")
     one = serve("a")
@@ -145,11 +145,20 @@ def test_what_was_sent_by_http_is_cancelled_by_http_and_found_no_more(stage: Sta
     place = one.ask("POST", f"/topics/{delay}/records", {"headers": [named, hour]}, PRODUCE).json()
     assert one.ask("DELETE", path, None, READ).status_code == 403
     assert one.ask("DELETE", f"{path}?if_due_ms=1", None, OPERATE).status_code == 409
+    assert one.ask("POST", path, {"headers": [hour]}, PRODUCE).status_code == 422, "it has no key to be placed by"
     answer = one.ask("DELETE", path, None, OPERATE)
     assert answer.status_code == 200, answer.text
     assert answer.json()["cancelled"] == [{key: place[key] for key in ("partition", "offset", "due_ms")}]
     assert one.ask("DELETE", path, None, OPERATE).status_code == 404
     assert one.get(f"/topics/{delay}/schedules?id=order-7")["schedules"] == []
+    first = one.ask("POST", path, {"key": "k", "headers": [hour]}, PRODUCE)
+    assert (first.status_code, first.json()["replaced"]) == (200, []), first.text
+    other_time = one.ask("POST", f"{path}?if_due_ms=1", {"key": "k", "headers": [hour]}, PRODUCE)
+    assert other_time.status_code == 409
+    second = one.ask("POST", path, {"key": "k", "value": "now"}, PRODUCE).json()
+    assert second["replaced"] == [{key: first.json()[key] for key in ("partition", "offset", "due_ms")}]
+    (record,) = stage.wait_records(out, 1)
+    assert (record.value, header(record, "delay-id")) == (b"now", b"order-7")
 
 
 def test_any_router_answers_for_all_partitions_and_records(stage: Stage, serve: Serve) -> None:

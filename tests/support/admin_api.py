@@ -17,7 +17,7 @@ from sidecar.api.application import application
 from sidecar.api.backend import Backend
 from sidecar.config.model import Config
 from sidecar.controls.cancelling import Order as CancelOrder
-from sidecar.controls.receipts import Cancelled
+from sidecar.controls.receipts import Cancelled, Told
 from sidecar.finding.wanted import Wanted
 from sidecar.kafka.record_writer import Written
 from sidecar.page.files import page_files
@@ -217,7 +217,7 @@ class FakeRecords:
 
 
 class FakeControls:
-    """What was asked to be cancelled; each time one schedule is, unless it ``fails``."""
+    """What was asked to be cancelled or replaced; each time one schedule is, unless it ``fails``."""
 
     def __init__(self) -> None:
         self.orders: list[tuple[str, CancelOrder]] = []
@@ -228,6 +228,12 @@ class FakeControls:
         if self.fails:
             raise self.fails
         return [Cancelled(order.partition or 0, 7, 1_000)]
+
+    def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]) -> Told:
+        partition, _ = write()
+        if self.fails:
+            raise self.fails
+        return Told("replaced", (Cancelled(partition, 7, 1_000),), 2_000)
 
 
 class _InMemory(httpx.BaseTransport):

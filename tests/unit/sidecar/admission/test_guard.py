@@ -21,6 +21,7 @@ from tests.support.admin_api import JSON, OPERATE, PRODUCE, READ, Api, bearer
 
 TOPICS = f"{PREFIX}/topics"
 PAUSE = f"{PREFIX}/topics/d/pause"
+WRITES_RECORDS = {"records", "schedules/{id}"}
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def operations(api: Api) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def concrete(path: str) -> str:
-    return path.format(topic="d", target="a", partition=0, offset=0)
+    return path.format(topic="d", target="a", partition=0, offset=0, id="order/7")
 
 
 def test_every_path_wants_a_token_and_the_document_says_so(api: Api) -> None:
@@ -53,7 +54,7 @@ def test_reading_is_for_two_roles_changing_for_one_and_writing_records_for_anoth
     for method, path, described in operations(api):
         may_read, produces = described["x-role"] == "read", described["x-role"] == "produce"
         assert may_read == (method == "GET")
-        assert produces == (path == f"{PREFIX}/topics/{{topic}}/records")
+        assert produces == (method == "POST" and path.removeprefix(f"{TOPICS}/{{topic}}/") in WRITES_RECORDS)
         body = {"confirm": "d"} if path.endswith("drain") and "undrain" not in path else {}
         asked = api.client(READ).request(method, concrete(path), json=None if may_read else body)
         assert (asked.status_code == 403) == (not may_read), (method, path, asked.text)
@@ -62,12 +63,19 @@ def test_reading_is_for_two_roles_changing_for_one_and_writing_records_for_anoth
         assert asked.status_code != 401
         asked = api.client(PRODUCE).request(method, concrete(path), json=None if may_read else body)
         assert (asked.status_code == 403) != produces, (method, path, asked.text)
-    assert len(api.records.written) == 1
+    assert len(api.records.written) == len(WRITES_RECORDS)
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/topics/d/pause", "/topics/d/x/records", "/topics//records", "/topics/d/records/", "/topics/d%2Fx/records"],
+    [
+        "/topics/d/pause",
+        "/topics/d/x/records",
+        "/topics//records",
+        "/topics/d/records/",
+        "/topics/d%2Fx/records",
+        "/topics/d/schedules/",
+    ],
 )
 def test_a_token_that_produces_may_nothing_else(api: Api, path: str) -> None:
     answer = api.client(PRODUCE).post(PREFIX + path, json={})

@@ -94,6 +94,32 @@ def test_what_is_not_cancelled_is_told_definitely(api: Api, fails: Exception, co
     assert do(api, "DELETE", "/topics/d/schedules/order-7", code=code)["detail"] == str(fails)
 
 
+def replace(api: Api, path: str, body: Any, code: int, token: str = PRODUCE) -> Any:
+    answer = api.client(token).post(f"{PREFIX}/topics/d/schedules/{path}", json=body)
+    assert answer.status_code == code, answer.text
+    return answer.json()
+
+
+def test_a_record_replaces_what_is_pending_under_its_id(api: Api) -> None:
+    body = {"key": "k", "value": "new", "headers": [{"name": "deliver-after", "value": "5m"}]}
+    told = replace(api, "order%2F7?if_due_ms=9", body, 200)
+    assert (told["id"], told["partition"], told["offset"]) == ("order/7", 1, 0)
+    assert told["replaced"] == [{"partition": 1, "offset": 7, "due_ms": 1_000}]
+    named = [("deliver-id", b"order/7"), ("deliver-replace", b"true"), ("deliver-if-due", b"9")]
+    assert api.records.written == [("d", b"k", b"new", [("deliver-after", b"5m"), *named])]
+
+
+def test_what_cannot_replace_is_not_written(api: Api) -> None:
+    again = {"headers": [{"name": "deliver-id", "value": "other"}]}
+    assert "AMBIGUOUS_HEADER" in replace(api, "order-7", again, 422)["detail"]
+    assert "INVALID_SCHEDULE" in replace(api, "x" * 300, {}, 422)["detail"]
+    for token in (READ, OPERATE):
+        replace(api, "order-7", {}, 403, token)
+    assert api.records.written == []
+    api.controls.fails = ChangedError("another time")
+    assert replace(api, "order-7", {}, 409)["detail"] == "another time"
+
+
 def test_who_may_only_read_cancels_nothing(api: Api) -> None:
     for token in (READ, PRODUCE):
         assert api.client(token).delete(f"{PREFIX}/topics/d/schedules/order-7").status_code == 403
