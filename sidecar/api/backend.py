@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 
@@ -80,26 +81,27 @@ class Controls(Protocol):
         """Wait for the receipt of a record that is written meanwhile, and that replaces what is pending."""
 
 
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the paths stand on."""
+
+    operations: Operating
+    inquiries: Inquiries
+    rejected: RejectedRecords
+    records: RecordSink
+    controls: Controls
+
+
 class Backend:
     """Of one process; ``ask`` and ``change`` are for the event loop."""
 
-    def __init__(
-        self,
-        config: Config,
-        operations: Operating,
-        inquiries: Inquiries,
-        rejected: RejectedRecords,
-        records: RecordSink,
-        controls: Controls,
-        *,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
+    def __init__(self, config: Config, services: Services, *, timeout_s: float = TIMEOUT_S) -> None:
         self.config = config
-        self.operations = operations
-        self.inquiries = inquiries
-        self.rejected = rejected
-        self.records = records
-        self.controls = controls
+        self.operations = services.operations
+        self.inquiries = services.inquiries
+        self.rejected = services.rejected
+        self.records = services.records
+        self.controls = services.controls
         self._reading = Calls("admin-read", READING_THREADS, timeout_s)
         self._changing = Calls("admin-change", CHANGING_THREADS, timeout_s)
         # One after the other, since the later would fence the earlier; and no pause waits behind it.

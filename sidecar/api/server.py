@@ -14,13 +14,12 @@ from sidecar.admission.open_files import NO_FILES
 from sidecar.admission.tls import Certificates
 from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
-from sidecar.api.backend import Backend, Controls, Operating, RecordSink, RejectedRecords
+from sidecar.api.backend import Backend, Services
 from sidecar.config.model import Config
 from sidecar.page.files import page_files
 from sidecar.process.http_server import HttpServer
 from sidecar.process.listening import ACCEPTED_AT_ONCE, bind
 from sidecar.process.pace import Pace
-from sidecar.status.answers import Inquiries
 
 
 class AdminServer:
@@ -42,19 +41,12 @@ class AdminServer:
         self._backend.stop()
 
 
-def serve(
-    config: Config,
-    operations: Operating,
-    inquiries: Inquiries,
-    rejected: RejectedRecords,
-    records: RecordSink,
-    controls: Controls,
-) -> AdminServer:
+def serve(config: Config, services: Services) -> AdminServer:
     """Start serving; ConfigError when token file, certificate or address cannot be had."""
     admin = config.admin
     tokens = TokenFile(Path(admin.token_file))
     certificates = Certificates(admin) if admin.tls_cert_file else None
-    backend = Backend(config, operations, inquiries, rejected, records, controls)
+    backend = Backend(config, services)
     open_files = page_files() if admin.page else NO_FILES
     app = Guard(application(backend), admin, tokens, Pace(), open_files)
     server = HttpServer(_uvicorn(app, certificates), bind(admin, "admin", connection.PLACES), "admin")

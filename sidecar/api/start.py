@@ -27,17 +27,23 @@ class AdminApi:
             return
         # A router without it needs neither its memory nor its time.
         from sidecar.api import server  # noqa: PLC0415
+        from sidecar.api.backend import Services  # noqa: PLC0415
         from sidecar.controls.operations import ControlOperations  # noqa: PLC0415
         from sidecar.kafka.record_writer import RecordWriter  # noqa: PLC0415
         from sidecar.rejected.operations import RejectedOperations  # noqa: PLC0415
 
         inquiries = GroupInquiries(config, admin, policies, own=own, instance=instance_name(config)).start()
         self._stops.append(inquiries.close)
-        rejected = RejectedOperations(config, admin)
         records = RecordWriter(config)
         self._stops.append(records.close)
-        operations, controls = Operations(config, admin, policies), ControlOperations(config, admin)
-        serving = server.serve(config, operations, inquiries, rejected, records, controls)
+        services = Services(
+            Operations(config, admin, policies),
+            inquiries,
+            RejectedOperations(config, admin),
+            records,
+            ControlOperations(config, admin),
+        )
+        serving = server.serve(config, services)
         self._stops.append(serving.stop)
         self._is_idle = lambda: serving.is_idle
 

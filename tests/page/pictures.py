@@ -21,7 +21,7 @@ from sidecar.status.answers import (
     TopicAnswer,
 )
 from tests.page.browser import Browser, browser
-from tests.support.admin_api import OPERATE, FakeControls, FakeInquiries, FakeOperations, FakeRecords, FakeRejected
+from tests.support.admin_api import OPERATE, FakeInquiries, FakeOperations, doubles
 
 FOLDER: Final = Path(__file__).with_name("pictures")
 SIZE: Final = (1120, 600)
@@ -116,7 +116,7 @@ def shown() -> Iterator[Browser]:
         operations = FakeOperations(config)
         operations.replace(topic_scope(REMINDERS), {"paused": True, "max_delay": "7d"})
         operations.replace(target_scope("audit"), {"paused": True, "records_per_second": 500})
-        serving = server.serve(config, operations, Inquiries(config), FakeRejected(), FakeRecords(), FakeControls())
+        serving = server.serve(config, doubles(operations, Inquiries(config)))
         with browser(Path(directory) / "profile") as window:
             window.open(f"http://localhost:{serving.port}")
             window.sign_in(OPERATE)

@@ -14,7 +14,7 @@ from sidecar.admission.guard import Guard
 from sidecar.admission.open_files import NO_FILES
 from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
-from sidecar.api.backend import Backend
+from sidecar.api.backend import Backend, Services
 from sidecar.config.model import Config
 from sidecar.controls.cancelling import Order as CancelOrder
 from sidecar.controls.receipts import Cancelled, Told
@@ -33,6 +33,7 @@ from sidecar.rejected.selection import Selection
 from sidecar.status.answers import (
     DueRange,
     Fate,
+    Inquiries,
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
@@ -236,6 +237,11 @@ class FakeControls:
         return Told("replaced", (Cancelled(partition, 7, 1_000),), 2_000)
 
 
+def doubles(operations: FakeOperations, inquiries: Inquiries) -> Services:
+    """With these two, and nothing of note behind the others."""
+    return Services(operations, inquiries, FakeRejected(), FakeRecords(), FakeControls())
+
+
 class _InMemory(httpx.BaseTransport):
     """Requests go to the application without a socket, each in a loop of its own."""
 
@@ -269,8 +275,8 @@ class Api:
         self.rejected = FakeRejected()
         self.records = FakeRecords()
         self.controls = FakeControls()
-        doubles = self.operations, self.inquiries, self.rejected, self.records, self.controls
-        self.backend = Backend(self.config, *doubles, timeout_s=timeout_s)
+        services = Services(self.operations, self.inquiries, self.rejected, self.records, self.controls)
+        self.backend = Backend(self.config, services, timeout_s=timeout_s)
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)
         pace = Pace(lambda: self.now_s)
         files = page_files() if self.config.admin.page else NO_FILES

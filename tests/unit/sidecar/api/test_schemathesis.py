@@ -23,18 +23,7 @@ from sidecar.admission import guard
 from sidecar.api.application import PREFIX, application, document
 from sidecar.api.backend import Backend
 from sidecar.process import pace
-from tests.support.admin_api import (
-    OPERATE,
-    PRODUCE,
-    Api,
-    FakeControls,
-    FakeInquiries,
-    FakeOperations,
-    FakeRecords,
-    FakeRejected,
-    bearer,
-    config,
-)
+from tests.support.admin_api import OPERATE, PRODUCE, Api, FakeInquiries, FakeOperations, bearer, config, doubles
 
 EXAMPLES = 6
 """Of each operation and kind: enough for every key and limit of the document to have its turn in a few runs."""
@@ -48,7 +37,7 @@ _HEADERS = {"Authorization": f"Bearer {OPERATE}"}
 
 def operations() -> list[tuple[str, str]]:
     made = config(token_file="none")
-    backend = Backend(made, FakeOperations(made), FakeInquiries(made), FakeRejected(), FakeRecords(), FakeControls())
+    backend = Backend(made, doubles(FakeOperations(made), FakeInquiries(made)))
     paths = document(application(backend))["paths"]
     # The document's own path is left out by schemathesis.
     return [(path, method.upper()) for path, methods in paths.items() for method in methods if path != DOCUMENT]

@@ -20,16 +20,7 @@ from sidecar.admission import connection, tls
 from sidecar.api import server
 from sidecar.api.application import PREFIX
 from sidecar.api.server import AdminServer
-from tests.support.admin_api import (
-    READ,
-    FakeControls,
-    FakeInquiries,
-    FakeOperations,
-    FakeRecords,
-    FakeRejected,
-    bearer,
-    config,
-)
+from tests.support.admin_api import READ, FakeInquiries, FakeOperations, bearer, config, doubles
 
 TOPICS = f"{PREFIX}/topics"
 
@@ -42,9 +33,7 @@ class Running:
         self.file.write_text(f"read {READ}\n")
         made = config(listen="127.0.0.1:0", token_file=str(self.file), **admin)
         self.inquiries = FakeInquiries(made)
-        self.server: AdminServer = server.serve(
-            made, FakeOperations(made), self.inquiries, FakeRejected(), FakeRecords(), FakeControls()
-        )
+        self.server: AdminServer = server.serve(made, doubles(FakeOperations(made), self.inquiries))
 
     def get(self, **options: Any) -> httpx.Response:
         scheme = "https" if "verify" in options else "http"
@@ -338,10 +327,10 @@ def test_what_it_does_not_start_with(tmp_path: Path, certificates: dict[str, tup
             Running(tmp_path, **admin)
     made = config(listen="127.0.0.1:0", token_file=str(one[0]))
     with pytest.raises(ConfigError, match=r"admin\.token_file: line 1"):
-        server.serve(made, FakeOperations(made), FakeInquiries(made), FakeRejected(), FakeRecords(), FakeControls())
+        server.serve(made, doubles(FakeOperations(made), FakeInquiries(made)))
 
 
 def test_an_address_that_is_taken(running: Running) -> None:
     made = config(listen=f"127.0.0.1:{running.server.port}", token_file=str(running.file))
     with pytest.raises(ConfigError, match=r"admin\.listen: .*Address already in use"):
-        server.serve(made, FakeOperations(made), FakeInquiries(made), FakeRejected(), FakeRecords(), FakeControls())
+        server.serve(made, doubles(FakeOperations(made), FakeInquiries(made)))
