@@ -163,6 +163,28 @@ def test_rejected_records_by_code_and_driving_them_again(window: Browser, world:
     window.wait("section tbody tr", "(1 before)")
 
 
+def test_what_is_pending_one_by_one_and_cancelling_it(window: Browser, world: World) -> None:
+    window.sign_in(READ)
+    window.wait("nav a", "Pending").click()
+    window.wait("tbody tr", world.pending.removeprefix(f"{world.delay}/"))
+    named = world.stage.send(world.delay, ("deliver-after", b"PT40M"), ("deliver-id", b"a/<b>7</b>"))
+    window.wait("#deliver-id").send_keys("nothing\n")
+    window.wait("main p", "Nothing is pending that is asked for")
+    place = window.wait("#deliver-id")
+    place.clear()
+    place.send_keys("a/<b>7</b>\n")
+    row = window.wait("tbody tr", named.removeprefix(f"{world.delay}/"))
+    assert "a/<b>7</b>" in row.text, "an id is text"
+    assert window.all("main table button") == []
+    window.wait("#session button", "Sign out").click()
+    window.sign_in(OPERATE)
+    window.wait("tbody button", "Cancel it").click()
+    window.wait("#sure-question", "a/<b>7</b>")
+    window.wait("#sure-yes", "Cancel it").click()
+    window.wait("#done", "a/<b>7</b> is cancelled")
+    window.wait("main p", "Nothing is pending that is asked for")
+
+
 def test_what_somebody_else_wrote_is_text(window: Browser, world: World) -> None:
     window.sign_in(READ)
     markup = "<img src=x onerror=alert(1)>"
@@ -236,6 +258,7 @@ def test_a_narrow_window_has_room_for_all_of_it(window: Browser, world: World) -
         ("#topics", "tbody tr"),
         (f"#topic/{world.delay}", ".bars"),
         (f"#find/{world.pending}", ".timeline"),
+        (f"#pending/{world.delay}", "tbody"),
         (f"#rejected/{world.delay}/MAX_DELAY_EXCEEDED", "section tbody"),
         ("#policies", "h1"),
     ):

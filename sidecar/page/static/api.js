@@ -20,11 +20,10 @@ export const token = () => sessionStorage.getItem(KEY);
 export const remember = (value) => sessionStorage.setItem(KEY, value);
 export const forget = () => sessionStorage.removeItem(KEY);
 
-/** The answer to a question, or to a change where there is a body. */
-export async function ask(path, body) {
-  const options = { headers: { authorization: `Bearer ${token()}` }, credentials: "omit", cache: "no-store" };
+/** The answer to a question, or to a change where there is a body or another method. */
+export async function ask(path, body, method = body === undefined ? "GET" : "POST") {
+  const options = { method, headers: { authorization: `Bearer ${token()}` }, credentials: "omit", cache: "no-store" };
   if (body !== undefined) {
-    options.method = "POST";
     options.headers["content-type"] = "application/json";
     options.body = JSON.stringify(body);
   }

@@ -4,12 +4,13 @@ import { ApiError, ask, forget, remember, token } from "./api.js";
 import { element, morph } from "./dom.js";
 import { duration, tick } from "./format.js";
 import * as find from "./view-find.js";
+import * as pending from "./view-pending.js";
 import * as policies from "./view-policies.js";
 import * as rejected from "./view-rejected.js";
 import * as topic from "./view-topic.js";
 import * as topics from "./view-topics.js";
 
-const VIEWS = { topics, topic, find, rejected, policies };
+const VIEWS = { topics, topic, pending, find, rejected, policies };
 const MEANINGS = {
   pause: {
     topics: "Nothing is released from this delay topic until it is resumed. What comes in is still indexed.",
@@ -119,7 +120,7 @@ function showAge() {
 }
 
 /** Ask first, then change something; `done` says from the answer what came of it. */
-async function change({ question, meaning, word, path, body, done }) {
+async function change({ question, meaning, word, path, body, method, done }) {
   const sure = at("sure");
   at("sure-question").textContent = question;
   at("sure-meaning").textContent = meaning;
@@ -129,7 +130,7 @@ async function change({ question, meaning, word, path, body, done }) {
   await new Promise((closed) => sure.addEventListener("close", closed, { once: true }));
   if (sure.returnValue !== "yes") return;
   try {
-    tell("done", done(await ask(path, body)));
+    tell("done", done(await ask(path, body, method)));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.status === UNAUTHORIZED) return signedOut("The router does not know this token any more.");
@@ -161,10 +162,21 @@ const redriven = (asked) =>
     done: (answer) => rejected.outcome(asked.code, answer),
   });
 
+const cancelled = (asked) =>
+  change({
+    question: `Cancel ${asked.id} of ${asked.topic}?`,
+    meaning: pending.MEANING,
+    word: "Cancel it",
+    path: pending.pathOf(asked),
+    method: "DELETE",
+    done: () => `${asked.id} is cancelled and will not be released.`,
+  });
+
 function onClick(event) {
   const pressed = event.target.closest("[data-do]");
   if (pressed?.dataset.do === "change") void switched(pressed.dataset);
   if (pressed?.dataset.do === "redrive") void redriven(pressed.dataset);
+  if (pressed?.dataset.do === "cancel") void cancelled(pressed.dataset);
   if (pressed?.dataset.do === "forget") signedOut("");
   if (pressed?.dataset.do === "skip") {
     event.preventDefault();
@@ -183,9 +195,17 @@ function onSubmit(event) {
     event.preventDefault();
     const address = find.addressOf(at("place").value);
     if (!address) at("place-problem").textContent = "A place is written topic/partition/offset, as in orders.delay/3/4711.";
-    else if (address === location.hash) void show();
-    else location.hash = address;
+    else goTo(address);
   }
+  if (event.target.dataset.do === "find-id") {
+    event.preventDefault();
+    goTo(pending.addressOf(event.target.dataset.topic, at("deliver-id").value));
+  }
+}
+
+function goTo(address) {
+  if (address === location.hash) void show();
+  else location.hash = address;
 }
 
 document.addEventListener("click", onClick);

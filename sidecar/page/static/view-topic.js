@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { element } from "./dom.js";
 import { count, countdown, duration } from "./format.js";
 import { badge, bars, changeButton, columns, stateTone, table, tile } from "./parts.js";
+import { addressOf } from "./view-pending.js";
 import { firstDue, notIndexed, stateOf, sum } from "./view-topics.js";
 
 export const title = "Topic";
@@ -49,6 +50,7 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
       element("section", { class: "panel" }, element("h2", {}, "Pending by due time"), dueBars(pending)),
       element("section", { class: "panel" }, element("h2", {}, "Pending by target"), targetBars(pending, policies, mayChange)),
     ),
+    element("p", {}, element("a", { href: addressOf(topic.topic) }, "Show what is pending, one by one")),
     element("section", { class: "panel" }, element("h2", {}, "Due in the next hour, by minute"), nextHour(pending)),
     element("section", { class: "panel" }, element("h2", {}, "Due in the next week, by hour"), nextWeek(pending)),
     element("section", {}, element("h2", {}, "Partitions"), partitionTable(topic)),
