@@ -1,4 +1,4 @@
-// Schedule a record with franz-go: go run . SERVERS DELAY_TOPIC
+// Schedule a record with franz-go, another one, and cancel that: go run . SERVERS DELAY_TOPIC
 package main
 
 import (
@@ -27,7 +27,22 @@ func main() {
 			{Key: "deliver-id", Value: []byte("order-42")},
 		},
 	}
-	if err := client.ProduceSync(context.Background(), record).FirstErr(); err != nil {
+	reminder := &kgo.Record{
+		Topic: os.Args[2],
+		Key:   []byte("42"),
+		Value: []byte(`{"reminder": 42}`),
+		Headers: []kgo.RecordHeader{
+			{Key: "deliver-after", Value: []byte("PT1H")},
+			{Key: "deliver-id", Value: []byte("reminder-42")},
+		},
+	}
+	// The same key: a cancel holds in its own partition.
+	cancel := &kgo.Record{
+		Topic:   os.Args[2],
+		Key:     []byte("42"),
+		Headers: []kgo.RecordHeader{{Key: "deliver-cancel", Value: []byte("reminder-42")}},
+	}
+	if err := client.ProduceSync(context.Background(), record, reminder, cancel).FirstErr(); err != nil {
 		log.Fatal(err)
 	}
 }

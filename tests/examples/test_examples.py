@@ -1,5 +1,6 @@
-"""Every example of PRODUCERS.md, run as it is printed: a running router releases its record on time."""
+"""Every example of PRODUCERS.md, run as printed: its first record is released on time, its second is cancelled."""
 
+import json
 import os
 import re
 import shutil
@@ -29,7 +30,7 @@ class ClientMissing(Exception):
 
 @dataclass(frozen=True)
 class Example:
-    """A command that sends one record; servers and delay topic are added to it."""
+    """A command that sends two records, and cancels the second; servers and delay topic are added to it."""
 
     call: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -53,12 +54,14 @@ def python(_: Path) -> Example:
 
 def copied(folder: Path) -> Example:
     """The helper copied beside the program, which imports it by the line that the document shows for that."""
-    line = "from producing import deliver"
+    line = "from producing import cancel, deliver"
     assert f"```python\n{line}\n```" in DOCUMENT.read_text(encoding="utf-8")
     shutil.copy(HERE.parents[1] / "sidecar" / "producing.py", folder)
     program = (HERE / "delayed.py").read_text(encoding="utf-8")
-    assert "from sidecar.producing import deliver" in program
-    (folder / "delayed.py").write_text(program.replace("from sidecar.producing import deliver", line), encoding="utf-8")
+    assert "from sidecar.producing import cancel, deliver" in program
+    (folder / "delayed.py").write_text(
+        program.replace("from sidecar.producing import cancel, deliver", line), encoding="utf-8"
+    )
     return Example([sys.executable, str(folder / "delayed.py")], {"PYTHONPATH": ""})
 
 
@@ -120,7 +123,7 @@ def delivery(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("client", [python, copied, java, golang, kcat, console], ids=lambda client: client.__name__)
-def test_an_example_is_released_on_time(
+def test_an_example_is_released_on_time_and_cancelled(
     client: Callable[[Path], Example], delivery: tuple[Stage, str, str], tmp_path: Path
 ) -> None:
     stage, delay, target = delivery
@@ -128,7 +131,7 @@ def test_an_example_is_released_on_time(
         example = client(tmp_path)
     except (ClientMissing, local_kafka.KafkaUnavailable) as missing:
         pytest.skip(f"the client of this example cannot be had: {missing}")
-    before = len(stage.records(target))
+    before, receipts = len(stage.records(target)), len(stage.records(f"{delay}.receipts"))
     began_ms = now_ms()
     example.run(stage.bootstrap, delay)
     *_, record = stage.wait_records(target, before + 1)
@@ -138,6 +141,9 @@ def test_an_example_is_released_on_time(
     assert began_ms + DELAY_MS <= due_ms <= now_ms()
     assert record.timestamp_ms >= due_ms
     assert [name for name, _ in record.headers if name.startswith("deliver-")] == []
+    *_, receipt = stage.wait_records(f"{delay}.receipts", receipts + 1)
+    assert receipt.key == b"reminder-42"
+    assert json.loads(receipt.value or b"")["outcome"] == "cancelled"
 
 
 @pytest.mark.parametrize("name", PRINTED)
