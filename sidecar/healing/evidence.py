@@ -122,12 +122,21 @@ class Evidence:
             visible += [self.hidden(done, stored, place, each) for each in seen]
         return visible, is_all
 
+    def hidden_by_second(self, stored: StoredState) -> list[Place]:
+        """Where what only healed is open itself, in front of everything else, and may hide what is committed."""
+        now = ends_of(self._admin, self.targets(stored))
+        firsts = {place: self._found(place, ends)[:1] for place, ends in now.items() if ends.is_open}
+        return [place for place, first in firsts.items() if any(each.is_of_second for each in first)]
+
     def _hides_ours(self, place: Place, ends: Ends) -> bool:
-        """Whether somebody else's open transaction lies in front of records of ours."""
+        """Whether an open transaction lies in front of records of ours that is not the one which wrote them."""
         if not ends.is_open:
             return False
-        hidden = ours(read_hidden(self._config, place, ends.settled, ends.written), self._source)
-        return bool(hidden) and hidden[0].offset != ends.settled
+        written = [each for each in self._found(place, ends) if not each.is_of_second]
+        return bool(written) and written[0].offset != ends.settled
+
+    def _found(self, place: Place, ends: Ends) -> list[Found]:
+        return ours(read_hidden(self._config, place, ends.settled, ends.written), self._source)
 
 
 def _done(stored: StoredState) -> Done:

@@ -31,7 +31,7 @@ from sidecar.context import PartitionContext
 from sidecar.healing import in_front as in_front_of
 from sidecar.healing.evidence import Evidence, folded, is_copied
 from sidecar.healing.hidden import PAUSE_S, Ends, Found, ends_of, ours, read_hidden, still_open
-from sidecar.healing.short_transactions import TOUCH_KEY, ShortTransactions
+from sidecar.healing.short_transactions import SECOND_TOUCH_KEY, TOUCH_KEY, ShortTransactions
 from sidecar.kafka import clients
 from sidecar.kafka.admin import Place
 from sidecar.kafka.compacted import read_settled
@@ -119,6 +119,8 @@ class Healing:
         outcomes = {place: self._outcome(done, origin, place, each) for place, each in found.items() if each}
         self._abort_on_targets([place for place, each in outcomes.items() if each is Outcome.ABORTED], found)
         others = {place: waiting[place] for place, each in outcomes.items() if each is not Outcome.ABORTED}
+        # It may be open behind somebody else's, and the main producer's records behind it do not tell.
+        self._end_of_second([at for at in others if any(each.is_of_second for each in found[at])])
         in_front, behind = in_front_of.split(self._admin, others, found)
         in_front, hidden = self._replicated(in_front, found)
         behind += hidden
@@ -155,6 +157,8 @@ class Healing:
             # What it wrote again had left before, so seeing it says nothing about this transaction.
             wrote_again = any(key and key.startswith(OWED_PREFIX) and value is None for key, value in with_it)
             then = None if wrote_again else folded(settled, with_it)
+            if stored is not None and then is not None:
+                self._end_of_second(self._evidence.hidden_by_second(stored))
             outcome, log_has = self._evidence.of_state(stored, then, since_ms)
         if outcome is Outcome.UNDECIDED:
             raise NotYetError(
@@ -213,8 +217,7 @@ class Healing:
         if not places:
             return
         self._main.end_as_aborted(places)
-        if any(each.source_offset == NOTHING_WRITTEN for place in places for each in found[place]):
-            self._by_second().end_as_aborted(places)
+        self._end_of_second([place for place in places if any(each.is_of_second for each in found[place])])
         self._open(places, MARKERS_WITHIN_S)
         written = [(*place, each.offset) for place in places for each in found[place]]
         self._count(Outcome.ABORTED, written)
@@ -281,8 +284,13 @@ class Healing:
         if self._second is None:
             producer = clients.healer(self._config, self._topic.name, self._partition)
             fence(producer, lambda: False, too_long_remedy())
-            self._second = ShortTransactions(producer, self._source, self._timeout_s)
+            self._second = ShortTransactions(producer, self._source, self._timeout_s, SECOND_TOUCH_KEY)
         return self._second
+
+    def _end_of_second(self, places: list[Place]) -> None:
+        """End what the second producer may have left open there, which is never anything to be seen."""
+        if places:
+            self._by_second().end_as_aborted(places)
 
     def _count(self, outcome: Outcome, written: Collection[tuple[str, int, int]]) -> None:
         if not written:

@@ -13,6 +13,7 @@ from index.headers import DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP
 from index.orphans import NOTHING_WRITTEN
 from index.record import Record
 from sidecar.config.model import Config
+from sidecar.healing.short_transactions import SECOND_TOUCH_KEY
 from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING, Place, Told, offsets
 
@@ -52,6 +53,11 @@ class Found:
     due_ms: int | None
     record: Record
     leader_epoch: int | None
+
+    @property
+    def is_of_second(self) -> bool:
+        """Whether the producer that only heals wrote it; what the other one writes says nothing about its end."""
+        return self.record.key == SECOND_TOUCH_KEY
 
 
 class Read(NamedTuple):

@@ -26,7 +26,7 @@ def split(
     left = dict(others)
     while left:
         for place, ends in ends_of(admin, left).items():
-            last = found[place][-1]
+            last = [each for each in found[place] if not each.is_of_second][-1]
             # Behind a foreign one: markers are only lost while a partition has no leader.
             same_leader = last.leader_epoch is not None and last.leader_epoch == ends.leader_epoch
             is_first = ends.settled in {each.offset for each in found[place]}

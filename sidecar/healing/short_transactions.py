@@ -15,17 +15,21 @@ from sidecar.kafka.transactions import abort, commit, produce
 TOUCH_KEY: Final = b"delay-router: ends a transaction"
 """Not null, which a compacted topic would refuse."""
 
+SECOND_TOUCH_KEY: Final = TOUCH_KEY + b" (second)"
+"""Of the producer that only heals; nothing else tells the records of the two producers apart."""
+
 
 class ShortTransactions:
     """Of one producer; ``source`` is the ``topic/partition/`` it works for, ``timeout_s`` that of its transactions.
 
+    ``touch_key`` is the key of what it writes only to have a transaction open somewhere.
     Every method raises KafkaException when the brokers do not let it, or do not answer.
     """
 
-    def __init__(self, producer: Producer, source: str, timeout_s: float) -> None:
+    def __init__(self, producer: Producer, source: str, timeout_s: float, touch_key: bytes = TOUCH_KEY) -> None:
         self._producer = producer
         self._timeout_s = timeout_s
-        self._touch = Record(None, None, [(DELAY_SOURCE, f"{source}{NOTHING_WRITTEN}".encode())], 0)
+        self._touch = Record(touch_key, None, [(DELAY_SOURCE, f"{source}{NOTHING_WRITTEN}".encode())], 0)
 
     def end_as_aborted(self, places: Iterable[Place]) -> None:
         """End what this producer has open on these partitions; where there is nothing, it does nothing to be seen."""
@@ -37,7 +41,7 @@ class ShortTransactions:
         """Have a transaction open on these partitions, on all their replicas in sync, and abort it at the end."""
         self._producer.begin_transaction()
         try:
-            self._write((place, self._touch._replace(key=TOUCH_KEY)) for place in places)
+            self._write((place, self._touch) for place in places)
             yield
         finally:
             abort(self._producer)

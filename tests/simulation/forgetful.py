@@ -26,7 +26,7 @@ from sidecar.healing import evidence, healing, in_front
 from sidecar.healing.evidence import Evidence
 from sidecar.healing.healing import Healing
 from sidecar.healing.hidden import Ends, Read, ours
-from sidecar.healing.short_transactions import TOUCH_KEY
+from sidecar.healing.short_transactions import SECOND_TOUCH_KEY, TOUCH_KEY
 from sidecar.kafka.admin import Place
 from sidecar.metrics import Metrics
 from snapshots.inventory import NOTHING_STORED
@@ -169,7 +169,8 @@ class Transactions:
 
     @contextmanager
     def standing_in(self, places: Iterable[Place]) -> Iterator[None]:
-        touch = Record(b"touch", None, [("delay-source", b"d/0/-1")], 0)._replace(key=TOUCH_KEY)
+        key = SECOND_TOUCH_KEY if self._producer == SECOND else TOUCH_KEY
+        touch = Record(key, None, [("delay-source", b"d/0/-1")], 0)
         self._kafka.write(self._producer, [(place, touch) for place in places])
         yield
         self._kafka.end(self._producer, commit=False)

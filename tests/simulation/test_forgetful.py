@@ -33,6 +33,12 @@ def test_nothing_is_lost_doubled_or_left_open() -> None:
         Run(seed).play()
 
 
+@pytest.mark.parametrize("seed", [1002112, 3872722068, 3872726042, 3872726475])
+def test_seeds_that_once_lost_or_doubled_or_left_something_open(seed: int) -> None:
+    """What only healed is open itself, in front of or behind what is committed and somebody else's transaction."""
+    Run(seed).play()
+
+
 def test_what_is_of_another_producer_id_is_not_taken_for_ended() -> None:
     """A partition that has had the same leader all the time, and something in front that no marker of ours ends."""
     run = Run(0)

@@ -95,6 +95,13 @@ class CommitsStateByTouching(Healing):
             super()._end_on_state()
 
 
+class ForgetsSecond(Healing):
+    """Does not end what was only written to heal, where a broker has lost the end of that."""
+
+    def _end_of_second(self, places: list[Place]) -> None:
+        """Nothing."""
+
+
 @dataclass
 class _Touching:
     healing: Healing
@@ -120,4 +127,5 @@ WRONG: tuple[type[Healing], ...] = (
     TrustsTheAnswer,
     CopiesByItself,
     CommitsStateByTouching,
+    ForgetsSecond,
 )
