@@ -65,14 +65,14 @@ class Soak:
         self.usage = Usage()
 
     def run(self, minutes: float) -> None:
-        """Start, and let one fault follow the other until the time is over."""
-        end_s = time.monotonic() + minutes * 60
+        """Start, and from then on let one fault follow the other for so long."""
         with Load(self.stage, [self.delay], self._rng, partitions=PARTITIONS, a_second=A_SECOND, delays_ms=DELAYS_MS):
             for router in self.routers:
                 router.start_and_wait()
             # Brokers that have just started are slow: that is no lateness of the router's.
             self._rest(WARM_UP_S)
             self.ready_ms = now_ms()
+            end_s = time.monotonic() + minutes * 60
             while time.monotonic() < end_s:
                 fault = self._one_fault()
                 resting = len(self.faults) % REST_EVERY == 0
