@@ -15,7 +15,7 @@ from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
 from sidecar.api.records import RecordOrder, RecordWrittenAnswer, bytes_of, write
-from sidecar.api.shapes import JSON_ONLY, Id, MillisecondsText, TopicName, milliseconds
+from sidecar.api.shapes import JSON_ONLY, DueMsText, Id, MillisecondsText, TopicName, milliseconds
 from sidecar.controls.cancelling import Order
 from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
 from sidecar.finding.wanted import PLACE, Wanted
@@ -32,7 +32,7 @@ _Most = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 _Begin = Annotated[
     str | None, Query(alias="from", pattern=f"^{PLACE.pattern}$", description="next_from of the page before")
 ]
-_IfDue = Annotated[MillisecondsText | None, Query(description="Only what is due exactly then; milliseconds since 1970")]
+_IfDue = Annotated[DueMsText | None, Query(description="Only what is due exactly then; milliseconds since 1970")]
 _Partition = Annotated[
     int | None, Query(ge=0, le=MOST_PARTITIONS, description="Where it lies; left out: every partition is asked")
 ]

@@ -29,10 +29,11 @@ from sidecar.policies.policy import (
 from sidecar.status.answers import Answer
 
 _TOPIC: Final = r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"
-# Up to some ten thousand days and a petabyte; what is larger, and still taken, is nobody's need.
+# Up to some ten thousand days and a petabyte; what is larger, and still taken, is nobody's need. Answers spell a value
+# with the largest unit it is a multiple of, so each unit goes as far as the smaller ones.
 _DURATION: Final = {
     "type": "string",
-    "pattern": "^(0|[0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}m|[0-9]{1,5}h|[0-9]{1,4}d)$",
+    "pattern": "^(0|[0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}m|[1-6]?[0-9]{1,5}h|[12]?[0-9]{1,4}d)$",
     "examples": ["500ms", "10s", "7d"],
 }
 _SIZE: Final = {
@@ -129,6 +130,9 @@ Offset = Annotated[int, BeforeValidator(_ascii_number), _number(2**63 - 1)]
 Id = Annotated[str, Field(min_length=1, max_length=512)]
 MillisecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,16}$", description="Milliseconds since 1970")]
 """In a query, where a number of JSON could also be spelled 30.0; ``milliseconds`` reads it."""
+
+DueMsText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8}|[1-9][0-9]{11,13})$")]
+"""The same for a due time that goes into a header, where what has as many digits as another unit is refused."""
 
 Values = Annotated[dict[str, Any], WithJsonSchema(policy_schema(None))]
 
