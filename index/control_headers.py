@@ -9,7 +9,7 @@ A record that cancels is no schedule, so a header that says when or where one is
 from collections.abc import Callable
 from typing import Final
 
-from index.headers import CONTROL_PREFIX, Alias, Headers, Role, lowered, quoted
+from index.headers import CONTROL_PREFIX, RECURRING, Alias, Headers, Role, lowered, quoted
 from index.readers import reader
 from index.receipts import Action, Control
 from index.rejections import unreadable
@@ -44,7 +44,8 @@ def control_of(headers: Headers, says: Callable[[str], Role | None]) -> Control 
         return None
     others = {role: (name, raw) for name, raw in headers if (role := says(name)) is not None}
     if CANCEL in given:
-        return _cancel(given, {name for name, _ in others.values()})
+        recurs = {name for name, raw in headers if raw is not None and lowered(name) in RECURRING}
+        return _cancel(given, {name for name, _ in others.values()} | recurs)
     if REPLACE not in given:
         return Rejection(Reason.INVALID_SCHEDULE, f"{IF_DUE}: only beside {CANCEL} or {REPLACE}")
     return _replace(given, others)

@@ -100,8 +100,7 @@ class Controls(dict[str, Control | None]):
         """ValueError as of ``with_natives``; ``version`` is that of the rules."""
         super().__init__()
         self._recurring = RECURRING | {SERIES} if recurring else frozenset()
-        # What is between two occurrences is pending nowhere, so a control could miss a series.
-        self._controlling = NAMES if version >= KNOWS_CONTROLS and not recurring else frozenset()
+        self._controlling = NAMES if version >= KNOWS_CONTROLS else frozenset()
         self._any_case = version >= KNOWS_ANY_CASE
         self._refuses = self._any_case and not ignores_unknown
         self._unread = {Role.IGNORED} if version >= KNOWS_EXPIRY else {Role.IGNORED, Role.EXPIRE}
@@ -158,8 +157,6 @@ class Controls(dict[str, Control | None]):
         plain, shown = lowered(name), f"header {quoted(name.encode('utf-8', 'surrogatepass'))}"
         if plain in RECURRING:
             return f"{shown}: recurring schedules are off for this delay topic; its key recurring = true allows them"
-        if plain in NAMES and self._recurring:
-            return f"{shown}: nothing can be cancelled or replaced yet where schedules recur (recurring = true)"
         if plain in RESERVED:
             return f"{shown}: this router does not do that yet, and ignoring it would deliver what nobody asked for"
         known = sorted(each for each in self.aliases if each.startswith(CONTROL_PREFIX))

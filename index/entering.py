@@ -17,6 +17,7 @@ from index.progress import Position, Progress
 from index.receipts import Control, Receipt
 from index.record import Record
 from index.skipped import SkippedRanges
+from index.transit import Transit
 from index.unsealed import Unsealed
 
 P = TypeVar("P")
@@ -32,6 +33,7 @@ class Entering(Generic[P, R]):
         size_of: Callable[[P], int],
         buckets: Iterable[Manifest] = (),
         mask: Mask | None = None,
+        transit: Transit | None = None,
     ) -> None:
         self._committed = progress
         self._size_of = size_of
@@ -41,7 +43,7 @@ class Entering(Generic[P, R]):
         behind = dict(progress.catching_up)
         for manifest in buckets:
             self._pending.add_bucket(manifest, progress.watermark, behind.get(manifest.bucket_id))
-        self._named: NamedSchedules = NamedSchedules(mask or Mask())
+        self._named: NamedSchedules = NamedSchedules(mask or Mask(), transit or Transit())
         self._late: list[Entry[P]] = []
         self._rejected: list[tuple[int, R]] = []
         self._skipped = SkippedRanges(progress.skipped)
@@ -83,7 +85,7 @@ class Entering(Generic[P, R]):
         return self._named
 
     def add(self, run: Sequence[Entry[P]]) -> Sequence[Entry[P]]:
-        """Index accepted records, in offset order; returns those that a replay does not show to have left already.
+        """Index accepted records, in offset order; returns those that have not left already, or were cancelled.
 
         A run at a time, because a call for each record would cost as much as what it does.
         """
@@ -93,7 +95,7 @@ class Entering(Generic[P, R]):
         self._indexed_to = run[-1][1] + 1
         if self._skipped and run[0][1] < self._replay_below:
             run = [each for each in run if not self._skipped.covers(each[1])]
-        if self._named.mask and run and run[0][1] < self._replay_below:
+        if self._named.mask and run and run[0][1] < max(self._replay_below, self._named.transit.reaches):
             run = self._named.mask.without(run)
         watermark = self._committed.watermark
         due_ms, offset = watermark
@@ -107,9 +109,9 @@ class Entering(Generic[P, R]):
         return pending + late
 
     def reject(self, offset: int, rejected: R) -> bool:
-        """Index a rejected record; False when a replay shows that it has left already."""
+        """Index a rejected record; False when a replay shows that it has left already, or it was cancelled."""
         self._enter(offset)
-        if offset < self._replay_below:
+        if offset < self._replay_below or self._named.is_cancelled(offset):
             return False
         self._rejected.append((offset, rejected))
         return True

@@ -12,6 +12,8 @@ What is doomed is not let go of before the receipt is committed. Were it, S or W
 took over from there would evaluate the control again and find nothing: neither released nor in a receipt.
 
 [S, C) is not evaluated again after a restart: what its controls cancelled is in the mask.
+
+What the router has appended to the partition and not read yet is pending, too (:mod:`index.transit`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +27,7 @@ from index.pending import Entry
 from index.progress import Position
 from index.receipts import Control, Receipt, receipt_of
 from index.record import Record
+from index.transit import Transit
 
 P = TypeVar("P")
 
@@ -32,8 +35,9 @@ P = TypeVar("P")
 class NamedSchedules:
     """Of one owned partition; the caller tells what is pending."""
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: Mask, transit: Transit) -> None:
         self.mask = mask
+        self.transit = transit
         self.names = Names()
         self._receipts: list[Receipt] = []
         self._doomed = BitMap64()
@@ -72,14 +76,19 @@ class NamedSchedules:
 
         ``due_ms`` is set where it is a schedule itself, ``held`` are places of its id that wait behind W.
         """
-        known = self.names.find(hash_of(control.deliver_id))
-        pending = {*held, *filter(is_pending, known)}
-        live = [place for place in pending if place.offset < offset and self._is_live(place.offset)]
+        id_hash = hash_of(control.deliver_id)
+        known = {*held, *filter(is_pending, self.names.find(id_hash))}
+        pending = [place for place in known if place.offset < offset] + self.transit.find(id_hash, offset)
+        live = [place for place in pending if self._is_live(place.offset)]
         in_log_order = tuple(sorted(live, key=lambda place: place.offset))
         receipt = receipt_of(offset, control, in_log_order, due_ms, record)
         self._receipts.append(receipt)
         self._doomed.update(receipt.masks)
         return receipt
+
+    def is_cancelled(self, offset: int) -> bool:
+        """Whether a control has cancelled what is being read at this offset, which was in transit then."""
+        return offset < self.transit.reaches and not self._is_live(offset)
 
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
         """Let go of what has left, if it is time to."""
@@ -105,6 +114,7 @@ class NamedSchedules:
         self._receipts = [each for each in self._receipts if each.offset >= cursor]
         for receipt in self._in_flight:
             self.mask.add(receipt.masks)
+        self.transit.leave(cursor)
         return self._in_flight
 
     def confirm(self) -> list[Position]:
@@ -116,12 +126,14 @@ class NamedSchedules:
         self._doomed -= BitMap64(o for receipt in self._in_flight for o in receipt.masks)
         self._in_flight = []
         self.mask.committed()
+        self.transit.confirm()
         return cancelled
 
     def check(self) -> None:
         """Assert every invariant."""
         self.mask.check()
         self.names.check()
+        self.transit.check()
         offsets = [receipt.offset for receipt in (*self._in_flight, *self._receipts)]
         assert offsets == sorted(set(offsets))
         cancelled = [offset for receipt in (*self._in_flight, *self._receipts) for offset in receipt.masks]

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from cronsim import CronSim, CronSimError
 
+from index.control_headers import IF_DUE, REPLACE
 from index.headers import SERIES, lowered
 from index.record import Record
 from index.recurring import SIGNATURE_BYTES, Occurrence, Recurrence, series_header
@@ -37,6 +38,7 @@ _SEARCHED_AT_MOST: Final = 10_000
 """Minutes that are looked at for one that comes once more: clocks were never set back by more than a day."""
 
 _FIELDS: Final = 5
+_OF_ONE: Final = frozenset((SERIES, REPLACE, IF_DUE))
 _SHAPE: Final = re.compile(r"[0-9A-Za-z*,/#-]+(?:[ \t]+[0-9A-Za-z*,/#-]+){4}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -103,8 +105,11 @@ def following(recurrence: Recurrence, zone: tzinfo, last: Occurrence, written_ms
 
 
 def record_of(record: Record, occurrence: Occurrence, key: bytes, now_ms: int) -> Record:
-    """The record that stands for an occurrence, made from that of the one before, or of the beginning."""
-    headers = [header for header in record.headers if lowered(header[0]) != SERIES]
+    """The record that stands for an occurrence, made from that of the one before, or of the beginning.
+
+    What the first one replaces, the others do not replace again.
+    """
+    headers = [header for header in record.headers if lowered(header[0]) not in _OF_ONE]
     signature = _signature(record._replace(headers=headers), occurrence, key)
     return Record(record.key, record.value, [*headers, series_header(occurrence, signature)], now_ms)
 

@@ -43,6 +43,7 @@ class Kind(IntEnum):
     HELD = 7
     OWED = 8
     MASK = 9
+    TRANSIT = 10
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

@@ -4,7 +4,7 @@ The state topic is compacted: the last record of each key stays, however old. Wh
 (DeleteRecords by hand, or retention after ``cleanup.policy`` was changed) may leave what looks like a whole state,
 since progress is written in every transaction and rules now and then: buckets and held records would be forgotten, and
 nobody would miss them. So each progress record says which keys the state has after its transaction: the ids of the
-buckets, and the numbers of keys of held records and of the mask. Rules are required anyway.
+buckets, and the numbers of keys of held records, of the mask and of what is in transit. Rules are required anyway.
 
 That finds every loss of a beginning. Let all below offset x be gone, and the last progress lie at p:
 
@@ -29,20 +29,31 @@ from typing import Final, NamedTuple
 from index.bucket import Manifest
 from index.errors import FormatError, StateLostError
 from index.mask import CONTAINER_BITS
+from index.transit import Lot
 from snapshots.held import HELD_PREFIX, HeldEntry, held_key
 from snapshots.manifest import MANIFEST_PREFIX, manifest_key
 from snapshots.mask import MASK_PREFIX, mask_key
 from snapshots.proto import state_pb2
+from snapshots.transit import TRANSIT_PREFIX, transit_key
 
 _NAMED: Final = 5
+_COUNTED: Final = (
+    "records that were held for their targets",
+    "parts of what was cancelled",
+    "lots of what is in transit",
+)
 
 
 class Inventory(NamedTuple):
-    """The ids of all buckets, ascending, how many keys held records have, and how many what was cancelled has."""
+    """The ids of all buckets, ascending, and how many keys other things have.
+
+    ``held_keys`` of held records, ``mask_keys`` of what was cancelled, ``transit_keys`` of what is in transit.
+    """
 
     bucket_ids: tuple[int, ...] = ()
     held_keys: int = 0
     mask_keys: int = 0
+    transit_keys: int = 0
 
 
 NOTHING_STORED = Inventory()
@@ -51,9 +62,11 @@ NOTHING_STORED = Inventory()
 
 def inventory_message(inventory: Inventory) -> state_pb2.Inventory:
     """The message within that of the progress; one byte for each bucket where ids are dense."""
-    ids, held_keys, mask_keys = inventory
+    ids, held_keys, mask_keys, transit_keys = inventory
     deltas = map(sub, ids, (0, *ids))
-    return state_pb2.Inventory(bucket_id_deltas=deltas, held_keys=held_keys, mask_keys=mask_keys)
+    return state_pb2.Inventory(
+        bucket_id_deltas=deltas, held_keys=held_keys, mask_keys=mask_keys, transit_keys=transit_keys
+    )
 
 
 def inventory_of(message: state_pb2.Inventory) -> Inventory:
@@ -61,25 +74,22 @@ def inventory_of(message: state_pb2.Inventory) -> Inventory:
     ids = tuple(accumulate(message.bucket_id_deltas))
     if any(one == two for one, two in pairwise(ids)):
         raise FormatError(f"progress says that there are buckets {_named(ids)}, one of them twice")
-    return Inventory(ids, message.held_keys, message.mask_keys)
+    return Inventory(ids, message.held_keys, message.mask_keys, message.transit_keys)
 
 
-def refuse_other(said: Inventory, bucket_ids: Iterable[int], held_keys: int, mask_keys: int = 0) -> None:
+def refuse_other(said: Inventory, found: Inventory) -> None:
     """StateLostError when something of what was said is not there; FormatError when there is more than that."""
-    found = set(bucket_ids)
-    missing = [f"buckets {_named(ids)}"] if (ids := sorted({*said.bucket_ids} - found)) else []
-    if held_keys < said.held_keys:
-        missing.append(f"{said.held_keys - held_keys} of {said.held_keys} records that were held for their targets")
-    if mask_keys < said.mask_keys:
-        missing.append(f"{said.mask_keys - mask_keys} of {said.mask_keys} parts of what was cancelled")
+    missing_ids = sorted({*said.bucket_ids} - {*found.bucket_ids})
+    missing = [f"buckets {_named(missing_ids)}"] if missing_ids else []
+    counts = [*zip(_COUNTED, said[1:], found[1:], strict=True)]
+    missing += [f"{wanted - there} of {wanted} {what}" for what, wanted, there in counts if there < wanted]
     if missing:
         raise StateLostError(f"{' and '.join(missing)} are missing from the state topic: part of the state was lost")
-    if more := sorted(found - {*said.bucket_ids}):
+    if more := sorted({*found.bucket_ids} - {*said.bucket_ids}):
         raise FormatError(f"there are buckets {_named(more)}, of which the progress does not know")
-    if held_keys > said.held_keys:
-        raise FormatError(f"there are {held_keys} records that are held, and by the progress {said.held_keys}")
-    if mask_keys > said.mask_keys:
-        raise FormatError(f"there are {mask_keys} parts of what was cancelled, and by the progress {said.mask_keys}")
+    for what, wanted, there in counts:
+        if there > wanted:
+            raise FormatError(f"there are {there} {what}, and by the progress {wanted}")
 
 
 def _named(ids: Sequence[int]) -> str:
@@ -94,10 +104,15 @@ class InventoryKeeper:
     """
 
     def __init__(
-        self, buckets: Iterable[Manifest] = (), held: Iterable[HeldEntry] = (), mask: Iterable[int] = ()
+        self,
+        buckets: Iterable[Manifest] = (),
+        held: Iterable[HeldEntry] = (),
+        mask: Iterable[int] = (),
+        transit: Iterable[Lot] = (),
     ) -> None:
         self._keys = {manifest_key(manifest.bucket_id) for manifest in buckets}
         self._keys.update(mask_key(offset >> CONTAINER_BITS) for offset in mask)
+        self._keys.update(map(transit_key, transit))
         self._keys.update(held_key(entry.offset, part) for entry in held for part in range(entry.parts))
         self._noted: dict[bytes, bool] = {}
         self._committed = _of_keys(self._keys)
@@ -108,7 +123,7 @@ class InventoryKeeper:
 
     def note(self, key: bytes, value: bytes | None) -> None:
         """The transaction writes this record of the state; those of other keys are passed over."""
-        if key.startswith((MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX)):
+        if key.startswith((MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX)):
             self._noted[key] = value is not None
 
     def after(self, records: Iterable[tuple[bytes, bytes | None]]) -> Inventory:
@@ -126,11 +141,11 @@ class InventoryKeeper:
             return self._committed
         added = _of_keys(key for key in changed if self._noted[key])
         removed = _of_keys(key for key in changed if not self._noted[key])
-        ids, held_keys, mask_keys = self._committed
+        ids = self._committed.bucket_ids
         if added.bucket_ids or removed.bucket_ids:
             ids = tuple(sorted({*ids, *added.bucket_ids} - {*removed.bucket_ids}))
-        mask_keys += added.mask_keys - removed.mask_keys
-        return Inventory(ids, held_keys + added.held_keys - removed.held_keys, mask_keys)
+        counts = zip(self._committed[1:], added[1:], removed[1:], strict=True)
+        return Inventory(ids, *(before + more - fewer for before, more, fewer in counts))
 
     def committed(self) -> None:
         """The transaction was committed."""
@@ -143,12 +158,10 @@ class InventoryKeeper:
 
 
 def _of_keys(keys: Iterable[bytes]) -> Inventory:
-    ids, held_keys, mask_keys = list[int](), 0, 0
+    ids, counts = list[int](), dict.fromkeys((HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX), 0)
     for key in keys:
         if key.startswith(MANIFEST_PREFIX):
             ids.append(int(key[len(MANIFEST_PREFIX) :]))
-        elif key.startswith(MASK_PREFIX):
-            mask_keys += 1
         else:
-            held_keys += 1
-    return Inventory(tuple(sorted(ids)), held_keys, mask_keys)
+            counts[key[: key.index(b"/") + 1]] += 1
+    return Inventory(tuple(sorted(ids)), *counts.values())

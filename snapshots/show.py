@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from index.bucket import Manifest, SegmentRef
 from index.errors import FormatError
+from index.transit import InTransit, Lot
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
 from snapshots.inventory import inventory_of
 from snapshots.manifest import manifest_key, parse_manifest, segment_key
@@ -18,6 +19,7 @@ from snapshots.mask import parse_mask
 from snapshots.proto import state_pb2
 from snapshots.segment import StoredEntry, decode_segment, parse_segment
 from snapshots.staged import Intent, Staged, intent_key, parse_intent, parse_staged, staged_key
+from snapshots.transit import parse_transit
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_BYTES = 40
@@ -46,6 +48,8 @@ def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
         yield _line("held", f"a part of a record that waits for its target, {_count(len(body), 'byte')}")
     elif kind is Kind.MASK:
         yield from _show_mask(parse_mask(stored))
+    elif kind is Kind.TRANSIT:
+        yield from _show_transit(*parse_transit(stored))
     elif kind is Kind.OWED:
         yield _line("owed", f"a part of a committed record that is to be written again, {_count(len(body), 'byte')}")
     else:
@@ -75,15 +79,23 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
     for skipped in message.skipped:
         yield _line("skipped", f"[{skipped.from_offset}, {skipped.to_offset}): rejected as one, could not be read")
     if message.HasField("inventory"):
-        ids, held_keys, mask_keys = inventory_of(message.inventory)
+        ids, held_keys, mask_keys, transit_keys = inventory_of(message.inventory)
         yield _line("buckets", " ".join(map(str, ids)) or "none")
         yield _line("held", f"{_count(held_keys, 'record')} of this topic: what waits for its targets")
         if mask_keys:
             yield _line("mask", f"{_count(mask_keys, 'record')} of this topic: what was cancelled")
+        if transit_keys:
+            yield _line("in transit", f"{_count(transit_keys, 'record')} of this topic: what was appended and not read")
 
 
 def _show_mask(offsets: Sequence[int]) -> Iterator[str]:
     yield _line("cancelled", f"{_count(len(offsets), 'record')} from offset {offsets[0]} to {offsets[-1]}")
+
+
+def _show_transit(lot: Lot, notes: Sequence[InTransit]) -> Iterator[str]:
+    yield _line("appended by", f"transaction {lot[0]} of the partition")
+    for (due_ms, offset), id_hash in notes:
+        yield _line(f"at {offset}", f"due {_instant(due_ms)}, id hash {id_hash.hex()}")
 
 
 def _show_rules(message: state_pb2.RuleHistory) -> Iterator[str]:

@@ -11,6 +11,7 @@ key                     value
 ``bucket/<id>``         one manifest per bucket, see :mod:`snapshots.manifest`
 ``held/<offset>/<n>``   a record that was due and waits for its target, see :mod:`snapshots.held`
 ``mask/<number>``       which offsets were cancelled, see :mod:`snapshots.mask`
+``transit/<lot>``       what was appended to the delay partition and not read yet, see :mod:`snapshots.transit`
 ``owed/<place>``        a committed record that its topic does not show, see :mod:`snapshots.owed`; not folded here
 ======================  ===============================================================
 
@@ -20,8 +21,8 @@ change of rules so that one set of rules is enough. It makes a change of configu
 fails would hold it back; the history costs a few hundred bytes.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from google.protobuf.message import DecodeError
@@ -32,6 +33,7 @@ from index.progress import Behind, Position, Progress, Skipped
 from index.retention import rules_needed_from
 from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
+from index.transit import InTransit, Lot
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.inventory import Inventory, inventory_message, inventory_of, refuse_other
@@ -39,6 +41,7 @@ from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 from snapshots.mask import MASK_PREFIX, decode_mask
 from snapshots.owed import OWED_PREFIX
 from snapshots.proto import state_pb2
+from snapshots.transit import TRANSIT_PREFIX, decode_transit
 
 PROGRESS_KEY = b"progress"
 RULES_KEY = b"rules"
@@ -50,7 +53,7 @@ class StoredState:
 
     ``inventory`` is what the progress says that buckets and held records are, which is true; None where a router wrote
     it that did not say so yet, and nobody would miss what is gone.
-    ``mask`` are the offsets that were cancelled.
+    ``mask`` are the offsets that were cancelled, ``transit`` is what was appended and not read yet.
     """
 
     progress: Progress
@@ -60,6 +63,7 @@ class StoredState:
     held: tuple[HeldEntry, ...] = ()
     inventory: Inventory | None = None
     mask: tuple[int, ...] = ()
+    transit: Mapping[Lot, tuple[InTransit, ...]] = field(default_factory=dict)
 
 
 def encode_progress(progress: Progress, delay_topic_id: str, inventory: Inventory | None = None) -> bytes:
@@ -104,25 +108,28 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> StoredSt
             latest.pop(key, None)
         elif key is None or not key.startswith(OWED_PREFIX):
             latest[key] = value
-    manifests = {key: latest.pop(key) for key in list(latest) if key is not None and key.startswith(MANIFEST_PREFIX)}
-    held = [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(HELD_PREFIX)]
-    mask = [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(MASK_PREFIX)]
+    manifests, held, mask, transit = (
+        [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(prefix)]
+        for prefix in (MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX)
+    )
     unknown = latest.keys() - {PROGRESS_KEY, RULES_KEY}
     if unknown:
         raise FormatError(f"key {unknown.pop()!r} in the state topic is not known here; upgrade the router")
-    if not latest and not manifests and not held and not mask:
+    if not any((latest, manifests, held, mask, transit)):
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
     if missing:
         raise StateLostError(f"key {min(missing)!r} is missing from the state topic: part of the state was lost")
     progress, delay_topic_id, inventory = _decode_progress(latest[PROGRESS_KEY])
     history = _decode_history(latest[RULES_KEY])
-    buckets = tuple(sorted((decode_manifest(*stored) for stored in manifests.items()), key=_from_offset))
+    buckets = tuple(sorted((decode_manifest(*stored) for stored in manifests), key=_from_offset))
     if inventory is not None:
-        refuse_other(inventory, [manifest.bucket_id for manifest in buckets], len(held), len(mask))
+        ids = tuple(manifest.bucket_id for manifest in buckets)
+        refuse_other(inventory, Inventory(ids, len(held), len(mask), len(transit)))
     _refuse_impossible(buckets, progress)
     history.check(rules_needed_from(progress, buckets))
-    return StoredState(progress, delay_topic_id, history, buckets, decode_held(held), inventory, decode_mask(mask))
+    found = decode_held(held), inventory, decode_mask(mask), decode_transit(transit)
+    return StoredState(progress, delay_topic_id, history, buckets, *found)
 
 
 def _from_offset(manifest: Manifest) -> int:

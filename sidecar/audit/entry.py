@@ -1,19 +1,20 @@
 """A record sent, and what was found of it: from that follows what became of it."""
 
 from sidecar.audit.receipt import control_of, deliver_id_of
-from sidecar.audit.record import Record, digest, due_ms, recurs, released_key, targets, user_headers
+from sidecar.audit.record import Record, digest, due_ms, follows_from, recurs, released_key, targets, user_headers
 
 
 class Entry:
     """A record sent, and what was found of it.
 
-    ``answers`` counts its own receipts, ``named`` has the outcome of each receipt that names it, ``is_void`` says that
-    it is a control and no schedule.
+    ``first_offset`` is that of the record from which it follows, its own for nearly all: a control behind that holds
+    for it. ``answers`` counts its own receipts, ``named`` has the outcome of each receipt that names it, ``is_void``
+    says that it is a control and no schedule.
     """
 
     __slots__ = (
         *("arrivals", "as_rejected", "as_released", "due_ms", "rejections", "targets", "timestamp_ms"),
-        *("answers", "control", "deliver_id", "has_begun", "is_void", "named", "recurs"),
+        *("answers", "control", "deliver_id", "first_offset", "has_begun", "is_void", "named", "recurs"),
     )
 
     def __init__(self, record: Record, default_target: str, delay_ms: int) -> None:
@@ -25,6 +26,7 @@ class Entry:
         self.due_ms = due_ms(record, delay_ms)
         self.recurs = recurs(record.headers)
         self.has_begun = False
+        self.first_offset = record.offset if (first := follows_from(record)) is None else first
         self.timestamp_ms = record.timestamp_ms
         self.targets = () if self.cancels else targets(record.headers, default_target)
         self.as_released = digest(released_key(record), record.value, user_headers(record.headers))

@@ -171,7 +171,7 @@ class _Books:
             self._note("foreign", f"the receipt of {source}: no record at {lane}/{offset}")
             return
         entry.named += (receipt.done,)
-        if offset >= int(control_offset) or not _holds_for(control, receipt, entry):
+        if entry.first_offset >= int(control_offset) or not _holds_for(control, receipt, entry):
             self._note("altered", f"{lane}/{offset}: {source} does not ask for it, and its receipt names it")
 
     def _name_the_unnamed(self) -> None:
@@ -182,7 +182,7 @@ class _Books:
                 entry
                 for place, entry in self._entries.items()
                 if entry.deliver_id == receipt.deliver_id and not (entry.named or entry.has_left or entry.is_void)
-                if place.rpartition("/")[0] == lane and int(place.rpartition("/")[2]) < int(control_offset)
+                if place.rpartition("/")[0] == lane and entry.first_offset < int(control_offset)
                 if _holds_for(control, receipt, entry)
             ]
             for entry in found:

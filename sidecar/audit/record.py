@@ -84,6 +84,12 @@ def begun_by(record: Record) -> str:
     return f"{record.topic}/{record.partition}/{occurrence[0]}"
 
 
+def follows_from(record: Record) -> int | None:
+    """Offset of the first record of the series of which this is an occurrence; None for what no router has written."""
+    occurrence = _occurrence((name.lower(), raw) for name, raw in record.headers if raw is not None)
+    return None if occurrence is None else occurrence[0]
+
+
 def _occurrence(named: Iterable[tuple[str, bytes]]) -> tuple[int, int, int] | None:
     """Offset of the first record of a series, number and due time, of a record that a router has written."""
     for name, raw in named:

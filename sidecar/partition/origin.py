@@ -1,12 +1,13 @@
 """Where an owner of a delay partition begins, and what is written and told of that before anything else."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from index.batch import Installation
 from index.bucket import Manifest
 from index.progress import Progress
 from index.rule_history import RuleHistory
+from index.transit import InTransit, Lot
 from sidecar.context import PartitionContext
 from sidecar.release.transaction import Outcome, Request, Transaction, Transactions, state_of
 from snapshots.held import HeldEntry
@@ -34,6 +35,7 @@ class Origin:
     buckets: tuple[Manifest, ...] = ()
     held: tuple[HeldEntry, ...] = ()
     mask: tuple[int, ...] = ()
+    transit: Mapping[Lot, tuple[InTransit, ...]] = field(default_factory=dict)
     restored: tuple[tuple[bytes, int], ...] = ()
     changed: tuple[str, ...] = ()
     stale: tuple[bytes, ...] = ()
@@ -48,7 +50,15 @@ class Origin:
     @property
     def as_state(self) -> StoredState:
         """The same as the state topic will say it."""
-        return StoredState(self.progress, self.delay_topic_id, self.history, self.buckets, self.held, mask=self.mask)
+        return StoredState(
+            self.progress,
+            self.delay_topic_id,
+            self.history,
+            self.buckets,
+            self.held,
+            mask=self.mask,
+            transit=self.transit,
+        )
 
 
 class _Nobody:
@@ -72,8 +82,8 @@ def write_origin(transactions: Transactions, origin: Origin) -> None:
         requests += [Request(nobody, installs=Installation(manifest)) for manifest in origin.buckets]
         withdrawn = tuple(key for key, _ in origin.restored)
         requests.append(Request(nobody, removed=origin.stale, withdrawn=withdrawn))
-    # It changes nothing of what buckets, held records and cancelled ones there are by the origin.
-    inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask).current
+    # It changes nothing of what buckets, held records and other keys there are by the origin.
+    inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit).current
     transaction = Transaction((), (), origin.progress, inventory, state_of(requests), requests)
     result = transactions.commit(transaction)
     if result.outcome is not Outcome.COMMITTED:

@@ -7,6 +7,7 @@ from index.mask import Mask
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL
 from index.rule_history import RuleHistory
+from index.transit import Transit
 from sidecar import failpoints
 from sidecar.backfill.adopting import Adopting
 from sidecar.buckets.ids import StoredIds
@@ -85,7 +86,7 @@ class OwnedPartition:
         host.limits.enter(topic.name)
         closing.callback(host.limits.leave, topic.name)
         self.ledger: PartitionLedger = PartitionIndex(
-            origin.progress, scheduled_size, origin.buckets, Mask(origin.mask)
+            origin.progress, scheduled_size, origin.buckets, Mask(origin.mask), Transit(origin.transit)
         )
         self.gate = Gate(host.limits, origin.held)
         self._resident.take(self.gate.resident_bytes)
@@ -95,7 +96,7 @@ class OwnedPartition:
             transactions,
             self.ledger,
             self.gate,
-            InventoryKeeper(origin.buckets, origin.held, origin.mask),
+            InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit),
             origin.history,
             host.directory,
             host.read_again,

@@ -118,6 +118,7 @@ def read_origin(
         buckets=stored.buckets,
         held=stored.held,
         mask=stored.mask,
+        transit=stored.transit,
         changed=differing(stored.history.in_force, in_force),
         state_starts_at=standing.state_starts_at() if stored.inventory is None else 0,
     )

@@ -56,10 +56,15 @@ class Refused(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """A record for the delay partition itself, which follows from the one at ``offset``, with its timestamp."""
+    """A record for the delay partition itself, which follows from the one at ``offset``, with its timestamp.
+
+    Where it has an id, ``id_hash`` is the hash of that, and the transaction notes where it lies, due at ``due_ms``.
+    """
 
     offset: int
     record: Record
+    due_ms: int = 0
+    id_hash: bytes = b""
 
 
 Leaving: TypeAlias = Batch[Scheduled, Refused]

@@ -17,6 +17,7 @@ from index.pending import Entry
 from index.receipts import Receipt, receipt_record
 from index.record import Record
 from index.schedule import Rejection
+from index.transit import InTransit
 from sidecar.clock import Clock
 from sidecar.kafka import transactions
 from sidecar.kafka.connections import ConnectionLostError
@@ -76,12 +77,14 @@ class KafkaTransactions:
             self._writer.timestamps = transaction.timestamps
             self._writer.occurrences = transaction.occurrences
             self._appended, self._receipts = transaction.appended, transaction.receipts
+            self._writer.placed.clear()
             if self._crowded:
                 written = [*self._written(transaction.released, transaction.rejected)]
                 send_in_small_batches(self._producer, _suspects(written), self._crowded)
             else:
                 self._writer.write_records(transaction)
-            offsets = self._writer.write_requests(transaction)
+            notes = self._notes(transaction)
+            offsets = self._writer.write_requests(transaction, notes)
             transactions.commit(self._producer)
         except ConnectionLostError as error:
             return Result(Outcome.UNKNOWN, error=error, why=str(error))
@@ -89,7 +92,9 @@ class KafkaTransactions:
             return self._after(exception)
         of_requests = zip(offsets, transaction.requests, strict=True)
         return Result(
-            Outcome.COMMITTED, [[noted[number] for number in range(len(each.segments))] for noted, each in of_requests]
+            Outcome.COMMITTED,
+            [[noted[number] for number in range(len(each.segments))] for noted, each in of_requests],
+            notes=notes,
         )
 
     def find_refused(
@@ -121,6 +126,19 @@ class KafkaTransactions:
             unfollowed,
             frozenset(refused[_Kind.RECEIPT]),
         )
+
+    def _notes(self, transaction: Transaction) -> list[InTransit]:
+        """Where what it appends lies that has an id: one more round trip, for such transactions alone."""
+        if not transaction.noted:
+            return []
+        # What is not delivered within the time of a transaction has failed by then.
+        self._producer.flush()
+        placed = self._writer.placed
+        if not all(each.offset in placed for each in transaction.noted):
+            # Nothing is committed of which a delivery has failed; the error tells why it did.
+            transactions.commit(self._producer)
+            raise AssertionError("a transaction was committed of which a record was not delivered")
+        return transaction.notes(placed)
 
     def _after(self, exception: KafkaException) -> Result:
         error = error_of(exception)

@@ -40,8 +40,9 @@ from sidecar.release.transaction import (
     state_of,
 )
 from sidecar.series.occurring import Recurring, Series
-from snapshots.inventory import InventoryKeeper
+from snapshots.inventory import NOTHING_STORED, InventoryKeeper
 from snapshots.mask import mask_records
+from snapshots.transit import transit_key, transit_keys
 
 MAX_REFUSAL_ROUNDS: Final = 16
 """Every other one may be a repetition, and the rejected topic may have limits of its own. A broker that refuses
@@ -165,13 +166,15 @@ class Releaser:
         )
 
     def _transaction(self, attempt: _Attempt) -> Transaction:
-        screened, requests = attempt.screened, attempt.requests
-        state = [*self.gate.state(), *mask_records(self.ledger.named.mask), *state_of(requests)]
-        return Transaction(
+        screened, requests, progress = attempt.screened, attempt.requests, attempt.plan.batch.progress
+        named = self.ledger.named
+        read = [(transit_key(lot), None) for lot in named.transit.leaving]
+        state = [*self.gate.state(), *mask_records(named.mask), *read, *state_of(requests)]
+        written = Transaction(
             screened.released,
             screened.rejected,
-            attempt.plan.batch.progress,
-            self.inventory.after(state),
+            progress,
+            NOTHING_STORED,
             state,
             requests,
             self.timestamps,
@@ -179,11 +182,15 @@ class Releaser:
             attempt.recurring.occurrences,
             attempt.receipts,
         )
+        # Where it lies is only known when it is written.
+        to_note = [(key, b"") for key in transit_keys(progress.number, len(written.noted))]
+        return replace(written, inventory=self.inventory.after([*state, *to_note]))
 
     def confirm(self, attempt: _Attempt, result: Result) -> bool:
         """Tell index and gate that it was committed, then every owner what became of its request."""
         self.gate.committed()
         self.ledger.confirm()
+        self.ledger.named.transit.add(self.ledger.committed.number, result.notes)
         self.inventory.committed()
         for request in attempt.blamed:
             request.owner.refused(request, attempt.why_blamed)

@@ -16,15 +16,17 @@ from typing import NamedTuple, NoReturn, Protocol
 from index.adopting import Adoption
 from index.batch import Installs
 from index.pending import Entry
-from index.progress import Progress
+from index.progress import Position, Progress
 from index.receipts import Receipt
 from index.recurring import Occurrence
 from index.rule_history import RuleHistory
 from index.schedule import Rejection
+from index.transit import InTransit, lots_of
 from sidecar.payload.records import Appended, Refused, Scheduled
 from snapshots.inventory import NOTHING_STORED, Inventory
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.transit import encode_transit
 
 KeyValue = tuple[bytes, bytes | None]
 """A record of a compacted topic, or a tombstone."""
@@ -106,10 +108,20 @@ class Transaction:
     occurrences: Mapping[int, Occurrence] = field(default_factory=dict)
     receipts: Sequence[Receipt] = ()
 
-    def state_records(self, delay_topic_id: str) -> list[KeyValue]:
+    @property
+    def noted(self) -> list[Appended]:
+        """What is appended that has an id."""
+        return [each for each in self.appended if each.id_hash]
+
+    def notes(self, placed: Mapping[int, int]) -> list[InTransit]:
+        """Where that lies, once it is written: ``placed`` has the offset of each, by that of what it follows."""
+        return [InTransit(Position(each.due_ms, placed[each.offset]), each.id_hash) for each in self.noted]
+
+    def state_records(self, delay_topic_id: str, notes: Sequence[InTransit] = ()) -> list[KeyValue]:
         """What it writes to the state topic; progress last, since that says what else there is."""
         progress = encode_progress(self.progress, delay_topic_id, self.inventory)
-        return [*self.state, (PROGRESS_KEY, progress)]
+        lots = lots_of(self.progress.number, notes).items()
+        return [*self.state, *(encode_transit(*lot) for lot in lots), (PROGRESS_KEY, progress)]
 
 
 def state_of(requests: Sequence[Request]) -> list[KeyValue]:
@@ -137,12 +149,16 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An outcome; ``offsets`` are those of the segments of each request, and ``error`` says why it is not committed."""
+    """An outcome; ``offsets`` are those of the segments of each request, and ``error`` says why it is not committed.
+
+    ``notes`` tell where what was appended lies that has an id.
+    """
 
     outcome: Outcome
     offsets: Sequence[Sequence[int]] = ()
     error: Exception | None = None
     why: str = ""
+    notes: Sequence[InTransit] = ()
 
     def give_up(self) -> NoReturn:
         """Raise why it is not committed."""

@@ -12,6 +12,7 @@ from index.receipts import Receipt, receipt_record
 from index.recurring import Occurrence
 from index.released_headers import ReleasedHeaders, receipt_headers, rejected_headers, series_headers
 from index.schedule import KEEP_KEY
+from index.transit import InTransit
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka import transactions
 from sidecar.kafka.transactions import OnDelivery
@@ -52,6 +53,8 @@ class PartitionWriter:
         self._topic = topic
         self.timestamps = Timestamps(topic.timestamp)
         self.occurrences: Mapping[int, Occurrence] = {}
+        self.placed: dict[int, int] = {}
+        """Where what was appended lies, by the offset of what it follows; once it is delivered."""
         self._partition = partition
         self._delay_topic_id = delay_topic_id
         self._source = f"{topic.name}/{partition}/"
@@ -117,6 +120,8 @@ class PartitionWriter:
     def append(self, appended: Appended, on_delivery: OnDelivery | None = None) -> None:
         """Produce one record to the delay partition itself."""
         key, value, headers, timestamp_ms = appended.record
+        if appended.id_hash:
+            on_delivery = partial(_note_place, self.placed, appended.offset, on_delivery)
         self._produce(self._topic.name, value, key, self._partition, [*headers], timestamp_ms, on_delivery)
 
     def answer(self, receipt: Receipt, on_delivery: OnDelivery | None = None) -> None:
@@ -135,7 +140,7 @@ class PartitionWriter:
         for receipt in transaction.receipts:
             self.answer(receipt)
 
-    def write_requests(self, transaction: Transaction) -> list[dict[int, int]]:
+    def write_requests(self, transaction: Transaction, notes: Sequence[InTransit]) -> list[dict[int, int]]:
         """Produce everything else, progress last; of each request the offsets of its segments, once it is committed."""
         offsets: list[dict[int, int]] = []
         for request in transaction.requests:
@@ -146,7 +151,7 @@ class PartitionWriter:
                 self._produce_snapshot(key, None, None)
             for key in request.withdrawn:
                 self._produce(self._topic.backfill, None, key, self._partition, [], TIMESTAMP_NOW, None)
-        for state_key, content in transaction.state_records(self._delay_topic_id):
+        for state_key, content in transaction.state_records(self._delay_topic_id, notes):
             self._produce(self._topic.state, content, state_key, self._partition, [], TIMESTAMP_NOW, None)
         return offsets
 
@@ -172,6 +177,14 @@ def _timestamp(mode: str, due_ms: int, source_ms: int) -> int:
     if mode == "due" and due_ms:
         return due_ms
     return max(source_ms, TIMESTAMP_NOW)
+
+
+def _note_place(
+    placed: dict[int, int], follows: int, then: OnDelivery | None, error: KafkaError | None, message: Message
+) -> None:
+    _note_offset(placed, follows, error, message)
+    if then is not None:
+        then(error, message)
 
 
 def _note_offset(record_offsets: dict[int, int], number: int, error: KafkaError | None, message: Message) -> None:

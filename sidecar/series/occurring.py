@@ -13,6 +13,7 @@ from typing import Final
 
 from index.controls import KNOWS_ANY_CASE
 from index.headers import SERIES
+from index.names import hash_of
 from index.occurrences import check_cron, first_match_ms, following, is_ours, record_of, shortest_period_ms
 from index.pending import Entry
 from index.record import Record
@@ -27,7 +28,7 @@ from index.recurring import (
     recurrence_of,
 )
 from index.rules import Rules
-from index.schedule import Reason, Rejection
+from index.schedule import Reason, Rejection, Schedule
 from sidecar.payload.records import Appended, Refused, Scheduled
 
 ZoneOf = Callable[[str], tzinfo]
@@ -46,6 +47,7 @@ class Recurring:
     * ``occurrences``: which one of which series a record is.
     * ``next``: the records that follow them, where there are any.
     * ``skipped``: how many missed occurrences lie between.
+    * ``notes``: due time and hash of the id of what follows them or is begun, where it has an id.
     """
 
     begun: dict[int, Record] = field(default_factory=dict)
@@ -54,13 +56,15 @@ class Recurring:
     occurrences: dict[int, Occurrence] = field(default_factory=dict)
     next: dict[int, Record] = field(default_factory=dict)
     skipped: dict[int, int] = field(default_factory=dict)
+    notes: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     def appended(self, leaving: Iterable[int]) -> list[Appended]:
         """What is appended to the delay partition when these offsets leave; what begins a series leaves, too."""
         if not self.next and not self.begun:
             return []
-        follow = [Appended(offset, self.next[offset]) for offset in leaving if offset in self.next]
-        return [*(Appended(offset, record) for offset, record in self.begun.items()), *follow]
+        follow = {offset: self.next[offset] for offset in leaving if offset in self.next}
+        appended = [*self.begun.items(), *follow.items()]
+        return [Appended(offset, record, *self.notes.get(offset, ())) for offset, record in appended]
 
     def skipped_before(self, appended: Iterable[Appended]) -> int:
         """How many missed occurrences nothing stands for, now that these were appended."""
@@ -99,14 +103,15 @@ class Series:
         found = Recurring()
         if not self._key:
             return found
-        for due_ms, offset, (_, _, record) in released:
+        for due_ms, offset, (schedule, _, record) in released:
             recurrence = _recurrence(record, rules_at(offset))
             if recurrence is None or record is None:
                 continue
             if recurrence.begins:
-                self._begin(found, offset, record, recurrence, rules_at(offset), now_ms)
+                after = self._begin(found, offset, record, recurrence, rules_at(offset), now_ms)
             else:
-                self._leave(found, Occurrence(offset, 1, due_ms), record, recurrence, now_ms)
+                after = self._leave(found, Occurrence(offset, 1, due_ms), record, recurrence, now_ms)
+            _note(found, offset, after, schedule)
         refused = dict(rejected)
         for due_ms, offset, payload in planned if refused else ():
             if offset not in refused or not payload.schedule.targets:
@@ -114,36 +119,43 @@ class Series:
             record = refused[offset].record
             recurrence = _recurrence(record, rules_at(offset))
             if recurrence is not None and not recurrence.begins:
-                self._leave(found, Occurrence(offset, 1, due_ms), record, recurrence, now_ms)
+                after = self._leave(found, Occurrence(offset, 1, due_ms), record, recurrence, now_ms)
+                _note(found, offset, after, payload.schedule)
         return found
 
-    def _leave(self, found: Recurring, alone: Occurrence, record: Record, recurrence: Recurrence, now_ms: int) -> None:
-        """An occurrence leaves: ``alone`` is what it is unless it says that it is a later one."""
+    def _leave(
+        self, found: Recurring, alone: Occurrence, record: Record, recurrence: Recurrence, now_ms: int
+    ) -> Occurrence | None:
+        """An occurrence leaves: ``alone`` is what it is unless it says that it is a later one; returns the next one."""
         offset, occurrence = alone.first_offset, recurrence.occurrence or alone
         if recurrence.occurrence is not None and not is_ours(record, recurrence, self._key):
             found.refused[offset] = FORGED
-            return
+            return None
         zone = self._zone(recurrence)
         if isinstance(zone, Rejection):
             # A version that does not know any more what another one has accepted.
             found.refused[offset] = zone
-            return
+            return None
         found.occurrences[offset] = occurrence
         follows = following(recurrence, zone, occurrence, record.timestamp_ms, now_ms)
-        if follows is not None:
-            after = Occurrence(occurrence.first_offset, occurrence.number + 1, follows.due_ms)
-            found.next[offset] = record_of(record, after, self._key, now_ms)
-            found.skipped[offset] = follows.skipped
+        if follows is None:
+            return None
+        after = Occurrence(occurrence.first_offset, occurrence.number + 1, follows.due_ms)
+        found.next[offset] = record_of(record, after, self._key, now_ms)
+        found.skipped[offset] = follows.skipped
+        return after
 
     def _begin(
         self, found: Recurring, offset: int, record: Record, recurrence: Recurrence, rules: Rules, now_ms: int
-    ) -> None:
+    ) -> Occurrence | None:
         due_ms = self.first_due_ms(record, recurrence, rules)
         if isinstance(due_ms, Rejection):
             found.refused[offset] = due_ms
-        else:
-            found.beginning[offset] = record
-            found.begun[offset] = record_of(record, Occurrence(offset, 1, due_ms), self._key, now_ms)
+            return None
+        first = Occurrence(offset, 1, due_ms)
+        found.beginning[offset] = record
+        found.begun[offset] = record_of(record, first, self._key, now_ms)
+        return first
 
     def first_due_ms(self, record: Record, recurrence: Recurrence, rules: Rules) -> int | Rejection:
         """When the first occurrence of a series by cron is due, which this record begins; or why there is none."""
@@ -171,6 +183,11 @@ class Series:
             return self._zone_of(recurrence.zone)
         except ValueError as error:
             return problem_with(ZONE, recurrence.zone, str(error))
+
+
+def _note(found: Recurring, offset: int, after: Occurrence | None, schedule: Schedule) -> None:
+    if after is not None and schedule.deliver_id is not None:
+        found.notes[offset] = after.due_ms, hash_of(schedule.deliver_id)
 
 
 def _recurrence(record: Record | None, rules: Rules) -> Recurrence | None:

@@ -33,14 +33,16 @@ class Progress(_message.Message):
     def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[Skipped, _Mapping]]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., series_key: _Optional[bytes] = ...) -> None: ...
 
 class Inventory(_message.Message):
-    __slots__ = ("bucket_id_deltas", "held_keys", "mask_keys")
+    __slots__ = ("bucket_id_deltas", "held_keys", "mask_keys", "transit_keys")
     BUCKET_ID_DELTAS_FIELD_NUMBER: _ClassVar[int]
     HELD_KEYS_FIELD_NUMBER: _ClassVar[int]
     MASK_KEYS_FIELD_NUMBER: _ClassVar[int]
+    TRANSIT_KEYS_FIELD_NUMBER: _ClassVar[int]
     bucket_id_deltas: _containers.RepeatedScalarFieldContainer[int]
     held_keys: int
     mask_keys: int
-    def __init__(self, bucket_id_deltas: _Optional[_Iterable[int]] = ..., held_keys: _Optional[int] = ..., mask_keys: _Optional[int] = ...) -> None: ...
+    transit_keys: int
+    def __init__(self, bucket_id_deltas: _Optional[_Iterable[int]] = ..., held_keys: _Optional[int] = ..., mask_keys: _Optional[int] = ..., transit_keys: _Optional[int] = ...) -> None: ...
 
 class Mask(_message.Message):
     __slots__ = ("number", "count", "offsets")
@@ -51,6 +53,26 @@ class Mask(_message.Message):
     count: int
     offsets: bytes
     def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., offsets: _Optional[bytes] = ...) -> None: ...
+
+class Transit(_message.Message):
+    __slots__ = ("number", "part", "notes")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    part: int
+    notes: _containers.RepeatedCompositeFieldContainer[InTransit]
+    def __init__(self, number: _Optional[int] = ..., part: _Optional[int] = ..., notes: _Optional[_Iterable[_Union[InTransit, _Mapping]]] = ...) -> None: ...
+
+class InTransit(_message.Message):
+    __slots__ = ("offset", "due_ms", "id_hash")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    ID_HASH_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    due_ms: int
+    id_hash: bytes
+    def __init__(self, offset: _Optional[int] = ..., due_ms: _Optional[int] = ..., id_hash: _Optional[bytes] = ...) -> None: ...
 
 class Skipped(_message.Message):
     __slots__ = ("from_offset", "to_offset")

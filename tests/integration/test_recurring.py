@@ -1,14 +1,17 @@
 """Recurring schedules through a router that is killed: each occurrence once, in order, none early."""
 
+import json
 import time
 from random import Random
 
 from sidecar.audit import Record
-from tests.integration.scenario import Header, Stage, header, now_ms
+from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
 
 KILLS = 3
 TIMES = 12
 PERIOD_MS = 500
+SERIES = 12
+TIMES_AFTER = 3
 
 
 def test_a_series_neither_skips_nor_doubles_when_its_router_is_killed(stage: Stage, rng: Random) -> None:
@@ -67,6 +70,48 @@ def test_what_the_delay_topic_does_not_take_ends_a_series_loudly_and_holds_up_no
     assert all(
         b"its next occurrence cannot be written" in (header(each, "delay-error-message") or b"") for each in ended
     )
+
+
+def test_a_series_that_is_cancelled_has_no_further_occurrence_wherever_the_next_one_is(
+    stage: Stage, rng: Random
+) -> None:
+    """Pending, or written by a router that was killed and not read since; and one may take the place of another."""
+    out = stage.target("out")
+    delay = stage.delay("delay", default_target=out, recurring=True, min_period="50ms", max_delay="1h")
+    every: Header = ("deliver-every", b"100ms")
+    names = [b"series-%d" % number for number in range(SERIES)]
+    with stage.router() as router:
+        router.start_and_wait()
+        for name in names:
+            stage.send(delay, ("deliver-id", name), every, value=name)
+        stage.send(delay, ("deliver-id", b"changed"), every, value=b"before")
+        stage.wait_records(out, 3 * SERIES)
+        for name in names:
+            stage.send(delay, ("deliver-cancel", name))
+            if rng.random() < 0.4:
+                router.kill()
+                router.start()
+        replaces: Header = ("deliver-replace", b"true")
+        stage.send(
+            delay, ("deliver-id", b"changed"), replaces, every, ("deliver-times", b"%d" % TIMES_AFTER), value=b"after"
+        )
+        router.wait_ready()
+        receipts = stage.wait_records(f"{delay}.receipts", SERIES + 1)
+        wait_until(
+            lambda: len([each for each in stage.records(out) if each.value == b"after"]) == TIMES_AFTER,
+            "its three times",
+        )
+        time.sleep(1)
+        assert router.stop() == 0
+    told = [json.loads(record.value or b"") for record in receipts]
+    assert any((record.key or b"").startswith(b"transit/") for record in stage.records(f"{delay}.delay-state"))
+    assert [each["outcome"] for each in told] == ["cancelled"] * SERIES + ["replaced"]
+    assert all(len(each["cancelled"]) == 1 for each in told)
+    after = [record for record in stage.records(out) if record.value == b"after"]
+    assert [header(record, "delay-occurrence") for record in after] == [b"1", b"2", b"3"]
+    report = stage.audit()
+    assert report.ok, report.samples
+    assert (report.pending, report.cancelled, report.replaced, report.answered) == (0, SERIES, 1, SERIES)
 
 
 def _reasons(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:

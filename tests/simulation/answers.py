@@ -4,13 +4,16 @@ A control cancels everything of its id that lies in front of it and has not left
 that passes it. So the whole of a receipt is known to who knows what has left before; except that what a job has
 rejected waits in its bucket, and is no schedule meanwhile. Of a record that some rules reject, the verdict comes when
 it leaves.
+
+What a transaction has appended is pending from then on, and a control holds for it where its series begins in front of
+the control. One that only holds for a due time is evaluated before or after that, and nobody can tell.
 """
 
 import json
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 
 from tests.simulation.violation import require
-from tests.simulation.world import REJECTED, Answer, Produced, Transaction
+from tests.simulation.world import REJECTED, Answer, Named, Produced, Transaction
 
 
 class Answers:
@@ -21,10 +24,13 @@ class Answers:
         produced: Mapping[int, Produced],
         left: MutableMapping[int, str],
         may_be_rejected: Callable[[Produced], bool],
+        appended: Mapping[tuple[str, bytes | None], Produced],
     ) -> None:
         self._produced = produced
         self._left = left
         self._may_be_rejected = may_be_rejected
+        self._appended = appended
+        self._has_appended: set[int] = set()
         self._passed_over: set[int] = set()
         self._log_end_as_left: dict[int, int] = {}
         self._answered: set[int] = set()
@@ -41,6 +47,7 @@ class Answers:
             if offset not in rejected:
                 self._not_in_spite(self._produced[offset])
                 self._log_end_as_left[offset] = log_end
+        self._has_appended |= {self._appended[record.headers[-1]].offset for _, record in transaction.appended}
 
     def unanswered(self) -> set[int]:
         """Offsets of controls that were not rejected, and have no receipt."""
@@ -61,23 +68,24 @@ class Answers:
         pending = [
             each
             for offset, each in self._produced.items()
-            if offset < answer.offset and offset not in self._left and offset not in rejected
+            if self._is_in_front(each, answer.offset) and offset not in self._left and offset not in rejected
             if each.named and each.named.deliver_id == named.deliver_id and each.named.action != "cancel"
         ]
         hit = [each for each in pending if named.if_due_ms in (None, due_ms_of(each))]
         cancelled = {each["offset"]: each["due"] for each in says["cancelled"]}
-        certain = [each for each in hit if self._is_certain(each, log_start)]
+        certain = [each for each in hit if self._is_certain(each, log_start) and not _is_conditional(each, named)]
         wanted = {each.offset: due_ms_of(each) for each in hit}
         require(cancelled.items() <= wanted.items(), f"{answer.offset} cancels {cancelled}, not {wanted}")
         missed = [each.offset for each in certain if each.offset not in cancelled]
         require(not missed, f"{answer.offset} has not cancelled {missed}")
         again = self._passed_over & cancelled.keys()
         require(not again, f"{answer.offset} cancels {again}, which a control before it has not")
-        self._passed_over |= wanted.keys() - cancelled.keys()
+        self._passed_over |= {each.offset for each in hit if not _is_conditional(each, named)} - cancelled.keys()
         require(list(cancelled) == sorted(cancelled), f"{answer.offset}: not in the order of the log")
         done = {"cancel": "cancelled", "replace": "replaced"}[named.action]
         outcomes = {done} if cancelled else {"changed", "not-pending"}
-        if not cancelled and all(self._is_certain(each, log_start) for each in pending):
+        sure = not any(_is_conditional(each, named) for each in pending)
+        if not cancelled and sure and all(self._is_certain(each, log_start) for each in pending):
             outcomes = {"changed"} if pending else {"not-pending", *self._of_what_left_meanwhile(control)}
         require(says["outcome"] in outcomes, f"{answer.offset}: {says['outcome']}, not {outcomes}")
         for offset in cancelled:
@@ -106,17 +114,30 @@ class Answers:
         else:
             require(due_ms == due_ms_of(control), f"{control.offset} is told as due at {due_ms}")
 
+    def _is_in_front(self, record: Produced, offset: int) -> bool:
+        """Whether a control at an offset holds for a record: it lies in front, or follows from what does."""
+        if record.says is None:
+            return record.offset < offset
+        assert record.series is not None
+        return record.series.first < offset and record.offset in self._has_appended
+
     def _not_in_spite(self, record: Produced) -> None:
         if record.named is None:
             return
         for offset in self._answered:
             control = self._produced[offset].named
             assert control is not None
-            if offset > record.offset and control.deliver_id == record.named.deliver_id:
-                spared = control.if_due_ms not in (None, due_ms_of(record))
+            if self._is_in_front(record, offset) and control.deliver_id == record.named.deliver_id:
+                spared = control.if_due_ms not in (None, due_ms_of(record)) or _is_conditional(record, control)
                 require(spared, f"{record.offset} leaves, and {offset} was to cancel it")
 
 
+def _is_conditional(record: Produced, control: Named) -> bool:
+    return record.says is not None and control.if_due_ms is not None
+
+
 def due_ms_of(record: Produced) -> int:
-    """When it is due by its own headers."""
+    """When it is due by its own headers; what begins a series, as soon as it is read."""
+    if record.series is not None and record.series.begins:
+        return 0
     return -(-record.due_us // 1_000)

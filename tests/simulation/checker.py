@@ -40,7 +40,7 @@ class Checker:
         self._left: dict[int, str] = {}
         self._appended: dict[tuple[str, bytes | None], Produced] = {}
         self._numbers = Numbers(0, (-1, -1), 0)
-        self._answers = Answers(self._produced, self._left, self._may_be_rejected)
+        self._answers = Answers(self._produced, self._left, self._may_be_rejected, self._appended)
         self._delays_ms = [(0, rules_used[0].delay_ms)]
 
     def follow(self) -> None:

@@ -325,17 +325,17 @@ class SimulatedTransactions:
             for key, value in [*request.segments, *((key, None) for key in request.reclaimed)]
         ]
         withdrawn = tuple(key for request in requests for key in request.withdrawn)
-        state = transaction.state_records(TOPIC_ID)
         written = world.Transaction(
             begun_ms,
             _left(transaction, around.log),
-            state,
+            transaction.state_records(TOPIC_ID),
             tuple(snapshots),
             withdrawn,
-            tuple(transaction.appended),
+            tuple((each.offset, each.record) for each in transaction.appended),
             {offset: each[:2] for offset, each in transaction.occurrences.items()},
             tuple(Answer(receipt.offset, receipt_record(receipt)) for receipt in transaction.receipts),
             around.log.start,
+            lambda placed: transaction.state_records(TOPIC_ID, transaction.notes(placed)),
         )
         try:
             self._require_connections()
@@ -349,7 +349,8 @@ class SimulatedTransactions:
         except (world.UnknownOutcomeError, ConnectionLostError) as error:
             return Result(Outcome.UNKNOWN, error=error)
         around.faults.point(f"commit of {_kind_of(transaction)}", rare=_is_rare(transaction))
-        return Result(Outcome.COMMITTED, _shared_out(transaction, offsets))
+        notes = transaction.notes(around.store.placed)
+        return Result(Outcome.COMMITTED, _shared_out(transaction, offsets), notes=notes)
 
     def find_refused(
         self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]], within_s: float

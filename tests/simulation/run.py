@@ -30,6 +30,7 @@ from tests.simulation.settings import Surroundings
 from tests.simulation.smaller import small_and_soon
 from tests.simulation.workload import (
     DEFAULT_TARGET,
+    IDS,
     LONGEST_DELAY_MS,
     TARGETS,
     append_named,
@@ -82,7 +83,7 @@ RECURS_SHARE = 0.4
 """Of runs in which schedules recur."""
 
 NAMES_SHARE = 0.6
-"""Of the others in which some are cancelled and replaced."""
+"""Of runs in which some are cancelled and replaced, recurring ones too."""
 DELAY_SHARE = 0.25
 """Of those in which nothing is cancelled: records without a time have a delay, by some of the rules."""
 
@@ -110,8 +111,7 @@ class Run:
         self._recurring = random.Random(f"{seed}, recurs")
         self._recurs = self._recurring.random() < RECURS_SHARE
         self._named = random.Random(f"{seed}, named")
-        # Nothing can be cancelled where schedules recur.
-        self._names = not self._recurs and self._named.random() < NAMES_SHARE
+        self._names = self._named.random() < NAMES_SHARE
         self._delaying = random.Random(f"{seed}, delays")
         # Receipts tell due times by what records say.
         self._delays = not self._names and self._delaying.random() < DELAY_SHARE
@@ -211,7 +211,8 @@ class Run:
     def _append(self) -> None:
         append_some(self._rng, self._clock.now_ms, self._around.log)
         if self._recurs:
-            append_recurring(self._recurring, self._clock.now_ms, self._around.log)
+            ids = IDS if self._names else ()
+            append_recurring(self._recurring, self._clock.now_ms, self._around.log, ids)
         if self._names:
             append_named(self._named, self._clock.now_ms, self._around.log)
         self._note(f"appended up to {self._around.log.end}")

@@ -1,6 +1,7 @@
 """What producers send, and the rules an operator may think of."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -42,8 +43,11 @@ def append_some(rng: random.Random, now_ms: int, log: DelayLog) -> None:
         log.end += 1
 
 
-def append_recurring(rng: random.Random, now_ms: int, log: DelayLog) -> None:
-    """Append a schedule that recurs, or something that looks like an occurrence and that no router has written."""
+def append_recurring(rng: random.Random, now_ms: int, log: DelayLog, ids: Sequence[bytes] = ()) -> None:
+    """Append a schedule that recurs, or something that looks like an occurrence and that no router has written.
+
+    With one of these ids, where there are any; some of those replace others.
+    """
     timestamp_ms = now_ms + rng.randint(-5, 5)
     plain = _record(rng, log.end, now_ms, now_ms * 1_000)
     headers: list[tuple[str, bytes | None]] = [each for each in plain.headers if not each[0].startswith("deliver-a")]
@@ -55,9 +59,20 @@ def append_recurring(rng: random.Random, now_ms: int, log: DelayLog) -> None:
         signature = rng.choice(signatures).rpartition(b" ")[2] if signatures else b"0" * 32
         headers.append(("deliver-series", b"%d %d %d %s" % (log.end, rng.randint(1, 3), now_ms, signature)))
         series, due_ms, legible = None, now_ms, False
+    named = None
+    if ids and series is not None:
+        named = Named(rng.choice(ids), rng.choice(["", "", "", "replace"]))
+        headers.append(("deliver-id", named.deliver_id))
+        headers += [("deliver-replace", b"true")] if named.action else []
     log.records.append(
         replace(
-            plain, headers=headers, timestamp_ms=timestamp_ms, due_us=due_ms * 1_000, legible=legible, series=series
+            plain,
+            headers=headers,
+            timestamp_ms=timestamp_ms,
+            due_us=due_ms * 1_000,
+            legible=legible,
+            series=series,
+            named=named,
         )
     )
     log.end += 1

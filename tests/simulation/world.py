@@ -127,8 +127,11 @@ class DelayLog:
     end: int = FIRST_OFFSET
     told_lost: set[int] = field(default_factory=set)
 
-    def append_next(self, offset: int, record: Record) -> None:
-        """What a router appends because of the record at ``offset``: as its header says, which the checker looks at."""
+    def append_next(self, offset: int, record: Record) -> int:
+        """What a router appends because of the record at ``offset``: as its header says, which the checker looks at.
+
+        Returns where it lies.
+        """
         before = next(each for each in self.records if each.offset == offset)
         series, header = before.series, dict(record.headers).get("deliver-series") or b""
         first, number, due_ms = map(int, header.split(b" ")[:3])
@@ -143,10 +146,12 @@ class DelayLog:
                 series=follows,
                 says=record.value,
                 key=record.key,
+                named=before.named and Named(before.named.deliver_id),
             )
         )
         # And the marker of the transaction.
         self.end += 2
+        return self.end - 2
 
     def read(self, from_offset: int, most: int) -> tuple[list[Produced], int | None]:
         """Records from an offset on, and the end of the log when it was reached."""
@@ -174,7 +179,8 @@ class Answer(NamedTuple):
 class Transaction:
     """Records, state and segments that become visible together; ``begun_ms`` is what the router's clock showed.
 
-    ``log_start`` is where the delay topic began then.
+    ``log_start`` is where the delay topic began then. ``state_of`` gives the state once it is known where what was
+    appended lies, by the offset of what it follows.
     """
 
     begun_ms: int
@@ -186,6 +192,7 @@ class Transaction:
     occurrences: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     answers: tuple[Answer, ...] = ()
     log_start: int = 0
+    state_of: Callable[[Mapping[int, int]], list[tuple[bytes, bytes | None]]] | None = None
 
 
 class Faults:
@@ -244,6 +251,8 @@ class Store:
         self.backfill: dict[bytes, tuple[int, bytes]] = {}
         self._backfill_end = 0
         self.log = DelayLog()
+        self.placed: dict[int, int] = {}
+        """Where the last transaction has appended what follows from an offset."""
 
     def begin(self, state: list[tuple[bytes, bytes | None]]) -> None:
         """Write the state as ``init`` does."""
@@ -317,6 +326,7 @@ class Store:
         commits, self._astray = self._astray.commits, None
         cut = self._faults.rng.randint(0, len(transaction.left))
         records = replace(transaction, left=transaction.left[:cut], state=[], snapshots=(), withdrawn=(), appended=())
+        records = replace(records, state_of=None)
         others = replace(transaction, left=transaction.left[cut:])
         if not commits:
             # The producer never hears that the first half of what it commits was aborted.
@@ -364,9 +374,10 @@ class Store:
         self.snapshots = {offset: kept for offset, kept in self.snapshots.items() if offset >= from_offset}
 
     def _apply(self, transaction: Transaction) -> list[int]:
+        self.placed = {offset: self.log.append_next(offset, record) for offset, record in transaction.appended}
+        if transaction.state_of is not None:
+            transaction = replace(transaction, state=transaction.state_of(self.placed))
         self.committed.append(transaction)
-        for offset, record in transaction.appended:
-            self.log.append_next(offset, record)
         self.state += transaction.state
         _follow(self._whole, transaction.state)
         for key in transaction.withdrawn:

@@ -4,12 +4,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from index.headers import SERIES
 from index.mask import Mask
 from index.named import NamedSchedules
 from index.names import Names
 from index.pending import Entry
 from index.progress import Position
 from index.receipts import Receipt
+from index.transit import Transit
 from sidecar.buckets.ids import StoredIds
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Scheduled
@@ -176,6 +178,51 @@ class ReplacesNothing(Wrong):
     replaces: ClassVar = {"index.entering.NamedSchedules": _NeverVoid}
 
 
+def _note_nothing(*_: Any) -> None:
+    """Leave out where the next occurrence lies."""
+
+
+class TransitSpared(Wrong):
+    """Does not cancel the next occurrence of a series while it is written and not read yet."""
+
+    replaces: ClassVar = {"sidecar.series.occurring._note": _note_nothing}
+
+
+class TransitNotTakenOver(Wrong):
+    """Does not look at what the last owner has written to the delay partition and nobody has read."""
+
+    replaces: ClassVar = {OWNED + "Transit": lambda _: Transit()}
+
+
+class _ReachesNowhere(Transit):
+    @property
+    def reaches(self) -> int:
+        return 0
+
+
+class CancelledInTransitReleased(Wrong):
+    """Takes in what it reads though it was cancelled before that."""
+
+    replaces: ClassVar = {OWNED + "Transit": _ReachesNowhere}
+
+
+class _ForgetsUnread(Transit):
+    def leave(self, _cursor: int) -> None:
+        self.leaving = tuple(self._lots)
+
+
+class TransitForgotten(Wrong):
+    """Removes the note of an occurrence with the next transaction, whether it was read or not."""
+
+    replaces: ClassVar = {OWNED + "Transit": _ForgetsUnread}
+
+
+class ReplacesAgain(Wrong):
+    """Lets every occurrence of a series replace what the first one was to replace."""
+
+    replaces: ClassVar = {"index.occurrences._OF_ONE": frozenset((SERIES,))}
+
+
 ALL: tuple[type[Wrong], ...] = (
     MaskInMemory,
     MaskNotTakenOver,
@@ -191,4 +238,9 @@ ALL: tuple[type[Wrong], ...] = (
     LetGoBeforeReceipt,
     AnsweredLater,
     ReplacesNothing,
+    TransitSpared,
+    TransitNotTakenOver,
+    CancelledInTransitReleased,
+    TransitForgotten,
+    ReplacesAgain,
 )

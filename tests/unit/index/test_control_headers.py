@@ -100,10 +100,19 @@ def test_a_control_is_rejected_as_a_whole(headers: Headers, reason: Reason, mess
     assert message in decision.message
 
 
-def test_controls_are_refused_by_rules_of_before_and_where_schedules_recur() -> None:
+def test_controls_are_refused_by_rules_of_before() -> None:
     before = Rules("d", default_target="out", version=3).decide(REPLACES, 5)
-    recurring = Rules("d", default_target="out", version=4, recurring=True).decide(REPLACES, 5)
     assert isinstance(before, Rejection)
-    assert isinstance(recurring, Rejection)
     assert "does not do that yet" in before.message
-    assert "where schedules recur" in recurring.message
+
+
+def test_what_recurs_may_replace_others_and_what_cancels_does_not_recur() -> None:
+    rules = Rules("d", default_target="out", version=4, recurring=True)
+    every: Headers = [("Deliver-Every", b"1s")]
+    recurs = rules.decide([*REPLACES, *every], 5)
+    assert isinstance(recurs, Schedule)
+    assert rules.control([*REPLACES, *every]) == rules.control(REPLACES)
+    contradicts = rules.decide([("deliver-cancel", b"a"), *every], 5)
+    assert isinstance(contradicts, Rejection)
+    assert contradicts.message == "deliver-cancel beside Deliver-Every: a record that cancels is no schedule"
+    assert isinstance(rules.decide([("deliver-cancel", b"a"), ("deliver-every", None)], 5), Schedule)

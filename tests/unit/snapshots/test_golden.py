@@ -12,6 +12,7 @@ from snapshots.owed import decode_owed
 from snapshots.segment import decode_segment
 from snapshots.staged import decode_intent, decode_staged, intent_key, staged_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, fold_state
+from snapshots.transit import decode_transit, transit_key
 from tests.support.paths import GOLDEN
 from tests.support.stored import flipped, golden
 
@@ -35,6 +36,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "segment-inline-v1.bin": decode_segment,
     "segment-pointer-v1.bin": decode_segment,
     "staged-v1.bin": lambda value: decode_staged(staged_key("nightly-7", 4000), value),
+    "transit-v1.bin": lambda value: decode_transit([(transit_key((907, 0)), value)]),
 }
 
 

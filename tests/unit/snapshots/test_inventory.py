@@ -114,7 +114,7 @@ def test_what_is_missing_is_named(inventory: Inventory, there: Stored, message: 
     ("there", "message"),
     [
         ([bucket(3)], "there are buckets 3, of which the progress does not know"),
-        (held(7), "there are 1 records that are held, and by the progress 0"),
+        (held(7), "there are 1 records that were held for their targets, and by the progress 0"),
     ],
 )
 def test_what_is_there_without_being_said_is_refused_and_not_as_a_loss(there: Stored, message: str) -> None:
