@@ -161,6 +161,9 @@ class SegmentSource:
         for offset, record in reader.scan(self._topic.name, self._partition, *span):
             # An adopted bucket was decided as a whole by the rules in force where it was adopted.
             decision = self.decide(max(offset, manifest.from_offset), record)
+            if not isinstance(decision, Rejection) and not decision.targets:
+                # It cancelled others, and was never pending itself.
+                continue
             due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
             if ref.first <= (due_ms, offset) <= ref.last:
                 kept = rejected if isinstance(decision, Rejection) else found

@@ -194,6 +194,16 @@ def test_what_was_released_before_the_segment_was_written_comes_with_it() -> Non
     assert [entry[1] for entry in loaded] == [107, 111, 113, 103, 115]
 
 
+def test_what_cancels_others_was_never_in_the_segment_nor_makes_up_for_what_was() -> None:
+    at_once = {offset: Record(None, b"now", [], 5_000) for offset in (109, 113)}
+    cancels = Record(None, None, [("deliver-cancel", b"order-7")], 5_000)
+    manifest, _ = stored(entries=[(0, offset, each) for offset, each in at_once.items()])
+    loaded = source().load(manifest, 0, Reader(None, {**at_once, 110: cancels}))
+    assert [entry[1] for entry in loaded] == [109, 113]
+    with pytest.raises(RefusedError, match="holds 1 of its 2 records"):
+        source().load(manifest, 0, Reader(None, {109: at_once[109], 110: cancels}))
+
+
 @pytest.mark.parametrize("segment", LOST)
 def test_a_lost_segment_stops_the_partition_when_the_delay_topic_is_gone_too(segment: bytes | None) -> None:
     manifest, _ = stored()
