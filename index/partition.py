@@ -91,11 +91,14 @@ class PartitionIndex(Entering[P, R]):
         rejected, self._rejected = _split(self._rejected, bisect_left(self._rejected, cursor, key=_offset_of_rejected))
         receipts = self._named.leave(cursor)
         progress = self._progress_after(due, cursor, installs)
+        adopted: list[range] = []
         if isinstance(installs, Adoption):
+            # What was in transit may have been cancelled and be in it.
+            adopted = [range(installs.manifest.from_offset, installs.manifest.to_offset)]
             behind = (*progress.catching_up, *installs.behind(progress.watermark))
             progress = progress._replace(catching_up=behind)
         late, due, cancelled = self._not_cancelled(late + catching_up, due)
-        self._named.mask.forget(self._pending.ranges(), progress.sealed_to)
+        self._named.mask.forget([*self._pending.ranges(), *adopted], progress.sealed_to)
         self._in_flight = Batch(late, due, rejected, progress, installs, due_bytes, receipts, cancelled)
         return self._in_flight
 

@@ -374,7 +374,8 @@ class Store:
         self.snapshots = {offset: kept for offset, kept in self.snapshots.items() if offset >= from_offset}
 
     def _apply(self, transaction: Transaction) -> list[int]:
-        self.placed = {offset: self.log.append_next(offset, record) for offset, record in transaction.appended}
+        if transaction.appended:
+            self.placed = {offset: self.log.append_next(offset, record) for offset, record in transaction.appended}
         if transaction.state_of is not None:
             transaction = replace(transaction, state=transaction.state_of(self.placed))
         self.committed.append(transaction)

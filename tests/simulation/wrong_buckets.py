@@ -1,10 +1,10 @@
 """Routers that seal, load, merge or remove wrongly, in one thing each."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from confluent_kafka import KafkaException
 from pyroaring import BitMap64
@@ -32,8 +32,8 @@ from tests.simulation.world import AbortedError, SegmentsRefusedError, Transacti
 class _WithParts(PartitionIndex[Payload, Refused]):
     parts_type: type[PendingSet[Payload]]
 
-    def __init__(self, progress: Progress, size_of: Callable[[Payload], int], buckets: Iterable[Manifest] = ()) -> None:
-        super().__init__(progress, size_of, buckets)
+    def __init__(self, progress: Progress, *given: Any) -> None:
+        super().__init__(progress, *given)
         parts = self.parts_type(progress.sealed_to)
         parts.buckets = self._pending.buckets
         parts.catching_up = self._pending.catching_up
@@ -119,7 +119,8 @@ class _ManifestFirst(SimulatedTransactions):
             self._around.faults.point("manifest", rare=True)
             while self._behind:
                 with suppress(AbortedError, SegmentsRefusedError):
-                    super().apply(replace(written, left=[], state=[], snapshots=tuple(self._behind), withdrawn=()))
+                    segments = tuple(self._behind)
+                    super().apply(Transaction(written.begun_ms, [], [], segments, log_start=written.log_start))
                     self._behind = []
         return list(range(foretold, foretold + len(written.snapshots)))
 

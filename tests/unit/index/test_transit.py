@@ -5,6 +5,8 @@ import random
 import pytest
 
 from index import transit as shipped
+from index.adopting import Adoption
+from index.bucket import Manifest, Placement, SegmentRef
 from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import Position, Progress
@@ -104,3 +106,16 @@ def test_one_that_was_read_is_not_named_twice() -> None:
     receipt, _ = index.control(12, CANCEL, NOTHING)
     assert receipt is not None
     assert receipt.cancelled == (Position(5_000, 11),)
+
+
+def test_what_is_in_a_bucket_that_is_adopted_stays_cancelled() -> None:
+    index = index_at(10, InTransit(Position(5_000, 12), ID))
+    index.control(10, CANCEL, NOTHING)
+    index.plan(0, 10, 1_000)
+    index.confirm()
+    segment = SegmentRef(Position(5_000, 12), Position(6_000, 13), 2, 10, 0, Placement.INLINE)
+    index.plan(0, 10, 1_000, Adoption(Manifest(0, 11, 20, None, (segment,), built_from=11)))
+    index.confirm()
+    index.check()
+    assert index.committed.sealed_to == 20
+    assert 12 in index.named.mask
