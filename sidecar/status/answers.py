@@ -101,6 +101,9 @@ class Fate(StrEnum):
     PENDING = "pending"
     RELEASED = "released"
     REJECTED = "rejected"
+    CANCELLED = "cancelled"
+    REPLACED = "replaced"
+    ANSWERED = "answered"
     UNKNOWN = "unknown"
 
 
@@ -111,7 +114,7 @@ class LookupAnswer(Answer):
     partition: int
     offset: int
     fate: Fate
-    why: str = Field("", description="Why it was rejected, or why its fate is not known")
+    why: str = Field("", description="Why it was rejected or is not delivered, or why its fate is not known")
     sent_ms: int | None = Field(None, description="Time of the record in the delay topic, where it is still there")
     indexed: bool | None = Field(None, description="Whether its router has decided it; null where that is not known")
     due_ms: int | None = None

@@ -1,12 +1,15 @@
-"""What became of one record, from the record itself, the state topic and, where needed, the rejected topic.
+"""What became of one record, from the record itself, the state topic and, where needed, receipts and rejected ones.
 
 The state topic is what a router would go by if it took the partition over now, so this is as true as anything can be::
 
     offset >= C                      not indexed yet: pending, or to be rejected
     held                             due, and waits for its target
     rejected by the rules it met     rejected, with their code
+    a control that cancels           answered: its receipt says what it has cancelled
+    masked, or pending nowhere       cancelled or replaced, as the receipt says that names it
     (due, offset) after W            pending
-    at or before W                   released, unless the rejected topic has it: what was refused at release
+    at or before W                   released, unless a receipt names it, which the mask does not need to remember by
+                                     then, or the rejected topic has it: what was refused at release
 
 Nothing of the record but its due time, its targets and a code is shown: payload, keys and header values may be secrets,
 so not even the message of a rejection is, which quotes them.
@@ -23,6 +26,7 @@ from confluent_kafka.admin import AdminClient
 from index.bucket import Manifest
 from index.errors import FormatError
 from index.progress import Position
+from index.receipts import Outcome
 from index.record import Record
 from index.schedule import AT_ONCE, Reason, Rejection, Schedule
 from index.unreadable import decide
@@ -34,7 +38,9 @@ from sidecar.kafka.admin import MISSING, log_range, topic_id
 from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import error_of
 from sidecar.status.answers import Fate, LookupAnswer
-from sidecar.status.rejected_search import Found, NotFinished, rejected_code
+from sidecar.status.receipt_search import receipt_about
+from sidecar.status.rejected_search import Found, rejected_code
+from sidecar.status.searching import NotFinished
 from snapshots.state import StoredState, fold_state
 
 AT_ONCE_LOOKUPS: Final = 2
@@ -142,13 +148,14 @@ class _One:
                 return self._rejected(Fate.PENDING, decision.reason, "built by a backfill; to be rejected: ")
             return self._rejected(Fate.REJECTED, decision.reason)
         if not decision.targets:
-            return self._unknown(f"it cancels others: its receipt in {self._topic.receipts} says what became of that")
+            return self._named_by_receipt(decision, record) or self._unknown("it cancels others")
         is_pending = (decision.due_ms, offset) > watermark
         is_somewhere = bucket is not None or offset >= progress.sealed_to
         # Once nothing can bring a cancelled record back, the mask does not name it any more.
         if offset in state.mask or (decision.deliver_id is not None and is_pending and not is_somewhere):
-            why = f"cancelled or replaced: there is a receipt in {self._topic.receipts}"
-            return self._judged(Fate.UNKNOWN, decision, record, why)
+            why = f"cancelled or replaced, and {self._topic.receipts} has the receipt no more"
+            unknown = self._judged(Fate.UNKNOWN, decision, record, why)
+            return self._named_by_receipt(decision, record) or unknown
         return self._judged(Fate.PENDING, decision, record) if is_pending else self._left(record, decision)
 
     def _left(self, record: Record, schedule: Schedule | None) -> LookupAnswer:
@@ -156,6 +163,9 @@ class _One:
         due_ms = AT_ONCE if schedule is None else schedule.due_ms
         from_ms = due_ms - CLOCKS_MS if due_ms else record.timestamp_ms - PRODUCER_CLOCK_MS
         source = f"{self._topic.name}/{self._partition}/{self._offset}"
+        may_have_id = schedule is None or schedule.deliver_id is not None
+        if may_have_id and (named := self._named_by_receipt(schedule, record)) is not None:
+            return named
         try:
             found = rejected_code(self._config, self._admin, self._topic.rejected, source, max(0, from_ms))
         except NotFinished as error:
@@ -168,6 +178,28 @@ class _One:
         if isinstance(found, Found):
             return self._judged(Fate.REJECTED, schedule, record, WHY.get(found.reason, ""), found.reason.value)
         return self._judged(Fate.RELEASED, schedule, record)
+
+    def _named_by_receipt(self, schedule: Schedule | None, record: Record) -> LookupAnswer | None:
+        """What the receipt says that names it, or that it has as a control; None where there is no such receipt."""
+        place = f"{self._topic.name}/{self._partition}"
+        # It was written after the record was.
+        since_ms = max(0, record.timestamp_ms - PRODUCER_CLOCK_MS)
+        receipts = self._topic.receipts
+        try:
+            said = receipt_about(self._config, self._admin, receipts, self._partition, self._offset, since_ms)
+        except NotFinished as error:
+            return self._judged(Fate.UNKNOWN, schedule, record, f"it may have been cancelled: {error}")
+        except KafkaException as exception:
+            if error_of(exception).code() not in {*MISSING, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
+                raise
+            return self._judged(Fate.UNKNOWN, schedule, record, f"it may be cancelled: {receipts} may not be read")
+        if said is None:
+            return None
+        if said.offset == self._offset:
+            many = f"{said.cancelled} schedule{'s' if said.cancelled != 1 else ''} cancelled"
+            return self._answer(Fate.ANSWERED, why=f"its receipt says {said.outcome}: {many}")
+        fate = Fate.REPLACED if said.outcome is Outcome.REPLACED else Fate.CANCELLED
+        return self._judged(fate, schedule, record, f"by {place}/{said.offset}")
 
     def _rejected(self, fate: Fate, reason: Reason, before: str = "") -> LookupAnswer:
         return self._answer(fate, why=f"{before}{WHY[reason]}", code=reason.value)

@@ -22,7 +22,7 @@ from sidecar.policies.operations import Operations
 from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.policies.table import WITHOUT_POLICIES
 from sidecar.policies.topic import PoliciesOnDemand
-from sidecar.status import rejected_search, reports
+from sidecar.status import reports, searching
 from sidecar.status.answers import Fate, LookupAnswer, PartitionAnswer
 from sidecar.status.inquiries import GroupInquiries
 from tests.integration.router_process import RouterProcess
@@ -231,7 +231,7 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
         assert look(waits).fate is Fate.PENDING
 
         # What is not looked through says so, and never that it was released.
-        monkeypatch.setattr(rejected_search, "MOST_RECORDS", 0)
+        monkeypatch.setattr(searching, "MOST_RECORDS", 0)
         assert look(early).fate is Fate.UNKNOWN
         assert "were looked through, and there are more" in look(early).why
         monkeypatch.undo()

@@ -10,7 +10,7 @@ export const title = "Find a record";
 export const everyMs = 0;
 
 const PLACE = /^\s*([a-zA-Z0-9._-]{1,249})\/([0-9]{1,10})\/([0-9]{1,19})\s*$/;
-const TONES = { pending: "fair", released: "good", rejected: "bad", unknown: "bad" };
+const TONES = { pending: "fair", released: "good", rejected: "bad", cancelled: "fair", replaced: "fair", answered: "good", unknown: "bad" };
 
 /** The address of what is shown for a place somebody typed; null when it is none. */
 export function addressOf(text) {
@@ -72,6 +72,8 @@ function steps({ fate, code, sent_ms: sent, indexed, due_ms: due, targets }) {
   if (due !== null) known.push(["Due", fate === "pending" ? "next" : "past", dated(due)]);
   if (fate === "released") known.push(["Released", "past", ["not before it was due, to ", named(targets)]]);
   if (fate === "rejected") known.push(["Rejected", "bad", `in the rejected topic, with ${code || "a code"}`]);
+  if (fate === "cancelled" || fate === "replaced") known.push([fate === "cancelled" ? "Cancelled" : "Replaced", "past", "the receipt says so"]);
+  if (fate === "answered") known.push(["Answered", "past", "a control, and no schedule itself"]);
   if (fate === "pending") known.push(code ? ["To be rejected", "next", `with ${code}`] : ["To be released", "next", ["to ", named(targets)]]);
   if (fate === "unknown") known.push(["Not known", "bad", "see above"]);
   return known;

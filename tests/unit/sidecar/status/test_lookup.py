@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from index.bucket import Manifest, Placement, SegmentRef
 from index.mask import Mask
 from index.progress import BEFORE_ALL, Behind, Position, Progress
+from index.receipts import Outcome
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
@@ -18,7 +19,9 @@ from sidecar.kafka.compacted import Stored
 from sidecar.status import lookup
 from sidecar.status.answers import Fate, LookupAnswer
 from sidecar.status.lookup import WHY, Lookup
-from sidecar.status.rejected_search import Found, NotFinished
+from sidecar.status.receipt_search import Said
+from sidecar.status.rejected_search import Found
+from sidecar.status.searching import NotFinished
 from snapshots.held import HeldEntry, encode_held
 from snapshots.manifest import encode_manifest, manifest_key
 from snapshots.mask import mask_records
@@ -48,11 +51,13 @@ class World:
         self.state: StoredState | None = STATE
         self.more: dict[bytes, bytes] = {}
         self.rejected: Found | Exception | None = None
+        self.receipt: Said | Exception | None = None
         self.searched: list[tuple[Any, ...]] = []
         monkeypatch.setattr(lookup, "log_range", lambda *_: self.log)
         monkeypatch.setattr(lookup, "topic_id", lambda *_: "id")
         monkeypatch.setattr(lookup, "read_settled", lambda *_: self._stored())
         monkeypatch.setattr(lookup, "rejected_code", self._search)
+        monkeypatch.setattr(lookup, "receipt_about", self._receipt)
         monkeypatch.setattr(lookup._One, "_read", lambda _: self.record)
 
     def __call__(self, offset: int) -> LookupAnswer:
@@ -83,6 +88,12 @@ class World:
             raise self.rejected
         return self.rejected
 
+    def _receipt(self, *arguments: Any) -> Said | None:
+        assert arguments[2:4] == ("d.receipts", 3)
+        if isinstance(self.receipt, Exception):
+            raise self.receipt
+        return self.receipt
+
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
@@ -99,17 +110,57 @@ def test_before_and_behind_the_watermark(world: World) -> None:
     assert world.searched == [("d.rejected", "d/3/50", DUE_MS - 60_000)]
 
 
+NAMED = RECORD._replace(headers=[*RECORD.headers, ("deliver-id", b"a")])
+
+
 def test_what_was_cancelled_is_not_told_as_pending_or_released(world: World) -> None:
-    world.record = RECORD._replace(headers=[*RECORD.headers, ("deliver-id", b"a")])
+    world.record = NAMED
     assert world(50).fate is Fate.RELEASED
     forgotten = world(51)
     mask = Mask()
     mask.add([50])
     world.more = {key: value for key, value in mask_records(mask) if value is not None}
     for found in (forgotten, world(50)):
-        assert (found.fate, found.why) == (Fate.UNKNOWN, "cancelled or replaced: there is a receipt in d.receipts")
+        assert found.fate is Fate.UNKNOWN
+        assert found.why == "cancelled or replaced, and d.receipts has the receipt no more"
+
+
+def test_the_receipt_that_names_it_says_what_became_of_it(world: World) -> None:
+    world.record, world.receipt = NAMED, Said(77, Outcome.CANCELLED, 2, is_schedule=False)
+    for offset in (50, 51):
+        found = world(offset)
+        assert (found.fate, found.why, found.due_ms) == (Fate.CANCELLED, "by d/3/77", DUE_MS)
+    world.receipt = Said(77, Outcome.REPLACED, 1, is_schedule=True)
+    assert world(50).fate is Fate.REPLACED
+    # By rules that are kept no more, nobody knows whether it had an id.
+    world.state = replace(STATE, history=RuleHistory.beginning(100, STRICT))
+    assert world(50).fate is Fate.REPLACED
+    world.state, world.record = STATE, RECORD
+    assert world(50).fate is Fate.RELEASED
+
+
+def test_a_control_is_answered(world: World) -> None:
     world.record = RECORD._replace(headers=[("deliver-cancel", b"a")])
-    assert world(40).why == "it cancels others: its receipt in d.receipts says what became of that"
+    assert (world(40).fate, world(40).why) == (Fate.UNKNOWN, "it cancels others")
+    world.receipt = Said(40, Outcome.CANCELLED, 2, is_schedule=False)
+    assert (world(40).fate, world(40).why) == (Fate.ANSWERED, "its receipt says cancelled: 2 schedules cancelled")
+    world.record, world.receipt = NAMED, Said(40, Outcome.CHANGED, 0, is_schedule=False)
+    assert (world(40).fate, world(40).why) == (Fate.ANSWERED, "its receipt says changed: 0 schedules cancelled")
+
+
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [
+        (NotFinished("9 records"), "it may have been cancelled: 9 records"),
+        (
+            KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)),
+            "it may be cancelled: d.receipts may not be read",
+        ),
+    ],
+)
+def test_receipts_that_cannot_be_looked_through_leave_it_open(world: World, failure: Exception, why: str) -> None:
+    world.record, world.receipt = NAMED, failure
+    assert (world(50).fate, world(50).why) == (Fate.UNKNOWN, why)
 
 
 def test_what_is_not_indexed_yet(world: World) -> None:

@@ -11,8 +11,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from index.schedule import Reason
 from sidecar.config.model import Config
 from sidecar.kafka import clients
-from sidecar.status import rejected_search
-from sidecar.status.rejected_search import Found, NotFinished, rejected_code
+from sidecar.status import searching
+from sidecar.status.rejected_search import Found, rejected_code
+from sidecar.status.searching import NotFinished
 
 CONFIG = Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}})
 FROM_MS = 1_000
@@ -101,7 +102,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Rejected:
     # Producers may send any headers: only the last of a name is the router's.
     made.logs[1][1].given.insert(0, ("delay-source", b"d/0/5"))
     monkeypatch.setattr(clients, "bulk_reader", lambda _: made)
-    monkeypatch.setattr(rejected_search, "uncommitted_end", made.end)
+    monkeypatch.setattr(searching, "uncommitted_end", made.end)
     return made
 
 
@@ -137,8 +138,8 @@ def test_nothing_since_then_is_an_answer(topic: Rejected) -> None:
 
 @pytest.mark.parametrize(("bound", "value"), [("MOST_RECORDS", 2), ("SEARCH_S", 0.0)])
 def test_too_much_is_told(topic: Rejected, monkeypatch: pytest.MonkeyPatch, bound: str, value: float) -> None:
-    monkeypatch.setattr(rejected_search, bound, value)
-    monkeypatch.setattr(rejected_search, "_AT_ONCE", 1)
+    monkeypatch.setattr(searching, bound, value)
+    monkeypatch.setattr(searching, "_AT_ONCE", 1)
     with pytest.raises(NotFinished, match=r"records of d\.rejected were looked through, and there are more"):
         find("d/0/30")
     assert topic.closed

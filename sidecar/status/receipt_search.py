@@ -1,0 +1,51 @@
+"""What a receipt says of a record: that a control has cancelled it, or what it did as a control itself."""
+
+import json
+from functools import partial
+from typing import NamedTuple
+
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
+
+from index.headers import DELAY_SOURCE
+from index.receipts import Outcome
+from sidecar.config.model import Config
+from sidecar.intake.handed_over import readable_headers
+from sidecar.status.searching import look_through
+
+
+class Said(NamedTuple):
+    """A receipt: of the control at ``offset``, and how many schedules it has cancelled.
+
+    ``is_schedule``: the control is a schedule itself.
+    """
+
+    offset: int
+    outcome: Outcome
+    cancelled: int
+    is_schedule: bool
+
+
+def receipt_about(
+    config: Config, admin: AdminClient, receipts: str, partition: int, offset: int, from_ms: int
+) -> Said | None:
+    """The receipt that names the record at an offset, or says that it is no schedule; None where there is none.
+
+    Errors as of the search.
+    """
+    return look_through(config, admin, receipts, from_ms, partial(_look, offset), partition)
+
+
+def _look(offset: int, message: Message) -> Said | None:
+    try:
+        said = json.loads(message.value() or b"")
+        outcome, named = Outcome(said["outcome"]), [each["offset"] for each in said["cancelled"]]
+        left_out, is_schedule = said.get("omitted", {}).get("cancelled", 0), said["due"] is not None
+        source = (dict(readable_headers(message)).get(DELAY_SOURCE) or b"").decode()
+        control = int(source.rpartition("/")[2])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        # Whoever may write to the topic may write anything.
+        return None
+    if offset not in named and (offset != control or is_schedule):
+        return None
+    return Said(control, outcome, len(named) + left_out, is_schedule)
