@@ -15,8 +15,7 @@ When nothing is wrong, all this costs two requests to each broker. Under load th
 open on a target nearly always; a look ends when all that was written before it began is settled.
 """
 
-import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -30,7 +29,7 @@ from sidecar.config.model import Config
 from sidecar.context import PartitionContext
 from sidecar.healing import in_front as in_front_of
 from sidecar.healing.evidence import Evidence, folded, is_copied
-from sidecar.healing.hidden import PAUSE_S, Ends, Found, ends_of, ours, read_hidden, still_open
+from sidecar.healing.hidden import ENDED_WITHIN_S, Ends, Found, ends_of, ours, read_hidden, still_open, wait_until_ended
 from sidecar.healing.short_transactions import SECOND_TOUCH_KEY, TOUCH_KEY, ShortTransactions
 from sidecar.kafka import clients
 from sidecar.kafka.admin import Place
@@ -45,7 +44,6 @@ from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_sta
 MARKERS_WITHIN_S: Final = 0.5
 """Markers that are on their way are there by then; looking longer at what is none of ours would only hold up."""
 
-ENDED_WITHIN_S: Final = 10.0
 SKEW_MS: Final = 60_000
 """By which the clocks of a broker and a router may differ."""
 
@@ -226,7 +224,7 @@ class Healing:
         """End what we have open there, and see that it is ended; NotYetError when it is not."""
         self._main.end_as_aborted([self._state])
         written = ends_of(self._admin, [self._state])[self._state].written
-        self._wait_until_ended(self._state, lambda now: now.settled >= written)
+        wait_until_ended(self._admin, self._state, lambda now: now.settled >= written)
 
     def _end_on_targets(self, copied: dict[Place, int]) -> None:
         """The same where others write, too; with the first offset of what was copied, which nothing was in front of.
@@ -247,17 +245,7 @@ class Healing:
                 same_leader = epoch is not None and epoch == now.leader_epoch
                 return now.settled >= then.written or (same_leader and now.settled > copied[place])
 
-            self._wait_until_ended(place, is_ended)
-
-    def _wait_until_ended(self, place: Place, is_ended: Callable[[Ends], bool]) -> None:
-        deadline_s = time.monotonic() + ENDED_WITHIN_S
-        while not all(is_ended(now) for now in ends_of(self._admin, [place]).values()):
-            if time.monotonic() > deadline_s:
-                raise NotYetError(
-                    f"a transaction on {place[0]}/{place[1]} is open, and is not of the producer id that this partition"
-                    " has now, or somebody else's is in front of it; see OPERATIONS, 'A transaction that nobody ends'"
-                )
-            time.sleep(PAUSE_S)
+            wait_until_ended(self._admin, place, is_ended)
 
     def _open(self, places: Iterable[Place], within_s: float) -> dict[Place, Ends]:
         return still_open(self._admin, places, within_s)

@@ -1,7 +1,7 @@
 """Where transactions are open, and what they hide: the ends of partitions, and records that nobody sees yet."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from sidecar.kafka.admin import MISSING, Place, Told, offsets
 
 POLL_S = 5.0
 PAUSE_S = 0.02
+ENDED_WITHIN_S = 10.0
 BEYOND_ALL = (1 << 63) - 1
 
 _NOT_OURS = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
@@ -99,6 +100,18 @@ def still_open(admin: AdminClient, places: Iterable[Place], within_s: float) -> 
             if place in now and now[place].settled < ends.written
         }
     return left
+
+
+def wait_until_ended(admin: AdminClient, place: Place, is_ended: Callable[[Ends], bool]) -> None:
+    """Wait until what was open on a partition is ended; NotYetError when it is not within ``ENDED_WITHIN_S``."""
+    deadline_s = time.monotonic() + ENDED_WITHIN_S
+    while not all(is_ended(now) for now in ends_of(admin, [place]).values()):
+        if time.monotonic() > deadline_s:
+            raise NotYetError(
+                f"a transaction on {place[0]}/{place[1]} is open, and is not of the producer id that this partition"
+                " has now, or somebody else's is in front of it; see OPERATIONS, 'A transaction that nobody ends'"
+            )
+        time.sleep(PAUSE_S)
 
 
 def _offsets(admin: AdminClient, at: dict[Place, OffsetSpec], isolation: IsolationLevel) -> dict[Place, Told]:

@@ -22,7 +22,7 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.clock import SystemClock
 from sidecar.context import PartitionContext
-from sidecar.healing import evidence, healing, in_front
+from sidecar.healing import evidence, healing, hidden, in_front
 from sidecar.healing.evidence import Evidence
 from sidecar.healing.healing import Healing
 from sidecar.healing.hidden import Ends, Read, ours
@@ -379,11 +379,11 @@ class Run:
             "ends_of": ends_of,
             "still_open": still_open,
             "read_hidden": read_hidden,
-            "time": clock,
         }
         for_evidence: dict[str, Any] = {"ends_of": ends_of, "read_hidden": read_hidden, "read_seen": read_seen}
         with ExitStack() as stack:
             stack.enter_context(patch.multiple(healing, **for_healing))
+            stack.enter_context(patch.multiple(hidden, ends_of=ends_of, time=clock))
             stack.enter_context(patch.multiple(in_front, ends_of=ends_of, time=clock))
             log: dict[str, Any] = {
                 "outcome_of_last": lambda *_: (kafka.last_outcome(STATE), "as the model tells"),
