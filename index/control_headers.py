@@ -1,9 +1,10 @@
-"""What the headers of a control ask for: ``deliver-cancel``, ``deliver-replace`` and ``deliver-if-due``.
+"""What the headers of a control ask for: ``deliver-cancel``, ``-replace``, ``-move`` and ``-if-due``.
 
 They are rare, so they are read together, and only where a record has one of them. Nothing is asked but the headers: the
 same record is the same control on every replay.
 
-A record that cancels is no schedule, so a header that says when or where one is to leave contradicts it.
+A record that cancels is no schedule, so a header that says when or where one is to leave contradicts it. One that
+moves is none either: it says when, and nothing else.
 """
 
 from collections.abc import Callable
@@ -17,8 +18,10 @@ from index.schedule import Reason, Rejection
 
 CANCEL: Final = CONTROL_PREFIX + "cancel"
 REPLACE: Final = CONTROL_PREFIX + "replace"
+MOVE: Final = CONTROL_PREFIX + "move"
 IF_DUE: Final = CONTROL_PREFIX + "if-due"
-NAMES: Final = frozenset((CANCEL, REPLACE, IF_DUE))
+NAMES: Final = frozenset((CANCEL, REPLACE, MOVE, IF_DUE))
+_TIMES: Final = (Role.AT, Role.AFTER)
 
 _read_id: Final = reader(Alias(CANCEL, Role.ID))
 _read_instant: Final = reader(Alias(IF_DUE, Role.AT))
@@ -30,7 +33,7 @@ def control_of(headers: Headers, says: Callable[[str], Role | None]) -> Control 
     ``says`` tells what the name of another header means, None where it is the user's.
 
     >>> control_of([("deliver-cancel", b"order-7"), ("trace", b"1")], says={}.get)
-    Control(action=<Action.CANCEL: 'cancel'>, deliver_id=b'order-7', if_due_ms=None)
+    Control(action=<Action.CANCEL: 'cancel'>, deliver_id=b'order-7', if_due_ms=None, due_ms=None)
     """
     given: dict[str, bytes | None] = {}
     for name, raw in headers:
@@ -43,19 +46,34 @@ def control_of(headers: Headers, says: Callable[[str], Role | None]) -> Control 
     if not given:
         return None
     others = {role: (name, raw) for name, raw in headers if (role := says(name)) is not None}
+    recurs = {name for name, raw in headers if raw is not None and lowered(name) in RECURRING}
     if CANCEL in given:
-        recurs = {name for name, raw in headers if raw is not None and lowered(name) in RECURRING}
         return _cancel(given, {name for name, _ in others.values()} | recurs)
+    if MOVE in given:
+        return _move(given, others, recurs)
     if REPLACE not in given:
-        return Rejection(Reason.INVALID_SCHEDULE, f"{IF_DUE}: only beside {CANCEL} or {REPLACE}")
+        return Rejection(Reason.INVALID_SCHEDULE, f"{IF_DUE}: only beside {CANCEL}, {REPLACE} or {MOVE}")
     return _replace(given, others)
 
 
 def _cancel(given: dict[str, bytes | None], others: set[str]) -> Control | Rejection:
-    if contradicting := sorted(others | (given.keys() & {REPLACE})):
+    if contradicting := sorted(others | (given.keys() & {REPLACE, MOVE})):
         message = f"{CANCEL} beside {contradicting[0]}: a record that cancels is no schedule"
         return Rejection(Reason.AMBIGUOUS_HEADER, message)
     return _control(Action.CANCEL, CANCEL, given[CANCEL], given)
+
+
+def _move(
+    given: dict[str, bytes | None], others: dict[Role, tuple[str, bytes | None]], recurs: set[str]
+) -> Control | Rejection:
+    named = {name for role, (name, _) in others.items() if role not in _TIMES}
+    if contradicting := sorted(named | recurs | (given.keys() & {REPLACE})):
+        message = f"{MOVE} beside {contradicting[0]}: of what is moved, everything but its due time stays"
+        return Rejection(Reason.AMBIGUOUS_HEADER, message)
+    if not any(role in others and others[role][1] is not None for role in _TIMES):
+        message = f"{MOVE}: deliver-at or deliver-after says when it is due from now on, and is missing"
+        return Rejection(Reason.INVALID_SCHEDULE, message)
+    return _control(Action.MOVE, MOVE, given[MOVE], given)
 
 
 def _replace(given: dict[str, bytes | None], others: dict[Role, tuple[str, bytes | None]]) -> Control | Rejection:

@@ -13,7 +13,9 @@ took over from there would evaluate the control again and find nothing: neither 
 
 [S, C) is not evaluated again after a restart: what its controls cancelled is in the mask.
 
-What the router has appended to the partition and not read yet is pending, too (:mod:`index.transit`).
+What the router has appended to the partition and not read yet is pending, too (:mod:`index.transit`). What a control
+moves is appended with its receipt. So the next control of the same id is only evaluated after that (``is_moving``):
+before, there is nothing that it could find, neither what was moved nor what takes its place.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,6 +44,7 @@ class NamedSchedules:
         self._receipts: list[Receipt] = []
         self._doomed = BitMap64()
         self._in_flight: list[Receipt] = []
+        self._moving: set[bytes] = set()
 
     @property
     def owed(self) -> int:
@@ -84,7 +87,13 @@ class NamedSchedules:
         receipt = receipt_of(offset, control, in_log_order, due_ms, record)
         self._receipts.append(receipt)
         self._doomed.update(receipt.masks)
+        if receipt.moved is not None:
+            self._moving.add(control.deliver_id)
         return receipt
+
+    def is_moving(self, deliver_id: bytes) -> bool:
+        """Whether a receipt is owed that moves a schedule of this id: another control of it has to wait."""
+        return deliver_id in self._moving
 
     def is_cancelled(self, offset: int) -> bool:
         """Whether a control has cancelled what is being read at this offset, which was in transit then."""
@@ -112,6 +121,7 @@ class NamedSchedules:
         assert not self._in_flight, "receipts are in flight already"
         self._in_flight = [each for each in self._receipts if each.offset < cursor]
         self._receipts = [each for each in self._receipts if each.offset >= cursor]
+        self._moving = {each.control.deliver_id for each in self._receipts if each.moved is not None}
         for receipt in self._in_flight:
             self.mask.add(receipt.masks)
         self.transit.leave(cursor)
@@ -136,6 +146,7 @@ class NamedSchedules:
         self.transit.check()
         offsets = [receipt.offset for receipt in (*self._in_flight, *self._receipts)]
         assert offsets == sorted(set(offsets))
+        assert self._moving == {each.control.deliver_id for each in self._receipts if each.moved is not None}
         cancelled = [offset for receipt in (*self._in_flight, *self._receipts) for offset in receipt.masks]
         assert len(cancelled) == len(set(cancelled)), "a schedule is in two receipts"
         assert BitMap64(cancelled) == self._doomed

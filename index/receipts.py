@@ -2,7 +2,7 @@
 
 import json
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from index.progress import Position
 from index.record import Record
@@ -13,6 +13,7 @@ class Action(StrEnum):
 
     CANCEL = "cancel"
     REPLACE = "replace"
+    MOVE = "move"
 
 
 class Outcome(StrEnum):
@@ -20,8 +21,16 @@ class Outcome(StrEnum):
 
     CANCELLED = "cancelled"
     REPLACED = "replaced"
+    MOVED = "moved"
     NOT_PENDING = "not-pending"
     CHANGED = "changed"
+
+
+_DONE: Final = {
+    Action.CANCEL: Outcome.CANCELLED,
+    Action.REPLACE: Outcome.REPLACED,
+    Action.MOVE: Outcome.MOVED,
+}
 
 
 class Part(StrEnum):
@@ -34,12 +43,14 @@ class Part(StrEnum):
 class Control(NamedTuple):
     """What a control record asks for: by its headers and the rules alone, so that it is the same on every replay.
 
-    ``if_due_ms``: it holds only for schedules due exactly then; None: for all.
+    ``if_due_ms``: it holds only for schedules due exactly then; None: for all. ``due_ms``: when what it moves is due
+    from then on.
     """
 
     action: Action
     deliver_id: bytes
     if_due_ms: int | None = None
+    due_ms: int | None = None
 
 
 class Receipt(NamedTuple):
@@ -58,6 +69,11 @@ class Receipt(NamedTuple):
     record: Record
     voids_itself: bool = False
     omitted: tuple[Part, ...] = ()
+
+    @property
+    def moved(self) -> Position | None:
+        """The schedule that it gives another due time: the last of those that it cancels."""
+        return self.cancelled[-1] if self.outcome is Outcome.MOVED else None
 
     @property
     def masks(self) -> tuple[int, ...]:
@@ -82,10 +98,10 @@ def receipt_of(
     """
     wanted = control.if_due_ms
     matching = tuple(place for place in pending if wanted is None or place.due_ms == wanted)
-    if matching:
-        outcome = Outcome.CANCELLED if control.action is Action.CANCEL else Outcome.REPLACED
-    else:
-        outcome = Outcome.CHANGED if pending else Outcome.NOT_PENDING
+    missed = Outcome.CHANGED if pending else Outcome.NOT_PENDING
+    outcome = _DONE[control.action] if matching else missed
+    if control.action is Action.MOVE:
+        return Receipt(offset, control, outcome, matching, control.due_ms if matching else None, record)
     voids_itself = due_ms is not None and wanted is not None and not matching
     return Receipt(offset, control, outcome, matching, None if voids_itself else due_ms, record, voids_itself)
 

@@ -39,7 +39,7 @@ from index.rejections import REFUSED_NAME, passed_on, rank, repeated, unreadable
 from index.rules_stored import RULES_VERSION, StoredRules, fields_of, plain_of, refuse_unknown
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
 from index.targets import TargetPolicy, TargetRule, TargetRules, illegal_topic
-from index.time_problems import problems_of_times
+from index.time_problems import leaving_nothing, problems_of_times
 from index.times import INT64_MAX
 
 __all__ = [
@@ -121,7 +121,8 @@ class Rules(StoredRules):
     def decide(self, headers: Headers | None, timestamp_ms: int) -> Schedule | Rejection:  # noqa: C901, PLR0912 -- see above
         """Decide one record from its headers and its timestamp (epoch ms, negative when it has none).
 
-        Of one that cancels nothing is released: it is due at once, without a target, and ``control`` tells the rest.
+        Of one that cancels or moves nothing is released: it has no target, and ``control`` tells the rest. One that
+        moves is due when what it moves is due from then on, one that cancels at once.
         This runs for every record that enters: one pass, and one lookup for each header that is not ours.
         """
         if not self.enabled:
@@ -157,9 +158,11 @@ class Rules(StoredRules):
             asked = control_of(headers or (), self.controls.role)
             if isinstance(asked, Rejection):
                 problems.append(asked)
-            elif asked is not None and asked.action is Action.CANCEL:
+            elif asked is not None and asked.action is not Action.REPLACE:
                 # It leaves nothing, so neither a target nor a time is missing.
-                return self._worst(problems, headers or ()) if problems else _cancels(asked)
+                times = seen & _BOTH_TIMES
+                none, more = leaving_nothing(asked, times, at, after, timestamp_ms, self._targets.longest_ms)
+                return self._worst(problems + more, headers or ()) if problems or more else none
         route = tuple(to)
         targets = self._routes.get(route) or self._route(route, problems)
         if recurs and (due_ms := self._recurring_due(headers or (), at, after, timestamp_ms, problems)) is not None:
@@ -180,7 +183,7 @@ class Rules(StoredRules):
         return _new_tuple(Schedule, (at, targets, partition, key, deliver_id, both_times, expire_after))
 
     def control(self, headers: Headers) -> Control | None:
-        """What an accepted record with these headers cancels or replaces; None for most, and for all without an id."""
+        """What an accepted record with these headers cancels, replaces or moves; None for one that does not."""
         if not self.claims_control(headers):
             return None
         asked = control_of(headers, self.controls.role)
@@ -280,10 +283,6 @@ class Rules(StoredRules):
             problems.append(due)
             return AT_ONCE
         return due
-
-
-def _cancels(control: Control) -> Schedule:
-    return Schedule(AT_ONCE, (), BY_KEY, KEEP_KEY, control.deliver_id, both_times=False)
 
 
 def _null(slot: int, bit: int, read: Reader) -> object:

@@ -51,10 +51,10 @@ class Schedule(NamedTuple):
     """What a record asks for: when, where, and what of it is to be changed.
 
     * ``due_ms``: epoch milliseconds, never negative; AT_ONCE without a time header.
-    * ``targets``: topics, none twice, in the order of the headers; none where the record only cancels others.
+    * ``targets``: topics, none twice, in the order of the headers; none where the record only cancels or moves others.
     * ``partition``: of every target, or BY_KEY.
     * ``key``: of the released record, null as None, or KEEP_KEY.
-    * ``deliver_id``: the caller's name for this schedule, or for those that it cancels.
+    * ``deliver_id``: the caller's name for this schedule, or for those that it cancels or moves.
     * ``both_times``: whether a ``deliver-after`` was outranked by a ``deliver-at``.
     * ``expire_after_ms``: how late it may be released at most, 0 for no limit whatever policies say, or NO_EXPIRY.
 

@@ -167,6 +167,12 @@ class TargetRules:
         limits_ms = [self._limits_ms.get(target, self._topic_limit_ms) for target in targets]
         return min((limit_ms for limit_ms in limits_ms if limit_ms), default=0)
 
+    @property
+    def longest_ms(self) -> int:
+        """The longest delay of a record with whatever target, 0 for no limit."""
+        limits_ms = [self._topic_limit_ms, *self._limits_ms.values()]
+        return max(limits_ms) if all(limits_ms) else 0
+
     def disabled(self, targets: Sequence[str]) -> str | None:
         """The first of these targets that is switched off."""
         if not self._disabled:

@@ -1,7 +1,8 @@
 """What is wrong with a due time, seen with the timestamp of its record."""
 
-from index.controls import AFTER_BIT
-from index.schedule import Reason, Rejection
+from index.controls import AFTER_BIT, AT_BIT
+from index.receipts import Action, Control
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
 from index.times import INT64_MAX
 
 
@@ -19,3 +20,17 @@ def problems_of_times(times: int, due_ms: int, timestamp_ms: int, limit_ms: int)
         message = f"Exceeds max allowed delivery delay of {limit_ms} milliseconds"
         return [Rejection(Reason.MAX_DELAY_EXCEEDED, message)]
     return []
+
+
+def leaving_nothing(
+    control: Control, times: int, at_ms: int | None, after_ms: int | None, timestamp_ms: int, limit_ms: int
+) -> tuple[Schedule, list[Rejection]]:
+    """The schedule of a control that is none itself, and what is wrong with the due time that it gives another.
+
+    ``limit_ms`` is the longest delay of any target: which one that other schedule goes to is only known where it is.
+    """
+    if control.action is not Action.MOVE:
+        return Schedule(AT_ONCE, (), BY_KEY, KEEP_KEY, control.deliver_id, both_times=False), []
+    due_ms = at_ms if at_ms is not None else timestamp_ms + (after_ms or 0)
+    moving = Schedule(due_ms, (), BY_KEY, KEEP_KEY, control.deliver_id, times == AT_BIT | AFTER_BIT)
+    return moving, problems_of_times(times, due_ms, timestamp_ms, limit_ms)

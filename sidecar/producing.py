@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Final, TypeAlias
 
-__all__ = ["KEEP_KEY", "Headers", "KeepKey", "MaxDelayExceeded", "cancel", "deliver"]
+__all__ = ["KEEP_KEY", "Headers", "KeepKey", "MaxDelayExceeded", "cancel", "deliver", "move"]
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 """Headers in order; only ``deliver-key`` can be null."""
@@ -134,7 +134,7 @@ def deliver(
         headers.append(("deliver-expire-after", b"%d" % _duration_ms("expire_after", expire_after)))
     recurring = _recurring(every, cron, zone, until, times, missed)
     if replace or if_due is not None:
-        recurring += _replaces(if_due, asked=replace, named=deliver_id is not None, recurs=bool(recurring))
+        recurring += _replaces(if_due, asked=replace, named=deliver_id is not None)
     return headers + recurring
 
 
@@ -147,11 +147,22 @@ def cancel(deliver_id: bytes | str, *, if_due: Instant | None = None) -> Headers
     return [("deliver-cancel", _id(deliver_id)), *_if_due(if_due)]
 
 
-def _replaces(if_due: Instant | None, *, asked: bool, named: bool, recurs: bool) -> Headers:
+def move(
+    deliver_id: bytes | str, *, at: Instant | None = None, after: Span | None = None, if_due: Instant | None = None
+) -> Headers:
+    """Return the headers of a record that gives what is pending under an id another due time; else as ``cancel``.
+
+    >>> move("reminder-7", after=timedelta(hours=1))
+    [('deliver-move', b'reminder-7'), ('deliver-after', b'3600000')]
+    """
+    if (at is None) == (after is None):
+        raise ValueError("move: give at or after, one of them")
+    return [("deliver-move", _id(deliver_id)), *deliver(at=at, after=after), *_if_due(if_due)]
+
+
+def _replaces(if_due: Instant | None, *, asked: bool, named: bool) -> Headers:
     if not asked or not named:
         raise ValueError("replace: needs deliver_id beside it" if asked else "if_due: needs replace beside it")
-    if recurs:
-        raise ValueError("replace: nothing can be replaced yet where schedules recur")
     return [("deliver-replace", b"true"), *_if_due(if_due)]
 
 
@@ -167,11 +178,11 @@ def _recurring(
     if missed not in (None, "one", "all"):
         raise ValueError(f"missed: {missed!r} is neither 'one' nor 'all'")
     given = {
-        "every": None if every is None else _period(every),
+        "every": None if every is None else _some("every", _duration_ms("every", every)),
         "cron": cron,
         "timezone": zone,
         "until": None if until is None else _instant(until)[1],
-        "times": None if times is None else _times(times),
+        "times": None if times is None else _some("times", _whole("times", times, _INT64_MAX)),
         "missed": missed,
     }
     asked = {name: text for name, text in given.items() if text is not None}
@@ -184,17 +195,10 @@ def _recurring(
     return [(f"deliver-{name}", text.encode("ascii")) for name, text in asked.items()]
 
 
-def _period(every: Span) -> str:
-    period_ms = _duration_ms("every", every)
-    if not period_ms:
-        raise ValueError("every: a period is longer than nothing")
-    return str(period_ms)
-
-
-def _times(times: int) -> str:
-    if not _whole("times", times, _INT64_MAX):
-        raise ValueError("times: at least 1")
-    return str(times)
+def _some(name: str, number: int) -> str:
+    if not number:
+        raise ValueError(f"{name}: more than nothing")
+    return str(number)
 
 
 def _check_delay(delay_ms: int, limit_ms: int) -> None:
@@ -242,10 +246,8 @@ def _rfc3339_ms(text: str) -> int:
         local = datetime.fromisoformat(f"{day}T{minute}:00+00:00")
     except ValueError as error:
         raise ValueError(f"at: {text!r}: {error}") from None
-    ahead_minutes = 0
-    if offset not in "Zz":
-        ahead_minutes = int(offset[1:3]) * 60 + int(offset[4:6])
-        ahead_minutes = -ahead_minutes if offset[0] == "-" else ahead_minutes
+    ahead_minutes = 0 if offset in "Zz" else int(offset[1:3]) * 60 + int(offset[4:6])
+    ahead_minutes = -ahead_minutes if offset[0] == "-" else ahead_minutes
     whole_ms = (local - _EPOCH) // _MS - ahead_minutes * 60_000 + int(second) * 1_000
     if int(second) == _LEAP_SECOND:
         # It has no number of its own: any part of it is the start of the next minute.

@@ -16,8 +16,8 @@ from sidecar.admission import problems
 from sidecar.admission.problems import Refusal
 from sidecar.api.calls import CANCELLING_THREADS, CHANGING_THREADS, PRODUCING_THREADS, READING_THREADS, TIMEOUT_S, Calls
 from sidecar.config.model import Config
-from sidecar.controls.cancelling import Order as CancelOrder
-from sidecar.controls.receipts import Cancelled, Told
+from sidecar.controls.ordering import Order as ControlOrder
+from sidecar.controls.receipts import Told
 from sidecar.kafka.errors import error_of
 from sidecar.kafka.record_writer import Written
 from sidecar.policies.policy import Policy, Scope
@@ -74,8 +74,8 @@ class RecordSink(Protocol):
 class Controls(Protocol):
     """What :class:`sidecar.controls.operations.ControlOperations` does."""
 
-    def cancel(self, topic: str, order: CancelOrder) -> list[Cancelled]:
-        """Cancel what is pending, and return it once that is committed."""
+    def carry_out(self, topic: str, order: ControlOrder) -> Told:
+        """Cancel or move what is pending, and return it once that is committed."""
 
     def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]) -> Told:
         """Wait for the receipt of a record that is written meanwhile, and that replaces what is pending."""

@@ -1,4 +1,4 @@
-"""Pending schedules, one by one: which there are, that one does not leave, and another in its place."""
+"""Pending schedules, one by one: which there are, that one leaves never or later, and another in its place."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,9 +15,9 @@ from sidecar.admission.problems import Refusal
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
 from sidecar.api.records import RecordOrder, RecordWrittenAnswer, bytes_of, write
-from sidecar.api.shapes import JSON_ONLY, DueMsText, Id, MillisecondsText, TopicName, milliseconds
-from sidecar.controls.cancelling import Order
-from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
+from sidecar.api.shapes import JSON_ONLY, DueMs, DueMsText, Id, MillisecondsText, TopicName, milliseconds
+from sidecar.controls.ordering import Order
+from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError, Told
 from sidecar.finding.wanted import PLACE, Wanted
 from sidecar.status.answers import Answer, SchedulesAnswer
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class CancelledSchedule(Answer):
-    """A schedule that is not released any more."""
+    """A schedule that is not released any more, or not when it was to be."""
 
     partition: int
     offset: int
@@ -62,6 +62,21 @@ class ReplacedAnswer(RecordWrittenAnswer):
 
     id: str
     replaced: tuple[CancelledSchedule, ...]
+
+
+class MoveOrder(Answer):
+    """When what is moved is due from now on."""
+
+    due_ms: Annotated[DueMs, Field(description="Milliseconds since 1970")]
+
+
+class MovedAnswer(Answer):
+    """What was moved, by where it lay, once that is committed."""
+
+    topic: str
+    id: str
+    moved: tuple[CancelledSchedule, ...]
+    due_ms: int | None = Field(description="Milliseconds since 1970; null where it could not be written again")
 
 
 def routes(backend: Backend) -> APIRouter:
@@ -100,9 +115,26 @@ def routes(backend: Backend) -> APIRouter:
         """Cancel all that is pending under an id, and answer once that is certain; 404 when nothing is."""
         backend.require_topic(topic)
         order = Order(id.encode(), milliseconds(if_due_ms), partition)
-        cancelled = await backend.cancel(_definitely, partial(backend.controls.cancel, topic, order))
-        schedules = tuple(CancelledSchedule(**each.as_json()) for each in cancelled)
-        return bodies.whole(CancelledAnswer(topic=topic, id=id, cancelled=schedules))
+        told = await backend.cancel(_definitely, partial(backend.controls.carry_out, topic, order))
+        return bodies.whole(CancelledAnswer(topic=topic, id=id, cancelled=_schedules(told)))
+
+    @router.patch("/topics/{topic}/schedules/{id:path}", response_model=MovedAnswer, dependencies=JSON_ONLY)
+    async def move_schedule(
+        topic: TopicName,
+        id: Id,  # noqa: A002 - the name in the path
+        body: MoveOrder,
+        if_due_ms: _IfDue = None,
+        partition: _Partition = None,
+    ) -> Response:
+        """Give what is pending under an id another due time, and answer once that is certain; 404 when nothing is.
+
+        Of several in a partition the last is moved, and the others are cancelled.
+        """
+        backend.require_topic(topic)
+        moves_to = CONTROL_PREFIX + "at", b"%d" % body.due_ms
+        order = Order(id.encode(), milliseconds(if_due_ms), partition, moves_to)
+        told = await backend.cancel(_definitely, partial(backend.controls.carry_out, topic, order))
+        return bodies.whole(MovedAnswer(topic=topic, id=id, moved=_schedules(told), due_ms=told.due_ms))
 
     @router.post("/topics/{topic}/schedules/{id:path}", response_model=ReplacedAnswer, dependencies=JSON_ONLY)
     async def replace_schedule(
@@ -129,8 +161,11 @@ def _replace(backend: Backend, topic: str, deliver_id: str, body: RecordOrder, i
         return written[0].partition, written[0].offset
 
     told = backend.controls.replace(topic, deliver_id, bytes_of(body.key), write_it)
-    replaced = tuple(CancelledSchedule(**each.as_json()) for each in told.cancelled)
-    return ReplacedAnswer(**written[0].model_dump(), id=deliver_id, replaced=replaced)
+    return ReplacedAnswer(**written[0].model_dump(), id=deliver_id, replaced=_schedules(told))
+
+
+def _schedules(told: Told) -> tuple[CancelledSchedule, ...]:
+    return tuple(CancelledSchedule(**each.as_json()) for each in told.cancelled)
 
 
 def _definitely(order: Callable[[], T]) -> T:

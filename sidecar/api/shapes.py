@@ -134,6 +134,24 @@ MillisecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,16}$", description="M
 DueMsText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8}|[1-9][0-9]{11,13})$")]
 """The same for a due time that goes into a header, where what has as many digits as another unit is refused."""
 
+
+def _due_ms(given: object) -> object:
+    """A number of JSON that no reader takes for seconds or microseconds."""
+    number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
+    if not any(least <= number <= most for least, most in _DUE_MS):
+        raise ValueError("milliseconds since 1970 are needed, and no other unit")
+    return given
+
+
+_DUE_MS: Final = ((0, 999_999_999), (100_000_000_000, 99_999_999_999_999))
+"""As DueMsText has it."""
+
+DueMs = Annotated[
+    int,
+    BeforeValidator(_due_ms),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": least, "maximum": most} for least, most in _DUE_MS]}),
+]
+
 Values = Annotated[dict[str, Any], WithJsonSchema(policy_schema(None))]
 
 

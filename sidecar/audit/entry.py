@@ -7,9 +7,9 @@ from sidecar.audit.record import Record, digest, due_ms, follows_from, recurs, r
 class Entry:
     """A record sent, and what was found of it.
 
-    ``first_offset`` is that of the record from which it follows, its own for nearly all: a control behind that holds
-    for it. ``answers`` counts its own receipts, ``named`` has the outcome of each receipt that names it, ``is_void``
-    says that it is a control and no schedule.
+    ``first_offset`` is that of the record from which it follows, or of the control that has moved it, its own for
+    nearly all: a control behind that holds for it. ``answers`` counts its own receipts, ``named`` has the outcome of
+    each receipt that names it, ``is_void`` says that it is a control and no schedule.
     """
 
     __slots__ = (
@@ -37,7 +37,7 @@ class Entry:
     @property
     def cancels(self) -> bool:
         """Whether it is a control that is no schedule itself, whatever comes of it."""
-        return self.control is not None and self.control.action == "cancel"
+        return self.control is not None and self.control.action != "replace"
 
     @property
     def has_left(self) -> bool:

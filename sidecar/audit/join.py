@@ -23,7 +23,7 @@ _REJECTION: Final = ["delay-error", "delay-error-message", "delay-source"]
 _OCCURRENCE: Final = ["delay-occurrence", "delay-series"]
 _OUTCOMES: Final = (
     *("released_once", "rejected", "pending", "duplicated", "lost"),
-    *("cancelled", "replaced", "answered"),
+    *("cancelled", "replaced", "moved", "answered"),
 )
 _COUNTS: Final = (
     *("early", "altered", "wrong_target", "foreign", "unreadable", "create_time"),

@@ -1,4 +1,4 @@
-"""Controls, which cancel or replace what was sent before, and the receipts that say what became of them."""
+"""Controls, which cancel, replace or move what was sent before, and the receipts that say what became of them."""
 
 import json
 from dataclasses import dataclass
@@ -8,16 +8,17 @@ from sidecar.audit.record import Record, digest, instant_ms
 
 _CANCEL: Final = "deliver-cancel"
 _REPLACE: Final = "deliver-replace"
+_MOVE: Final = "deliver-move"
 _IF_DUE: Final = "deliver-if-due"
 _ID: Final = "deliver-id"
 
-_DONE: Final = {"cancel": "cancelled", "replace": "replaced"}
+_DONE: Final = {"cancel": "cancelled", "replace": "replaced", "move": "moved"}
 _IN_VAIN: Final = frozenset({"not-pending", "changed"})
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a control asks for: its ``action`` is ``cancel``, or ``replace`` where it is a schedule itself.
+    """What a control asks for: its ``action`` is ``cancel``, ``move``, or ``replace`` where it is a schedule itself.
 
     ``conditional``: it holds only for what is due at ``if_due_ms``, None where that cannot be read. ``headers`` is the
     digest of all its headers.
@@ -47,18 +48,22 @@ class Receipt:
 
     @property
     def is_in_vain(self) -> bool:
-        """Whether its control found nothing to cancel or to replace."""
+        """Whether its control found nothing of what it was to act on."""
         return self.outcome in _IN_VAIN
 
     @property
     def done(self) -> str:
-        """What became of the records that it names: ``cancelled`` or ``replaced``."""
-        return _DONE[self.action]
+        """What became of the records that it names: ``cancelled``, ``replaced`` or ``moved``.
+
+        A move whose last schedule could not be written again has cancelled the others.
+        """
+        return self.outcome if self.outcome == _DONE["cancel"] else _DONE[self.action]
 
     def answers(self, control: Control) -> bool:
         """Whether it says of such a control what can have become of it."""
         found = self.offsets or self.unnamed
-        fits = not found if self.is_in_vain else bool(found) and self.outcome == self.done
+        may_be = {self.done, _DONE["cancel"]} if self.action == "move" else {_DONE[self.action]}
+        fits = not found if self.is_in_vain else bool(found) and self.outcome in may_be
         return fits and self.action == control.action and (control.conditional or self.outcome != "changed")
 
 
@@ -68,10 +73,10 @@ def control_of(record: Record) -> Control | None:
     One that contradicts itself is a control, too: it must come back as rejected, and then has no receipt.
     """
     named = {name.lower(): raw for name, raw in record.headers if name.lower().startswith("deliver-")}
-    if not named.keys() & {_CANCEL, _REPLACE}:
+    if not named.keys() & {_CANCEL, _REPLACE, _MOVE}:
         return None
-    action = "cancel" if _CANCEL in named else "replace"
-    deliver_id = named[_CANCEL] if action == "cancel" else named.get(_ID)
+    action = "cancel" if _CANCEL in named else "move" if _MOVE in named else "replace"
+    deliver_id = named.get(_ID if action == "replace" else f"deliver-{action}")
     try:
         if_due_ms = instant_ms(named[_IF_DUE]) if _IF_DUE in named else None
     except ValueError:

@@ -85,9 +85,17 @@ def begun_by(record: Record) -> str:
 
 
 def follows_from(record: Record) -> int | None:
-    """Offset of the first record of the series of which this is an occurrence; None for what no router has written."""
+    """Offset of what a record follows from that a router has written; None for what no router has written.
+
+    That is the first record of a series, or the control that has moved it.
+    """
     occurrence = _occurrence((name.lower(), raw) for name, raw in record.headers if raw is not None)
-    return None if occurrence is None else occurrence[0]
+    if occurrence is not None:
+        return occurrence[0]
+    lane, _, offset = source_of(record).rpartition("/")
+    # What has come through another delay topic names that.
+    is_moved = lane == f"{record.topic}/{record.partition}" and offset.isdecimal() and offset.isascii()
+    return int(offset) if is_moved and int(offset) < record.offset else None
 
 
 def _occurrence(named: Iterable[tuple[str, bytes]]) -> tuple[int, int, int] | None:

@@ -6,7 +6,7 @@ from math import ceil
 from typing import Final
 
 _ONLY_WHERE_ANY: Final = (
-    *("cancelled", "replaced", "answered", "pending", "altered", "wrong_target", "foreign", "unreadable"),
+    *("cancelled", "replaced", "moved", "answered", "pending", "altered", "wrong_target", "foreign", "unreadable"),
     *("create_time", "cancelled_but_left", "answered_twice"),
 )
 
@@ -15,9 +15,10 @@ _ONLY_WHERE_ANY: Final = (
 class AuditReport:
     """What became of the records sent.
 
-    ``sent`` is the sum of ``released_once``, ``rejected``, ``pending``, ``duplicated``, ``lost``, and these three:
+    ``sent`` is the sum of ``released_once``, ``rejected``, ``pending``, ``duplicated``, ``lost``, and these four:
 
-    * ``cancelled``, ``replaced``: named so in one receipt, and released nowhere.
+    * ``cancelled``, ``replaced``, ``moved``: named so in one receipt, and released nowhere. What takes the place of one
+      that was moved is a record of its own.
     * ``answered``: a control that is no schedule itself, with its one receipt.
 
     A control without its receipt is ``lost``, one with two is ``duplicated``, and so is what has left although it is
@@ -46,6 +47,7 @@ class AuditReport:
     lost: int
     cancelled: int = 0
     replaced: int = 0
+    moved: int = 0
     answered: int = 0
     early: int = 0
     altered: int = 0

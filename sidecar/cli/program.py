@@ -81,6 +81,7 @@ LATER: Final = (
     Later("schedules", "schedules:schedules_command", "Show what is pending, one by one."),
     Later("lookup", "operations:lookup_command", "Tell what became of one record."),
     Later("cancel", "schedules:cancel_command", "Cancel what is pending under an id."),
+    Later("move", "schedules:move_command", "Give what is pending under an id another due time."),
     Later("pause", "operations:pause_command", "Stop releasing from a delay topic or to a target."),
     Later("resume", "operations:resume_command", "Release again what was paused."),
     Later("drain", "operations:drain_command", "Seal all partitions of a topic and give them up."),

@@ -1,7 +1,7 @@
-"""The commands ``schedules`` and ``cancel``: what is pending, one by one, and that it does not leave."""
+"""The commands ``schedules``, ``cancel`` and ``move``: what is pending, and that it leaves at another time or never."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -11,6 +11,7 @@ from sidecar.cli.side import Chosen, side_options, topic_argument
 
 if TYPE_CHECKING:
     from sidecar.asking.side import Side
+    from sidecar.controls.receipts import Told
     from sidecar.finding.wanted import Wanted
     from sidecar.status.answers import ScheduleAnswer
 
@@ -92,16 +93,65 @@ def cancel_command(
     wait_s: int,
 ) -> None:
     """Cancel what is pending in a delay TOPIC under its deliver-id, and wait until that is certain."""
+    told = _carried_out(topic, deliver_id, config_file, wait_s, if_due_ms=if_due_ms, partition=partition)
+    if as_json:
+        print_json({"topic": topic, "id": deliver_id, "cancelled": [each.as_json() for each in told.cancelled]})
+        return
+    for each in told.cancelled:
+        click.echo(f"{topic}/{each.partition}/{each.offset} cancelled; it was due {shown_time(each.due_ms)}")
+
+
+@click.command("move")
+@topic_argument()
+@click.argument("deliver_id", metavar="ID")
+@config_option
+@json_option
+@click.option("--at", "at_ms", type=Instant(), help="Due at this instant from now on: RFC 3339 or ms.")
+@click.option("--after", help="Due so long after now: 15m, PT15M, or milliseconds.")
+@click.option("--if-due", "if_due_ms", type=Instant(), help="Only what is due exactly then: RFC 3339 or ms.")
+@click.option("--partition", type=click.IntRange(min=0), help="Where it lies; default: wherever it does.")
+@click.option("--wait", "wait_s", type=click.IntRange(1, 600), default=10, show_default=True, help="Seconds at most.")
+def move_command(
+    topic: str,
+    deliver_id: str,
+    config_file: Path | None,
+    *,
+    as_json: bool,
+    at_ms: int | None,
+    after: str | None,
+    if_due_ms: int | None,
+    partition: int | None,
+    wait_s: int,
+) -> None:
+    """Give what is pending in a delay TOPIC under its deliver-id another due time, and wait until that is certain.
+
+    Of several in a partition the last is moved, and the others are cancelled.
+    """
+    from sidecar.cli.send import length  # noqa: PLC0415 - the help needs no Kafka client
+
+    if (at_ms is None) == (after is None):
+        raise click.UsageError("when is it to be due? give --at or --after, one of them")
+    moves_to = ("deliver-after", length("--after", after)) if after is not None else ("deliver-at", str(at_ms).encode())
+    asked = {"if_due_ms": if_due_ms, "partition": partition, "moves_to": moves_to}
+    told = _carried_out(topic, deliver_id, config_file, wait_s, **asked)
+    if as_json:
+        schedules = [each.as_json() for each in told.cancelled]
+        print_json({"topic": topic, "id": deliver_id, "moved": schedules, "due_ms": told.due_ms})
+        return
+    last = {each.partition: each for each in told.cancelled} if told.due_ms is not None else {}
+    for each in told.cancelled:
+        became = "moved" if each in last.values() else "cancelled"
+        click.echo(f"{topic}/{each.partition}/{each.offset} {became}; it was due {shown_time(each.due_ms)}")
+    if told.due_ms is None:
+        raise click.ClickException(f"the last one could not be written again: delay-router rejected list {topic}")
+    click.echo(f"due {shown_time(told.due_ms)} from now on")
+
+
+def _carried_out(topic: str, deliver_id: str, config_file: Path | None, wait_s: int, **asked: Any) -> "Told":
     # The help and a completion need no Kafka client.
-    from sidecar.controls import cancelling  # noqa: PLC0415
+    from sidecar.controls import ordering  # noqa: PLC0415
     from sidecar.topics import reach  # noqa: PLC0415
 
     config = load(config_file)
-    configured = config.require_delay_topic(topic)
-    order = cancelling.Order(deliver_id.encode(), if_due_ms, partition)
-    cancelled = cancelling.cancel(config, reach.connect(config), configured, order, wait_s)
-    if as_json:
-        print_json({"topic": topic, "id": deliver_id, "cancelled": [each.as_json() for each in cancelled]})
-        return
-    for each in cancelled:
-        click.echo(f"{topic}/{each.partition}/{each.offset} cancelled; it was due {shown_time(each.due_ms)}")
+    order = ordering.Order(deliver_id.encode(), **asked)
+    return ordering.carry_out(config, reach.connect(config), config.require_delay_topic(topic), order, wait_s)

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from index.control_headers import IF_DUE, REPLACE
 from index.errors import ConfigError, DelayRouterError
-from index.headers import RECURRING, Headers, lowered
+from index.headers import Headers
 from index.record import Record
 from index.recurring import Recurrence, recurrence_of
 from index.rules import Rejection, Rules, Schedule
@@ -75,7 +75,7 @@ class Request:
         if self.at:
             control.append(("deliver-at", self.at.encode()))
         if self.after:
-            control.append(("deliver-after", _length("--after", self.after)))
+            control.append(("deliver-after", length("--after", self.after)))
         control += [("deliver-to", target.encode()) for target in self.to]
         if self.key is not None:
             control.append(("deliver-key", self.key))
@@ -84,13 +84,13 @@ class Request:
         if self.deliver_id:
             control.append(("deliver-id", self.deliver_id.encode()))
         if self.expire_after:
-            control.append(("deliver-expire-after", _length("--expire-after", self.expire_after)))
+            control.append(("deliver-expire-after", length("--expire-after", self.expire_after)))
         if self.replaces:
             control.append((REPLACE, b"true"))
         if self.if_due_ms is not None:
             control.append((IF_DUE, b"%d" % self.if_due_ms))
         for name, text in self.recurs:
-            control.append((f"deliver-{name}", _length("--every", text) if name == "every" else text.encode()))
+            control.append((f"deliver-{name}", length("--every", text) if name == "every" else text.encode()))
         return [*control, *self.headers]
 
 
@@ -103,10 +103,8 @@ def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
     if configured:
         rules = config.rules_for(configured)
     else:
-        # What recurs cannot be replaced, so one or the other is taken for allowed there.
-        recurs = any(lowered(name) in RECURRING for name, _ in headers)
         rules = Rules(
-            topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,), recurring=recurs, min_period_ms=1
+            topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,), recurring=True, min_period_ms=1
         )
     now_ms = clock.now_ms()
     verdict = rules.decide(headers, now_ms)
@@ -199,7 +197,7 @@ def _producer(config: Config) -> Producer:
         raise ConfigError(f"kafka: {error_of(exception).str()}") from None
 
 
-def _length(option: str, text: str) -> bytes:
+def length(option: str, text: str) -> bytes:
     """Milliseconds or ISO 8601 as they are, ``10s`` and the like as milliseconds."""
     if text.isdecimal() or text.startswith("P"):
         return text.encode()

@@ -6,9 +6,9 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 
 from sidecar.config.model import Config
-from sidecar.controls import cancelling
-from sidecar.controls.cancelling import Order
-from sidecar.controls.receipts import Cancelled, Told
+from sidecar.controls import ordering
+from sidecar.controls.ordering import Order
+from sidecar.controls.receipts import Told
 from sidecar.controls.replacing import Place, receipts_to_come, replaced_by, require_key
 
 WAIT_S: Final = 8.0
@@ -22,10 +22,10 @@ class ControlOperations:
         self._config = config
         self._admin = admin
 
-    def cancel(self, topic: str, order: Order) -> list[Cancelled]:
-        """See :func:`sidecar.controls.cancelling.cancel`."""
+    def carry_out(self, topic: str, order: Order) -> Told:
+        """See :func:`sidecar.controls.ordering.carry_out`."""
         configured = self._config.require_delay_topic(topic)
-        return cancelling.cancel(self._config, self._admin, configured, order, WAIT_S)
+        return ordering.carry_out(self._config, self._admin, configured, order, WAIT_S)
 
     def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], Place]) -> Told:
         """What the record that ``write`` writes has replaced, by its receipt.

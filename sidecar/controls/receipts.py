@@ -49,7 +49,7 @@ class NoReceiptError(DelayRouterError):
 
 
 class Cancelled(NamedTuple):
-    """A schedule that is not released any more."""
+    """A schedule that is not released any more, or not when it was to be."""
 
     partition: int
     offset: int
@@ -62,7 +62,10 @@ class Cancelled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the receipt of a control says; ``due_ms`` is that of the schedule which is pending instead, if one is."""
+    """What the receipt of a control says; ``due_ms`` is that of the schedule which is pending instead, if one is.
+
+    Of what it has moved, the last in a partition is what is pending instead.
+    """
 
     outcome: str
     cancelled: tuple[Cancelled, ...] = ()

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from index.errors import RefusedError
 from index.names import hash_of
 from index.pending import Entry
+from index.receipts import Action
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
@@ -109,7 +110,9 @@ class Deciding:
                 continue
             if not decision[1]:
                 control = self._rules.control(record[2])
-                assert control is not None, f"offset {offset} has no target and cancels nothing"
+                assert control is not None, f"offset {offset} has no target and is no control"
+                if control.action is Action.MOVE:
+                    control = control._replace(due_ms=decision[0])
                 steps += run, Controlling(offset, control, record, None)
                 run = []
                 continue

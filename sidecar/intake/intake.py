@@ -22,6 +22,10 @@ INDEX_RECORDS = 10_000
 releasing waits."""
 
 
+MOVED_BYTES = 262_144
+"""What a schedule that is moved counts for in a transaction: its record is only read when that begins."""
+
+
 class Ahead(Protocol):
     """The port through which a delay partition is read: decided fetches, in offset order."""
 
@@ -123,13 +127,16 @@ class Intake:
         return True
 
     def _control(self, step: Controlling, done: Indexed) -> bool:
-        """Evaluate a control; False while it is not known which ids the buckets have."""
-        if not self._ledger.is_settled(step.offset) and not self._places.are_known():
-            return False
+        """Evaluate a control; False while it is not known which ids the buckets have, or its own is being moved."""
+        if not self._ledger.is_settled(step.offset):
+            is_moving = self._ledger.named.is_moving(step.control.deliver_id)
+            if is_moving or not self._places.are_known():
+                return False
         held = self._places.held(step.control.deliver_id)
-        _, added = self._ledger.control(step.offset, step.control, step.record, step.entry, held=held)
+        receipt, added = self._ledger.control(step.offset, step.control, step.record, step.entry, held=held)
         self._count([] if step.entry is None else [step.entry], added, done)
-        done.size_bytes += size_of(step.record) + sum(scheduled_size(payload) for _, _, payload in added)
+        moved_bytes = MOVED_BYTES if receipt is not None and receipt.moved is not None else 0
+        done.size_bytes += size_of(step.record) + sum(scheduled_size(payload) for _, _, payload in added) + moved_bytes
         return True
 
     def _add(self, run: list[Entry[Payload]], names: Mapping[int, bytes], done: Indexed) -> None:

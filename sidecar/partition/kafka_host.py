@@ -187,6 +187,11 @@ class KafkaHost:
         ahead.start()
         return Intake(ahead, ledger, budget, places)
 
+    @property
+    def reader(self) -> OffsetReader:
+        """With clients of its own, which are made when first needed."""
+        return self._reader
+
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Read one by one."""
         return self._reader.read(self._topic.name, self._partition, offsets)

@@ -14,6 +14,7 @@ from sidecar.buckets.ids import StoredIds
 from sidecar.buckets.lifecycle import Housekeeping
 from sidecar.buckets.loading import Loading
 from sidecar.buckets.segments import SegmentSource
+from sidecar.buckets.single_records import SingleRecords
 from sidecar.intake.decided import Indexed
 from sidecar.intake.deciding import NEVER
 from sidecar.lateness import RecentLateness
@@ -28,6 +29,7 @@ from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import resident_bytes, scheduled_size
 from sidecar.policies.table import TopicSettings
 from sidecar.release.gate import Gate
+from sidecar.release.moving import Moving
 from sidecar.release.plan import Plan, Released
 from sidecar.release.releaser import Releaser
 from sidecar.release.transaction import Request, Timestamps, Transactions
@@ -91,6 +93,7 @@ class OwnedPartition:
         self.gate = Gate(host.limits, origin.held)
         self._resident.take(self.gate.resident_bytes)
         self._source = source = SegmentSource(topic, context.partition, origin.history, host.codec)
+        pending = SingleRecords(self.ledger, source, self.gate, host.read_again, host.reader)
         self.releaser = Releaser(
             context,
             transactions,
@@ -103,6 +106,7 @@ class OwnedPartition:
             source.decide,
             host.compresses,
             Series(origin.progress.series_key, zone_of),
+            Moving(pending.of, source.decide, origin.progress.series_key, f"{topic.name}/{context.partition}/"),
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None
         self._ids = StoredIds(context, self.ledger, source, host.pool, self.gate)

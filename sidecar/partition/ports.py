@@ -14,6 +14,7 @@ from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.upkeep import Upkeep
 from sidecar.context import PartitionContext
 from sidecar.intake.intake import Intake, Places
+from sidecar.intake.offset_reader import OffsetReader
 from sidecar.partition.origin import Origin
 from sidecar.partition.takeover import Standing
 from sidecar.payload.budget import PayloadBudget
@@ -90,6 +91,10 @@ class Host(Protocol):
 
     def read_on(self, ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
         """Begin to read the delay partition where the ledger is; nothing is indexed at or beyond ``until_offset``."""
+
+    @property
+    def reader(self) -> OffsetReader:
+        """To read single records with, of the delay topic or of a segment; used by the worker only."""
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Records of the delay partition at ascending offsets; None for one that is gone."""

@@ -33,12 +33,14 @@ Rejected
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from pyroaring import BitMap64
 
 from index.pending import Entry
 from index.progress import Position
+from index.record import Record
 from index.schedule import AT_ONCE
 from sidecar.payload.records import Scheduled, resident_bytes, scheduled, scheduled_size, size_of
 from sidecar.release.rates import RateLimits, TargetLimit
@@ -149,6 +151,13 @@ class Gate:
     def places_of(self, deliver_id: bytes) -> list[Position]:
         """Where held records of this id are due."""
         return list(self._named.get(deliver_id, {}).values())
+
+    def records_at(self, offsets: Collection[int]) -> dict[int, Record]:
+        """Those of the records at these offsets that are held."""
+        if self._parts.keys().isdisjoint(offsets):
+            return {}
+        held = chain.from_iterable(self._lanes.values())
+        return {offset: record for _, offset, (_, _, record) in held if offset in offsets and record is not None}
 
     def cancel(self, offsets: Collection[int]) -> None:
         """The transaction being made says that these are cancelled: those of them that are held are let go of."""

@@ -169,7 +169,7 @@ class KafkaTransactions:
             yield _Written(_Kind.RECEIPT, receipt.offset, (writer.receipts_topic,), record, send)
 
     def _about_next(self, verdict: Rejection) -> Rejection:
-        message = f"its next occurrence cannot be written to {self._writer.delay_topic}: {verdict.message}"
+        message = f"what follows it cannot be written to {self._writer.delay_topic}: {verdict.message}"
         return verdict._replace(message=message)
 
 

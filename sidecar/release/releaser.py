@@ -24,6 +24,7 @@ from sidecar.payload.packing import whole_batch
 from sidecar.payload.records import Decide, Leaving, Scheduled
 from sidecar.release.expiry import NEVER_EXPIRES, Expiry
 from sidecar.release.gate import Gate
+from sidecar.release.moving import Moves, Moving
 from sidecar.release.plan import Plan, Released
 from sidecar.release.screening import ReadRecords, Screened, refused_by_target, screen
 from sidecar.release.shortening import shortened, shortened_receipt, shortened_where
@@ -74,6 +75,7 @@ class _Attempt:
     why_blamed: str = ""
     left_out: list[Request] = field(default_factory=list)
     recurring: Recurring = field(default_factory=Recurring)
+    moves: Moves = field(default_factory=Moves)
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class Releaser:
     """Turns what is due in one delay partition into committed transactions; used by its worker only.
 
     ``compresses`` is of what is written, ``read`` reads records of the delay partition again, ``decide`` decides one
-    again by the rules it was indexed by. ``series`` tells what recurs.
+    again by the rules it was indexed by. ``series`` tells what recurs, ``moving`` what is moved.
     """
 
     context: PartitionContext
@@ -95,6 +97,7 @@ class Releaser:
     decide: Decide
     compresses: bool
     series: Series
+    moving: Moving
     expiry: Expiry = NEVER_EXPIRES
     timestamps: Timestamps = field(default_factory=Timestamps)
 
@@ -131,14 +134,16 @@ class Releaser:
 
     def _screened(self, plan: Plan, batch: Leaving) -> _Attempt:
         """What leaves, and what has to wait for its target."""
+        # What is held is let go of with its record.
+        moves = self.moving.look(batch.receipts, self.history.at, self.context.clock.now_ms())
         self.gate.cancel(frozenset(place.offset for receipt in batch.receipts for place in receipt.cancelled))
         if plan.resumed:
             batch = replace(batch, late=[*plan.resumed, *batch.late])
         rules = self.history.in_force
         screened = screen(batch, rules, self.directory, self.read, self.decide, compresses=self.compresses)
-        if screened.lost:
+        if lost := screened.lost + moves.lost:
             # Before W has passed them: whoever dies in between must have told, and so they may be told twice.
-            self._alarm_about_lost(screened.lost)
+            self._alarm_about_lost(lost)
         now_ms = self.context.clock.now_ms()
         planned = chain(batch.late, batch.due)
         recurring = self.series.look(screened.released, screened.rejected, planned, self.history.at, now_ms)
@@ -150,7 +155,8 @@ class Releaser:
         held = self.gate.hold(screened.released, frozenset(offset for _, offset, _ in plan.resumed))
         if held:
             screened = screened.holding(held)
-        return _Attempt(plan, screened, list(plan.requests), held, list(batch.receipts), recurring=recurring)
+        receipts = moves.told(batch.receipts)
+        return _Attempt(plan, screened, list(plan.requests), held, receipts, recurring=recurring, moves=moves)
 
     def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
         context = self.context
@@ -168,6 +174,7 @@ class Releaser:
     def _transaction(self, attempt: _Attempt) -> Transaction:
         screened, requests, progress = attempt.screened, attempt.requests, attempt.plan.batch.progress
         named = self.ledger.named
+        leaving = [*(offset for _, offset, _ in screened.released), *(offset for offset, _ in screened.rejected)]
         read = [(transit_key(lot), None) for lot in named.transit.leaving]
         state = [*self.gate.state(), *mask_records(named.mask), *read, *state_of(requests)]
         written = Transaction(
@@ -178,7 +185,7 @@ class Releaser:
             state,
             requests,
             self.timestamps,
-            attempt.recurring.appended(_leaving(screened)),
+            [*attempt.recurring.appended(leaving), *attempt.moves.appended.values()],
             attempt.recurring.occurrences,
             attempt.receipts,
         )
@@ -240,13 +247,13 @@ class Releaser:
         if shorter is None or briefer is None:
             self.give_up(attempt, result)
         attempt.truncated |= shorter.keys() | briefer.keys()
-        attempt.receipts = [briefer.get(offset, receipt) for offset, receipt in receipts]
         rejected = [(offset, shorter.get(offset, refused)) for offset, refused in screened.rejected]
-        rejected += attempt.recurring.ended(refusals.unfollowed)
+        rejected += attempt.recurring.ended(refusals.unfollowed) + attempt.moves.give_up(refusals.unfollowed)
+        attempt.receipts = attempt.moves.told([briefer.get(offset, receipt) for offset, receipt in receipts])
         attempt.screened = replace(screened, rejected=rejected).without({**refusals.unfollowed, **refusals.refused})
         if refusals.unfollowed:
             why = str(next(iter(refusals.unfollowed.values())).message)
-            self.context.log.error("series_ended", offsets=[*refusals.unfollowed][:TOLD_AT_ONCE], why=why)
+            self.context.log.error("not_written_again", offsets=[*refusals.unfollowed][:TOLD_AT_ONCE], why=why)
         self._set_aside(attempt, refusals)
 
     def _refusals(self, screened: Screened) -> Refusals:
@@ -286,11 +293,6 @@ AFTER: Final[Mapping[Outcome, After]] = {
     Outcome.UNKNOWN: Releaser.give_up,
     Outcome.FENCED: Releaser.give_up,
 }
-
-
-def _leaving(screened: Screened) -> list[int]:
-    """Offsets of what is released or rejected."""
-    return [*(offset for _, offset, _ in screened.released), *(offset for offset, _ in screened.rejected)]
 
 
 def _undecided(screened: Screened, refusals: Refusals) -> list[Entry[Scheduled]]:

@@ -67,7 +67,7 @@ class Needed(NamedTuple):
 def needed(config: Config) -> Needed:
     """Every right that a router with this configuration needs; taking away any of them breaks something."""
     group_id = config.router.group_id
-    of_topics = [acl for topic in config.delay_topics for acl in _of_delay_topic(topic, has_api=config.admin.is_on)]
+    of_topics = [acl for topic in config.delay_topics for acl in _of_delay_topic(topic)]
     targets, notes = of_targets(config, f"{WRITE} and {READ}")
     policies = [*_of_policies(config.router.policies_topic), *_of_status(config.router.status_topic)]
     rest = [
@@ -92,16 +92,13 @@ def script(needed: Needed, bootstrap: str, principal: str = ANY_ROUTER) -> Itera
         yield acl_command(bootstrap, [acl.operation for acl in several], resource, principal)
 
 
-def _of_delay_topic(topic: DelayTopicConfig, *, has_api: bool) -> Iterator[Acl]:
+def _of_delay_topic(topic: DelayTopicConfig) -> Iterator[Acl]:
     def on(name: str, operation: str, why: str) -> Acl:
         return Acl(TOPIC, name, LITERAL, operation, why)
 
     yield on(topic.name, READ, "index what producers wrote")
+    yield on(topic.name, WRITE, "write again what is moved, or recurs, in the transaction of what it follows")
     yield on(topic.name, DESCRIBE_CONFIGS, "compare its retention with what is needed")
-    if topic.recurring:
-        yield on(topic.name, WRITE, "recurring = true: the next occurrence, in the transaction of the one before")
-    elif has_api:
-        yield on(topic.name, WRITE, "[admin]: drive rejected records again when an operator asks for it")
     if topic.trim:
         yield on(topic.name, DELETE, "trim = true: remove what is no longer needed (DeleteRecords)")
     yield on(topic.state, READ, "take over where the last owner stood")

@@ -103,6 +103,7 @@ class Fate(StrEnum):
     REJECTED = "rejected"
     CANCELLED = "cancelled"
     REPLACED = "replaced"
+    MOVED = "moved"
     ANSWERED = "answered"
     UNKNOWN = "unknown"
 

@@ -52,6 +52,9 @@ CLOCKS_MS: Final = 60_000
 PRODUCER_CLOCK_MS: Final = 3_600_000
 """How far a producer's clock may be ahead (KIP-1030)."""
 
+_NAMED_AS: Final = {Outcome.REPLACED: Fate.REPLACED, Outcome.MOVED: Fate.MOVED}
+"""What became of a schedule that a receipt names; all others are cancelled."""
+
 WHY: Final[Mapping[Reason, str]] = {
     Reason.MAX_DELAY_EXCEEDED: "the delay is longer than allowed",
     Reason.INVALID_SCHEDULE: "a control header cannot be read",
@@ -198,8 +201,9 @@ class _One:
         if said.offset == self._offset:
             many = f"{said.cancelled} schedule{'s' if said.cancelled != 1 else ''} cancelled"
             return self._answer(Fate.ANSWERED, why=f"its receipt says {said.outcome}: {many}")
-        fate = Fate.REPLACED if said.outcome is Outcome.REPLACED else Fate.CANCELLED
-        return self._judged(fate, schedule, record, f"by {place}/{said.offset}")
+        fate = _NAMED_AS.get(said.outcome, Fate.CANCELLED)
+        then = f", to be due at {said.due_ms}" if fate is Fate.MOVED else ""
+        return self._judged(fate, schedule, record, f"by {place}/{said.offset}{then}")
 
     def _rejected(self, fate: Fate, reason: Reason, before: str = "") -> LookupAnswer:
         return self._answer(fate, why=f"{before}{WHY[reason]}", code=reason.value)

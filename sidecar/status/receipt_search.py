@@ -17,13 +17,15 @@ from sidecar.status.searching import look_through
 class Said(NamedTuple):
     """A receipt: of the control at ``offset``, and how many schedules it has cancelled.
 
-    ``is_schedule``: the control is a schedule itself.
+    ``is_schedule``: the control is a schedule itself. ``due_ms``: when the last one is due that
+    it has moved.
     """
 
     offset: int
     outcome: Outcome
     cancelled: int
     is_schedule: bool
+    due_ms: int | None = None
 
 
 def receipt_about(
@@ -40,7 +42,8 @@ def _look(offset: int, message: Message) -> Said | None:
     try:
         said = json.loads(message.value() or b"")
         outcome, named = Outcome(said["outcome"]), [each["offset"] for each in said["cancelled"]]
-        left_out, is_schedule = said.get("omitted", {}).get("cancelled", 0), said["due"] is not None
+        left_out, due_ms = said.get("omitted", {}).get("cancelled", 0), said["due"] and int(said["due"])
+        is_schedule = due_ms is not None and outcome is not Outcome.MOVED
         source = (dict(readable_headers(message)).get(DELAY_SOURCE) or b"").decode()
         control = int(source.rpartition("/")[2])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -48,4 +51,4 @@ def _look(offset: int, message: Message) -> Said | None:
         return None
     if offset not in named and (offset != control or is_schedule):
         return None
-    return Said(control, outcome, len(named) + left_out, is_schedule)
+    return Said(control, outcome, len(named) + left_out, is_schedule, None if is_schedule else due_ms)

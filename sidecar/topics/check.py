@@ -154,6 +154,9 @@ def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Descri
         return
     yield from topics.examine_delay_topic(topic, delay, config.bootstrap)
     yield from _rights(config, thing, delay, {AclOperation.READ: "Read"})
+    appending = _rights(config, thing, delay, {AclOperation.WRITE: "Write"})
+    # Without it every series ends with its first occurrence, and what is to be moved is rejected.
+    yield from appending if topic.recurring else map(_as_warning, appending)
     if topic.trim:
         yield from _right_to_trim(config, thing, delay)
     for wanted in topics.wanted_beside(topic, delay):

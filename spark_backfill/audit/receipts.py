@@ -1,7 +1,7 @@
 """Receipts of controls as rows: one for the control that each answers, and one for each record that it names.
 
-A control is a record with ``deliver-cancel`` or ``deliver-replace``. It has exactly one receipt, unless it is rejected,
-and what the receipt names is not released any more. Nothing of this is shared with the router.
+A control is a record with ``deliver-cancel``, ``-replace`` or ``-move``. It has exactly one receipt, unless it is
+rejected, and what the receipt names is not released any more. Nothing of this is shared with the router.
 """
 
 from typing import Final
@@ -30,6 +30,8 @@ IN_VAIN: Final = 512
 """The receipt says that there was nothing to cancel or to replace."""
 MALFORMED: Final = 1024
 """It is no receipt."""
+MOVED: Final = 2048
+"""The receipt is that of a move, and says that it is done."""
 
 _SAID: Final = "action string, outcome string, cancelled array<struct<offset:bigint>>"
 
@@ -41,8 +43,8 @@ def asks(protocol: Protocol, control: Column) -> Column:
         return f.exists(control, lambda each: plain(each["key"]).isin(*names))
 
     flags = {
-        CONTROL: has("deliver-cancel", "deliver-replace"),
-        CANCELS: has("deliver-cancel"),
+        CONTROL: has("deliver-cancel", "deliver-replace", "deliver-move"),
+        CANCELS: has("deliver-cancel", "deliver-move"),
         CONDITIONAL: has("deliver-if-due"),
         HAS_ID: protocol.has_id(control),
     }
@@ -56,10 +58,17 @@ def points(records: DataFrame) -> DataFrame:
         source(f.col("headers")).alias("parts"), f.from_json(f.col("value").cast("string"), _SAID).alias("said")
     )
     outcome, action, named = said["outcome"], said["action"], said["cancelled"]
-    done = f.when(action == "cancel", "cancelled").when(action == "replace", "replaced")
+    done = f.when(action == "cancel", "cancelled").when(action == "replace", "replaced").when(action == "move", "moved")
     in_vain = f.coalesce(outcome.isin("not-pending", "changed"), f.lit(False))
-    well_formed = done.isNotNull() & named.isNotNull() & (in_vain | (outcome == done))
-    flags = {REPLACED: action == "replace", IN_VAIN: in_vain, MALFORMED: ~f.coalesce(well_formed, f.lit(False))}
+    # A move whose last schedule could not be written again has cancelled the others.
+    fits = in_vain | (outcome == done) | ((action == "move") & (outcome == "cancelled"))
+    well_formed = done.isNotNull() & named.isNotNull() & fits
+    flags = {
+        REPLACED: action == "replace",
+        IN_VAIN: in_vain,
+        MALFORMED: ~f.coalesce(well_formed, f.lit(False)),
+        MOVED: outcome == "moved",
+    }
     answered = f.struct(parts.alias("parts"), f.lit(RECEIPT).alias("kind"))
     places = f.transform(
         f.coalesce(named, f.expr("cast(array() as array<struct<offset:bigint>>)")),

@@ -17,6 +17,7 @@ OUTCOMES: Final = (
     "lost",
     "cancelled",
     "replaced",
+    "moved",
     "answered",
     "unprovable",
     "unread",

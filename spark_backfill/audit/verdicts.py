@@ -51,6 +51,7 @@ from spark_backfill.audit.receipts import (
     HAS_ID,
     IN_VAIN,
     MALFORMED,
+    MOVED,
     NAMED,
     RECEIPT,
     REPLACED,
@@ -124,6 +125,7 @@ def _folds(scene: Scene) -> list[Column]:
         f.coalesce(f.sum(f.when(kind == RECEIPT, 1)), f.lit(0)).alias("answers"),
         f.coalesce(f.sum(f.when(kind == NAMED, 1)), f.lit(0)).alias("names"),
         f.max(f.when(kind == NAMED, flags.bitwiseAND(REPLACED) != 0)).alias("is_replaced"),
+        f.max(f.when(kind == NAMED, flags.bitwiseAND(MOVED) != 0)).alias("is_moved"),
         f.max(f.when(kind == RECEIPT, flags.bitwiseAND(IN_VAIN) != 0)).alias("in_vain"),
         f.coalesce(f.max(f.when(kind == RECEIPT, flags.bitwiseAND(MALFORMED))), f.lit(0)).alias("no_receipt"),
     ]
@@ -162,13 +164,14 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
     doubled = many | too_many | in_spite
     unanswered = _has(CONTROL) & (answers == 0) & (rejections == 0)
     missing = f.when(_removed(scene, horizons), "unprovable").otherwise("lost")
+    by_receipt = f.when(f.col("is_replaced"), "replaced").when(f.col("is_moved"), "moved").otherwise("cancelled")
     # Released to some of its targets is not released.
     return (
         f.when(f.col("sent").isNull(), FOREIGN)
         .when(doubled, "doubled")
         # A receipt is written when the control is read, however long the schedules wait.
         .when(unanswered, f.when(f.col("sent_ms") > began_ms, "pending").otherwise(missing))
-        .when(names > 0, f.when(f.col("is_replaced"), "replaced").otherwise("cancelled"))
+        .when(names > 0, by_receipt)
         .when(is_void, "answered")
         .when(rejections == 1, "rejected")
         .when((copies > 0) & f.col("complete"), "released")

@@ -361,3 +361,28 @@ def test_a_paused_target_waits_alone(ruled: Ruled) -> None:
         assert stage.settle().released_once == 102
         wait_until(lambda: state_of(router, delay)["held"] == 0, "nothing is held")
     assert large.encode() in {header(each, "delay-source") for each in records}
+
+
+def test_what_is_held_for_a_paused_target_is_moved_with_all_it_has(ruled: Ruled) -> None:
+    stage = ruled.stage
+    out, paused = stage.target(), stage.target("paused")
+    delay = stage.delay(default_target=out, allowed_targets=[paused])
+    with ruled.router() as router:
+        router.start_and_wait()
+        operations = ruled.operations(router)
+        operations.change(target_scope(paused), {"paused": True})
+        wait_until(lambda: router.events("policy_changed") != [], "the policy is known")
+        time.sleep(0.5)
+        stage.send(delay, ("deliver-id", b"a"), ("deliver-to", paused.encode()), ("trace", b"1"), value=b"held")
+        wait_until(lambda: state_of(router, delay)["held"] == 1, "it is held")
+        due_ms = now_ms() + 1_000
+        stage.send(delay, ("deliver-move", b"a"), ("deliver-at", b"%d" % due_ms))
+        stage.wait_records(f"{delay}.receipts", 1)
+        wait_until(lambda: state_of(router, delay)["held"] == 0, "it is held no longer")
+        operations.remove(target_scope(paused))
+        (record,) = stage.wait_records(paused, 1)
+        assert (record.value, header(record, "trace")) == (b"held", b"1")
+        assert header(record, "delay-due") == b"%d" % due_ms
+        assert router.stop() == 0
+    report = stage.audit()
+    assert (report.ok, report.moved, report.released_once) == (True, 1, 1), report.samples

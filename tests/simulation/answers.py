@@ -15,6 +15,9 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping
 from tests.simulation.violation import require
 from tests.simulation.world import REJECTED, Answer, Named, Produced, Transaction
 
+DONE = {"cancel": "cancelled", "replace": "replaced", "move": "moved"}
+NO_SCHEDULE = ("cancel", "move")
+
 
 class Answers:
     """Follows the committed transactions in order; ``produced`` and ``left`` are those of the checker, by offset."""
@@ -24,12 +27,10 @@ class Answers:
         produced: Mapping[int, Produced],
         left: MutableMapping[int, str],
         may_be_rejected: Callable[[Produced], bool],
-        appended: Mapping[tuple[str, bytes | None], Produced],
     ) -> None:
         self._produced = produced
         self._left = left
         self._may_be_rejected = may_be_rejected
-        self._appended = appended
         self._has_appended: set[int] = set()
         self._passed_over: set[int] = set()
         self._log_end_as_left: dict[int, int] = {}
@@ -40,14 +41,18 @@ class Answers:
         """Violation where a receipt is not what it has to be, or something leaves in spite of one."""
         rejected = {each.offset for each in transaction.left if each.topic == REJECTED and not each.refused_at_release}
         self._never_indexed |= rejected
+        moved = {control: self._produced[place] for control, place in transaction.placed.items()}
+        moved = {control: record for control, record in moved.items() if record.moved_by is not None}
         for answer in transaction.answers:
             self._one(answer, rejected, transaction.log_start)
+            self._moved(answer, moved.pop(answer.offset, None))
+        require(not moved, f"moved, and no receipt tells of it: {moved}")
         log_end = max(self._produced, default=-1) + 1
         for offset, _, _, _ in transaction.left:
             if offset not in rejected:
                 self._not_in_spite(self._produced[offset])
                 self._log_end_as_left[offset] = log_end
-        self._has_appended |= {self._appended[record.headers[-1]].offset for _, record in transaction.appended}
+        self._has_appended |= set(transaction.placed.values())
 
     def unanswered(self) -> set[int]:
         """Offsets of controls that were not rejected, and have no receipt."""
@@ -69,7 +74,7 @@ class Answers:
             each
             for offset, each in self._produced.items()
             if self._is_in_front(each, answer.offset) and offset not in self._left and offset not in rejected
-            if each.named and each.named.deliver_id == named.deliver_id and each.named.action != "cancel"
+            if each.named and each.named.deliver_id == named.deliver_id and each.named.action not in NO_SCHEDULE
         ]
         hit = [each for each in pending if named.if_due_ms in (None, due_ms_of(each))]
         cancelled = {each["offset"]: each["due"] for each in says["cancelled"]}
@@ -82,8 +87,10 @@ class Answers:
         require(not again, f"{answer.offset} cancels {again}, which a control before it has not")
         self._passed_over |= {each.offset for each in hit if not _is_conditional(each, named)} - cancelled.keys()
         require(list(cancelled) == sorted(cancelled), f"{answer.offset}: not in the order of the log")
-        done = {"cancel": "cancelled", "replace": "replaced"}[named.action]
-        outcomes = {done} if cancelled else {"changed", "not-pending"}
+        outcomes = {DONE[named.action]} if cancelled else {"changed", "not-pending"}
+        if named.action == "move" and len(certain) < len(hit):
+            # It found one that is gone from the log, and does not name that.
+            outcomes |= {"cancelled"} if cancelled else set()
         sure = not any(_is_conditional(each, named) for each in pending)
         if not cancelled and sure and all(self._is_certain(each, log_start) for each in pending):
             outcomes = {"changed"} if pending else {"not-pending", *self._of_what_left_meanwhile(control)}
@@ -108,7 +115,10 @@ class Answers:
     def _itself(self, control: Produced, due_ms: int | None, *, is_void: bool) -> None:
         """What becomes of the control: what cancels is done, and so is what replaces nothing where it was to."""
         assert control.named is not None
-        if control.named.action == "cancel" or is_void:
+        if control.named.action == "move":
+            # Whether it is told as due is looked at beside what is appended.
+            self._left[control.offset] = "its receipt"
+        elif control.named.action == "cancel" or is_void:
             require(due_ms is None, f"{control.offset} is no schedule, and is told as due at {due_ms}")
             self._left[control.offset] = "its receipt"
         else:
@@ -118,8 +128,30 @@ class Answers:
         """Whether a control at an offset holds for a record: it lies in front, or follows from what does."""
         if record.says is None:
             return record.offset < offset
-        assert record.series is not None
-        return record.series.first < offset and record.offset in self._has_appended
+        start = record.moved_last
+        if start is None:
+            assert record.series is not None
+            start = record.series.first
+        return start < offset and record.offset in self._has_appended
+
+    def _moved(self, answer: Answer, moved: Produced | None) -> None:
+        """What is moved is the same again, due as its control says, and written with the receipt that says so."""
+        says, control = json.loads(answer.record.value or b""), self._produced[answer.offset]
+        assert control.named is not None
+        if says["outcome"] != "moved":
+            require(moved is None, f"{answer.offset} has moved {moved}, and says {says}")
+            require(control.named.action != "move" or says["due"] is None, f"{answer.offset} moves nothing: {says}")
+            return
+        require(moved is not None, f"{answer.offset} says {says}, and nothing is appended")
+        assert moved is not None
+        last = self._produced[says["cancelled"][-1]["offset"]]
+        require(says["due"] == due_ms_of(control) == due_ms_of(moved), f"{answer.offset}: {says} of {moved}")
+        wanted = last.key, last.value, last.target, _own(last), _which(last)
+        found = moved.key, moved.value, moved.target, _own(moved), _which(moved)
+        require(found == wanted, f"{answer.offset} has moved {wanted}, and made {found} of it")
+        came_from = dict(moved.headers).get("delay-source")
+        require(moved.series is not None or came_from == b"d/0/%d" % answer.offset, f"{moved} comes from {came_from!r}")
+        require(moved.named == Named(control.named.deliver_id), f"{moved} has another id")
 
     def _not_in_spite(self, record: Produced) -> None:
         if record.named is None:
@@ -130,6 +162,17 @@ class Answers:
             if self._is_in_front(record, offset) and control.deliver_id == record.named.deliver_id:
                 spared = control.if_due_ms not in (None, due_ms_of(record)) or _is_conditional(record, control)
                 require(spared, f"{record.offset} leaves, and {offset} was to cancel it")
+
+
+def _own(record: Produced) -> list[tuple[str, bytes | None]]:
+    """The headers that are not the router's."""
+    return [(name, raw) for name, raw in record.headers if not name.lower().startswith(("deliver-", "delay-"))]
+
+
+def _which(record: Produced) -> tuple[int, ...]:
+    """Which occurrence of which series it is; what begins one becomes the first."""
+    series = record.series
+    return () if series is None else (series.first, series.number, series.period_ms, series.times, series.until_ms)
 
 
 def _is_conditional(record: Produced, control: Named) -> bool:

@@ -38,17 +38,14 @@ class Checker:
         self._followed = 0
         self._produced: dict[int, Produced] = {}
         self._left: dict[int, str] = {}
-        self._appended: dict[tuple[str, bytes | None], Produced] = {}
         self._numbers = Numbers(0, (-1, -1), 0)
-        self._answers = Answers(self._produced, self._left, self._may_be_rejected, self._appended)
+        self._answers = Answers(self._produced, self._left, self._may_be_rejected)
         self._delays_ms = [(0, rules_used[0].delay_ms)]
 
     def follow(self) -> None:
         """Violation on the first new transaction that breaks a guarantee."""
         for record in self._log[len(self._produced) :]:
             self._produced[record.offset] = record
-            if record.says is not None:
-                self._appended[record.headers[-1]] = record
         for transaction in self._committed[self._followed :]:
             self._followed += 1
             self._one(transaction)
@@ -83,8 +80,12 @@ class Checker:
         require(in_time == sorted(in_time), f"not in order: {in_time}")
 
     def _series_go_on(self, transaction: Transaction) -> None:
-        """What leaves of a series is followed by the next one in the same transaction; nothing else is appended."""
-        unexplained = [(offset, self._appended[record.headers[-1]]) for offset, record in transaction.appended]
+        """What leaves of a series is followed by the next one in the same transaction; nothing else is appended.
+
+        But for what is moved, which its receipt tells of.
+        """
+        appended = [(offset, self._produced[place]) for offset, place in transaction.placed.items()]
+        unexplained = [(offset, record) for offset, record in appended if record.moved_by is None]
         for offset, topic, _, refused_at_release in transaction.left:
             record = self._produced[offset]
             if record.series is None:
@@ -183,9 +184,10 @@ def _acceptable(record: Produced, rules: Rules) -> bool:
     """Whether a record is right by one set of rules, told without asking them to decide."""
     if record.named is not None and record.named.action == "cancel":
         return record.legible
+    is_moving = record.named is not None and record.named.action == "move"
     delay_us = _due_by(record, rules.delay_ms) - record.timestamp_ms * 1_000
     short_enough = not rules.max_delay_ms or delay_us <= rules.max_delay_ms * 1_000
-    allowed = record.target == rules.default_target or record.target in rules.allowed_targets
+    allowed = is_moving or record.target == rules.default_target or record.target in rules.allowed_targets
     return record.legible and short_enough and allowed
 
 

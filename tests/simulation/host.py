@@ -450,7 +450,11 @@ def _named(record: Record | None, log: DelayLog) -> int:
     if series:
         # Its value is that of the first one.
         return next(each.offset for each in reversed(log.records) if series[0] in each.headers)
-    return int((record.value or b"").partition(b"/")[0])
+    # And that of what was moved is that of what it was moved from.
+    moved = (each for each in reversed(log.records) if each.moved_by is not None)
+    same = (each.offset for each in moved if each.value == record.value and list(each.headers) == list(record.headers))
+    found = next(same, None)
+    return int((record.value or b"").partition(b"/")[0]) if found is None else found
 
 
 def _shared_out(transaction: Transaction, offsets: Sequence[int]) -> list[list[int]]:

@@ -18,7 +18,10 @@ def compare(serving: Serving, owed: set[int], told_lost: set[int]) -> None:
     )
     in_memory.update(offset for _, offset, _ in ledger._late)
     in_memory.update(offset for offset, _ in ledger._rejected)
-    in_memory.update(each.offset for each in ledger.named._receipts if each.due_ms is None)
+    # A replacement is pending itself.
+    in_memory.update(
+        each.offset for each in ledger.named._receipts if each.due_ms is None or each.control.due_ms is not None
+    )
     in_memory.update(offset for lane in serving.owned.gate.waiting() for _, offset, _ in lane)
     for offset in [each for each in in_memory if each in ledger.named.mask]:
         # What a bucket holds stays until W comes to it.

@@ -79,15 +79,18 @@ def append_recurring(rng: random.Random, now_ms: int, log: DelayLog, ids: Sequen
 
 
 def append_named(rng: random.Random, now_ms: int, log: DelayLog) -> None:
-    """Append some schedules with an id, and what cancels or replaces such."""
+    """Append some schedules with an id, and what cancels, replaces or moves such."""
     for _ in range(rng.randint(1, 3)):
         deliver_id = rng.choice(IDS)
         plain = _record(rng, log.end, now_ms, now_ms * 1_000 + _delay_us(rng))
-        action = rng.choice(["", "", "", "cancel", "cancel", "replace"])
+        action = rng.choice(["", "", "", "cancel", "move", "replace"])
         headers: list[tuple[str, bytes | None]] = [("Deliver-Id", deliver_id)]
         legible, due_us = plain.legible, plain.due_us
         if action == "cancel":
             headers, legible, due_us = [("deliver-cancel", deliver_id)], True, 0
+        elif action == "move":
+            times = [each for each in plain.headers if each[0].startswith("deliver-a")]
+            headers, legible = [*times, ("Deliver-Move", deliver_id)], plain.legible and bool(times)
         elif action == "replace":
             headers.append(("deliver-replace", b"true"))
         if_due_ms = _if_due_ms(rng, deliver_id, log) if action else None
@@ -96,7 +99,8 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog) -> None:
         elif action and rng.random() < 0.1:
             headers.append(("deliver-if-due", b"soon"))
             legible = False
-        own = plain.headers if action != "cancel" else [each for each in plain.headers if each[0] == "trace"]
+        is_schedule = action in ("", "replace")
+        own = plain.headers if is_schedule else [each for each in plain.headers if each[0] == "trace"]
         named = Named(deliver_id, action, if_due_ms)
         log.records.append(replace(plain, headers=[*own, *headers], legible=legible, due_us=due_us, named=named))
         log.end += 1

@@ -93,7 +93,9 @@ class Produced:
     """A record of the delay topic, and next to it what its producer meant, in words of its own.
 
     ``due_us`` is 0 for a record without a time; ``legible`` tells whether its headers can be read at all. ``says`` is
-    its value where it is the next occurrence of another. ``named`` is what it means to others of its id.
+    its value where a router has written it because of another. ``named`` is what it means to others of its id.
+    ``moved_by`` is the offset of the control that has moved it, ``moved_last`` of the last one that has moved it or
+    an occurrence of its series before it.
     """
 
     offset: int
@@ -107,6 +109,8 @@ class Produced:
     series: Series | None = None
     says: bytes | None = None
     named: Named | None = None
+    moved_by: int | None = None
+    moved_last: int | None = None
 
     @property
     def value(self) -> bytes:
@@ -128,14 +132,20 @@ class DelayLog:
     told_lost: set[int] = field(default_factory=set)
 
     def append_next(self, offset: int, record: Record) -> int:
-        """What a router appends because of the record at ``offset``: as its header says, which the checker looks at.
+        """What a router appends because of the record at ``offset``: as its headers say, which the checker looks at.
 
         Returns where it lies.
         """
-        before = next(each for each in self.records if each.offset == offset)
-        series, header = before.series, dict(record.headers).get("deliver-series") or b""
-        first, number, due_ms = map(int, header.split(b" ")[:3])
-        follows = None if series is None else series._replace(first=first, number=number, begins=False)
+        by_offset = {each.offset: each for each in self.records}
+        before, said = by_offset[offset], dict(record.headers)
+        is_moved = before.named is not None and before.named.action == "move"
+        series, due_ms, target = None, 0, before.target
+        if header := said.get("deliver-series"):
+            first, number, due_ms = map(int, header.split(b" ")[:3])
+            begun = by_offset[first]
+            series, target = begun.series and begun.series._replace(number=number, begins=False), begun.target
+        elif is_moved:
+            due_ms, target = int(said["deliver-at"] or b""), (said.get("deliver-to") or b"").decode()
         self.records.append(
             replace(
                 before,
@@ -143,10 +153,13 @@ class DelayLog:
                 headers=record.headers,
                 timestamp_ms=record.timestamp_ms,
                 due_us=due_ms * 1_000,
-                series=follows,
+                target=target,
+                series=series,
                 says=record.value,
                 key=record.key,
                 named=before.named and Named(before.named.deliver_id),
+                moved_by=offset if is_moved else None,
+                moved_last=offset if is_moved else before.moved_last,
             )
         )
         # And the marker of the transaction.
@@ -180,7 +193,7 @@ class Transaction:
     """Records, state and segments that become visible together; ``begun_ms`` is what the router's clock showed.
 
     ``log_start`` is where the delay topic began then. ``state_of`` gives the state once it is known where what was
-    appended lies, by the offset of what it follows.
+    appended lies, by the offset of what it follows, which is ``placed``.
     """
 
     begun_ms: int
@@ -193,6 +206,7 @@ class Transaction:
     answers: tuple[Answer, ...] = ()
     log_start: int = 0
     state_of: Callable[[Mapping[int, int]], list[tuple[bytes, bytes | None]]] | None = None
+    placed: Mapping[int, int] = field(default_factory=dict)
 
 
 class Faults:
@@ -376,6 +390,7 @@ class Store:
     def _apply(self, transaction: Transaction) -> list[int]:
         if transaction.appended:
             self.placed = {offset: self.log.append_next(offset, record) for offset, record in transaction.appended}
+            transaction = replace(transaction, placed=self.placed)
         if transaction.state_of is not None:
             transaction = replace(transaction, state=transaction.state_of(self.placed))
         self.committed.append(transaction)

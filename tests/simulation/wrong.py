@@ -3,7 +3,8 @@
 Each replaces a class of the code that ships by an override of it. Here those about cursor, watermark and transactions;
 in :mod:`.wrong_buckets` those about buckets, in :mod:`.wrong_adopting` those about buckets that others have built, in
 :mod:`.wrong_owning` those about other owners, about retention and about what is in a record, in
-:mod:`.wrong_recurring` those about recurring schedules, :mod:`.wrong_naming` those about what is cancelled.
+:mod:`.wrong_recurring` those about recurring schedules, :mod:`.wrong_naming` those about what is cancelled,
+:mod:`.wrong_moving` those about what is moved.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +27,15 @@ from sidecar.release.rates import RateLimits
 from sidecar.release.releaser import AFTER, Releaser
 from sidecar.release.transaction import Outcome, Request, adoption_in
 from snapshots.held import HeldEntry
-from tests.simulation import world, wrong_adopting, wrong_buckets, wrong_naming, wrong_owning, wrong_recurring
+from tests.simulation import (
+    world,
+    wrong_adopting,
+    wrong_buckets,
+    wrong_moving,
+    wrong_naming,
+    wrong_owning,
+    wrong_recurring,
+)
 from tests.simulation.host import SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
 
@@ -354,4 +363,5 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_owning.ALL,
     *wrong_recurring.ALL,
     *wrong_naming.ALL,
+    *wrong_moving.ALL,
 )

@@ -16,7 +16,7 @@ from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend, Services
 from sidecar.config.model import Config
-from sidecar.controls.cancelling import Order as CancelOrder
+from sidecar.controls.ordering import Order as ControlOrder
 from sidecar.controls.receipts import Cancelled, Told
 from sidecar.finding.wanted import Wanted
 from sidecar.kafka.record_writer import Written
@@ -218,17 +218,18 @@ class FakeRecords:
 
 
 class FakeControls:
-    """What was asked to be cancelled or replaced; each time one schedule is, unless it ``fails``."""
+    """What was asked to be cancelled, moved or replaced; each time one schedule is, unless it ``fails``."""
 
     def __init__(self) -> None:
-        self.orders: list[tuple[str, CancelOrder]] = []
+        self.orders: list[tuple[str, ControlOrder]] = []
         self.fails: Exception | None = None
 
-    def cancel(self, topic: str, order: CancelOrder) -> list[Cancelled]:
+    def carry_out(self, topic: str, order: ControlOrder) -> Told:
         self.orders.append((topic, order))
         if self.fails:
             raise self.fails
-        return [Cancelled(order.partition or 0, 7, 1_000)]
+        due_ms = None if order.moves_to is None else int(order.moves_to[1])
+        return Told(order.done, (Cancelled(order.partition or 0, 7, 1_000),), due_ms)
 
     def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]) -> Told:
         partition, _ = write()

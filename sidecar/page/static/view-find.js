@@ -63,6 +63,9 @@ function answer(found) {
   );
 }
 
+// What a receipt says of the record that it names.
+const NAMED = { cancelled: "Cancelled", replaced: "Replaced", moved: "Moved" };
+
 // What has happened, what has not yet, and what never will.
 function steps({ fate, code, sent_ms: sent, indexed, due_ms: due, targets }) {
   const known = [];
@@ -72,7 +75,7 @@ function steps({ fate, code, sent_ms: sent, indexed, due_ms: due, targets }) {
   if (due !== null) known.push(["Due", fate === "pending" ? "next" : "past", dated(due)]);
   if (fate === "released") known.push(["Released", "past", ["not before it was due, to ", named(targets)]]);
   if (fate === "rejected") known.push(["Rejected", "bad", `in the rejected topic, with ${code || "a code"}`]);
-  if (fate === "cancelled" || fate === "replaced") known.push([fate === "cancelled" ? "Cancelled" : "Replaced", "past", "the receipt says so"]);
+  if (fate in NAMED) known.push([NAMED[fate], "past", "the receipt says so"]);
   if (fate === "answered") known.push(["Answered", "past", "a control, and no schedule itself"]);
   if (fate === "pending") known.push(code ? ["To be rejected", "next", `with ${code}`] : ["To be released", "next", ["to ", named(targets)]]);
   if (fate === "unknown") known.push(["Not known", "bad", "see above"]);

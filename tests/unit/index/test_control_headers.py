@@ -7,7 +7,8 @@ from index.headers import Headers, Role
 from index.receipts import Action, Control
 from index.rules import Rules
 from index.rules_by_column import decide_alike
-from index.schedule import AT_ONCE, Reason, Rejection, Schedule
+from index.schedule import AT_ONCE, KEEP_KEY, Reason, Rejection, Schedule
+from index.targets import TargetRule
 
 SAYS = {"deliver-at": Role.AT, "x-due": Role.AT, "deliver-id": Role.ID, "deliver-to": Role.TO, "order": Role.ID}.get
 
@@ -22,6 +23,8 @@ SAYS = {"deliver-at": Role.AT, "x-due": Role.AT, "deliver-id": Role.ID, "deliver
         ([("deliver-cancel", b"a"), ("deliver-if-due", b"1970-01-01T00:00:01Z")], Control(Action.CANCEL, b"a", 1_000)),
         ([("deliver-id", b"a"), ("deliver-replace", b"true"), ("deliver-at", b"1")], Control(Action.REPLACE, b"a")),
         ([("deliver-replace", b"true"), ("order", b"7"), ("deliver-to", b"t")], Control(Action.REPLACE, b"7")),
+        ([("deliver-move", b"a"), ("x-due", b"1"), ("trace", b"1")], Control(Action.MOVE, b"a")),
+        ([("Deliver-Move", b"a"), ("deliver-at", b"1"), ("deliver-if-due", b"0")], Control(Action.MOVE, b"a", 0)),
     ],
 )
 def test_what_is_asked_for(headers: Headers, control: Control) -> None:
@@ -52,7 +55,19 @@ def test_no_control(headers: Headers) -> None:
         ([("deliver-replace", b"true")], Reason.INVALID_SCHEDULE, "deliver-id says which schedule, and is missing"),
         ([("deliver-replace", b"yes"), ("deliver-id", b"a")], Reason.INVALID_SCHEDULE, "only 'true' is a value of it"),
         ([("deliver-replace", None), ("deliver-id", b"a")], Reason.INVALID_SCHEDULE, "deliver-replace null: only"),
-        ([("deliver-if-due", b"1")], Reason.INVALID_SCHEDULE, "only beside deliver-cancel or deliver-replace"),
+        ([("deliver-if-due", b"1")], Reason.INVALID_SCHEDULE, "only beside deliver-cancel, deliver-replace or"),
+        ([("deliver-move", b"a")], Reason.INVALID_SCHEDULE, "deliver-at or deliver-after says when"),
+        ([("deliver-move", b"a"), ("deliver-at", None)], Reason.INVALID_SCHEDULE, "and is missing"),
+        ([("deliver-move", b"a"), ("x-due", b"1"), ("deliver-to", b"t")], Reason.AMBIGUOUS_HEADER, "but its due time"),
+        ([("deliver-move", b"a"), ("x-due", b"1"), ("order", b"a")], Reason.AMBIGUOUS_HEADER, "beside order"),
+        ([("deliver-move", b"a"), ("x-due", b"1"), ("deliver-every", b"1s")], Reason.AMBIGUOUS_HEADER, "deliver-every"),
+        ([("deliver-move", b"a"), ("deliver-replace", b"true")], Reason.AMBIGUOUS_HEADER, "beside deliver-replace"),
+        (
+            [("deliver-move", b"a"), ("deliver-cancel", b"a")],
+            Reason.AMBIGUOUS_HEADER,
+            "beside deliver-move",
+        ),
+        ([("deliver-move", None), ("x-due", b"1")], Reason.INVALID_SCHEDULE, "deliver-move null: a value is needed"),
     ],
 )
 def test_what_cannot_be_followed(headers: Headers, reason: Reason, message: str) -> None:
@@ -90,7 +105,7 @@ def test_what_replaces_is_a_schedule_like_any_other() -> None:
         ([("deliver-cancel", b"a"), ("deliver-att", b"1")], Reason.INVALID_SCHEDULE, "there is no such header"),
         ([("deliver-cancel", None)], Reason.INVALID_SCHEDULE, "a value is needed"),
         ([*REPLACES, ("deliver-to", b"not-allowed")], Reason.TARGET_NOT_ALLOWED, "not-allowed"),
-        ([("deliver-move", b"a"), ("deliver-at", b"1800000000000")], Reason.INVALID_SCHEDULE, "does not do that yet"),
+        ([("deliver-move", b"a"), ("deliver-att", b"1")], Reason.INVALID_SCHEDULE, "there is no such header"),
     ],
 )
 def test_a_control_is_rejected_as_a_whole(headers: Headers, reason: Reason, message: str) -> None:
@@ -116,3 +131,29 @@ def test_what_recurs_may_replace_others_and_what_cancels_does_not_recur() -> Non
     assert isinstance(contradicts, Rejection)
     assert contradicts.message == "deliver-cancel beside Deliver-Every: a record that cancels is no schedule"
     assert isinstance(rules.decide([("deliver-cancel", b"a"), ("deliver-every", None)], 5), Schedule)
+
+
+def test_what_moves_is_no_schedule_and_says_when_another_is_due() -> None:
+    headers: Headers = [("Deliver-Move", b"a"), ("deliver-after", b"PT1S")]
+    decision = Rules("d", version=4, require_time=True).decide(headers, 1_800_000_000_000)
+    assert decision == Schedule(1_800_000_001_000, (), -1, KEEP_KEY, b"a", both_times=False)
+    assert RULES.control(headers) == Control(Action.MOVE, b"a")
+
+
+def test_a_schedule_cannot_be_moved_beyond_the_longest_delay_of_any_target() -> None:
+    headers: Headers = [("deliver-move", b"a"), ("deliver-after", b"PT2S")]
+    rejection = Rules("d", max_delay_ms=1_000).decide(headers, 1_800_000_000_000)
+    assert isinstance(rejection, Rejection)
+    assert rejection.reason == Reason.MAX_DELAY_EXCEEDED
+    longer = (TargetRule("slow", max_delay_ms=2_000),)
+    rules = Rules("d", max_delay_ms=1_000, allowed_targets=("slow",), target_rules=longer)
+    assert isinstance(rules.decide(headers, 1_800_000_000_000), Schedule)
+    unlimited = (TargetRule("slow", max_delay_ms=0),)
+    rules = Rules("d", max_delay_ms=1_000, allowed_targets=("slow",), target_rules=unlimited)
+    assert isinstance(rules.decide([*headers[:1], ("deliver-after", b"P9D")], 1_800_000_000_000), Schedule)
+
+
+def test_what_is_wrong_with_the_time_of_a_move_is_told() -> None:
+    rejection = RULES.decide([("deliver-move", b"a"), ("deliver-at", b"soon")], 1_800_000_000_000)
+    assert isinstance(rejection, Rejection)
+    assert "deliver-at 'soon'" in rejection.message

@@ -20,7 +20,7 @@ from index.rules import KEEP_KEY as RULES_KEEP_KEY
 from index.schedule import NO_EXPIRY
 from index.times import INT64_MAX
 from sidecar import producing
-from sidecar.producing import KEEP_KEY, MaxDelayExceeded, cancel, deliver
+from sidecar.producing import KEEP_KEY, MaxDelayExceeded, cancel, deliver, move
 from tests.support.imports import imports_of
 
 MODULE = Path(producing.__file__)
@@ -234,9 +234,9 @@ def test_what_recurs_is_accepted_as_it_is_built(arguments: dict[str, Any], expec
         ({"every": 1, "cron": "* * * * *"}, "give one of them"),
         ({"times": 1}, "times: needs every or cron"),
         ({"every": 1, "zone": "UTC"}, "zone: needs cron"),
-        ({"every": 0}, "longer than nothing"),
+        ({"every": 0}, "every: more than nothing"),
         ({"cron": "* * * *"}, "are not five fields"),
-        ({"every": 1, "times": 0}, "at least 1"),
+        ({"every": 1, "times": 0}, "times: more than nothing"),
         ({"every": 1, "missed": "some"}, "neither 'one' nor 'all'"),
         ({"every": 1, "until": 1_800_000_000}, "looks like seconds"),
     ],
@@ -263,6 +263,22 @@ def test_controls_ask_for_what_is_due_when_deliver_writes_the_same_instant(name:
     assert cancels == Control(Action.CANCEL, raw(name) or b"", due_ms)
     replaces = control(deliver(after=5, deliver_id=name, replace=True, if_due=due, now_ms=NOW_MS))
     assert replaces == Control(Action.REPLACE, raw(name) or b"", due_ms)
+    moves = control(move(name, after=5, if_due=due))
+    assert moves == Control(Action.MOVE, raw(name) or b"", due_ms)
+
+
+@given(ids, plain_ms | moments)
+def test_what_is_moved_is_due_when_deliver_writes_the_same_instant(name: bytes | str, at: Any) -> None:
+    moving, written = decided(move(name, at=at)), decided(deliver(at=at))
+    assert isinstance(moving, Schedule)
+    assert isinstance(written, Schedule)
+    assert (moving.due_ms, moving.targets) == (written.due_ms, ())
+
+
+@pytest.mark.parametrize("given_twice", [{}, {"at": NOW_MS, "after": 5}])
+def test_a_move_is_to_one_time(given_twice: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="move: give at or after, one of them"):
+        move("a", **given_twice)
 
 
 def test_what_replaces_is_a_schedule_as_without_it() -> None:
@@ -275,7 +291,6 @@ def test_what_replaces_is_a_schedule_as_without_it() -> None:
     [
         ({"replace": True}, "replace: needs deliver_id"),
         ({"if_due": NOW_MS, "deliver_id": "a"}, "if_due: needs replace"),
-        ({"replace": True, "deliver_id": "a", "every": 1_000}, "replace: .* where schedules recur"),
         ({"replace": True, "deliver_id": "a", "if_due": 1_800_000_000}, "looks like seconds"),
     ],
 )

@@ -12,7 +12,7 @@ from index.errors import ConfigError
 from sidecar.api import backend
 from sidecar.api.application import PREFIX, application, document
 from sidecar.config.model import Config
-from sidecar.controls.cancelling import Order as CancelOrder
+from sidecar.controls.ordering import Order as ControlOrder
 from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
 from sidecar.finding.wanted import Wanted
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
@@ -77,7 +77,21 @@ def test_what_is_pending_under_an_id_is_cancelled(api: Api) -> None:
     told = do(api, "DELETE", "/topics/d/schedules/order%2F7?if_due_ms=9&partition=3")
     assert told == {"topic": "d", "id": "order/7", "cancelled": [{"partition": 3, "offset": 7, "due_ms": 1_000}]}
     do(api, "DELETE", "/topics/d/schedules/order-8")
-    assert api.controls.orders == [("d", CancelOrder(b"order/7", 9, 3)), ("d", CancelOrder(b"order-8"))]
+    assert api.controls.orders == [("d", ControlOrder(b"order/7", 9, 3)), ("d", ControlOrder(b"order-8"))]
+
+
+def test_what_is_pending_under_an_id_is_moved(api: Api) -> None:
+    told = do(api, "PATCH", "/topics/d/schedules/order%2F7?if_due_ms=9", {"due_ms": 1_900_000_000_000})
+    moved = [{"partition": 0, "offset": 7, "due_ms": 1_000}]
+    assert told == {"topic": "d", "id": "order/7", "moved": moved, "due_ms": 1_900_000_000_000}
+    order = ControlOrder(b"order/7", 9, moves_to=("deliver-at", b"1900000000000"))
+    assert api.controls.orders == [("d", order)]
+
+
+@pytest.mark.parametrize("body", [{}, {"due_ms": None}, {"due_ms": "1"}, {"due_ms": True}, {"due_ms": 1_900_000_000}])
+def test_a_move_to_no_time_is_refused(api: Api, body: dict[str, Any]) -> None:
+    do(api, "PATCH", "/topics/d/schedules/order-7", body, code=422)
+    assert api.controls.orders == []
 
 
 @pytest.mark.parametrize(
@@ -123,6 +137,8 @@ def test_what_cannot_replace_is_not_written(api: Api) -> None:
 def test_who_may_only_read_cancels_nothing(api: Api) -> None:
     for token in (READ, PRODUCE):
         assert api.client(token).delete(f"{PREFIX}/topics/d/schedules/order-7").status_code == 403
+        moved = api.client(token).patch(f"{PREFIX}/topics/d/schedules/order-7", json={"due_ms": 0})
+        assert moved.status_code == 403
     do(api, "DELETE", "/topics/nothere/schedules/order-7", code=404)
     do(api, "DELETE", "/topics/d/schedules/" + "x" * 513, code=422)
     assert api.controls.orders == []

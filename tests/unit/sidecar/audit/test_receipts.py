@@ -1,4 +1,4 @@
-"""Cancelled and replaced records in the auditor's join: each control has one receipt, and what that names stays."""
+"""What controls have done, in the join of the auditor: each has one receipt, and what that names stays."""
 
 import json
 from collections.abc import Sequence
@@ -28,6 +28,9 @@ IF_DUE: Header = ("deliver-if-due", b"%d" % (SENT_MS + 1_000))
 FIRST = sent(0, ID, AFTER)
 CANCELS = sent(1, CANCEL, ("correlation", b"7"))
 REPLACES = sent(1, ID, REPLACE, AFTER)
+MOVES = sent(1, ("deliver-move", b"a"), AFTER)
+MOVED = sent(5, ID, AFTER, ("delay-source", MOVES.place.encode()))
+DONE = {"cancel": "cancelled", "replace": "replaced", "move": "moved"}
 
 
 def receipt(
@@ -38,10 +41,11 @@ def receipt(
     key: bytes = b"a",
 ) -> Record:
     """The receipt of a control that names these offsets."""
-    action = "cancel" if any(name == "deliver-cancel" for name, _ in control.headers) else "replace"
+    named = {name for name, _ in control.headers}
+    action = next((action for action in DONE if f"deliver-{action}" in named), "replace")
     said: dict[str, object] = {
         "action": action,
-        "outcome": outcome or ({"cancel": "cancelled", "replace": "replaced"}[action] if cancelled else "not-pending"),
+        "outcome": outcome or (DONE[action] if cancelled else "not-pending"),
         "cancelled": [{"offset": offset, "due": SENT_MS + 1_000} for offset in cancelled],
         "due": None,
     }
@@ -68,6 +72,35 @@ def test_what_is_cancelled_is_not_lost_and_its_control_is_answered() -> None:
     assert counts(report) == {"sent": 2, "cancelled": 1, "answered": 1}
     assert report.ok
     assert report.summary().endswith("lost 0, cancelled 1, answered 1")
+
+
+def test_what_is_moved_stays_and_what_takes_its_place_is_released() -> None:
+    report = audited([FIRST, MOVES, MOVED], [receipt(MOVES, 0)], out=[released(MOVED)])
+    assert counts(report) == {"sent": 3, "moved": 1, "answered": 1, "released_once": 1}
+    assert report.ok, report.samples
+    both = audited([FIRST, MOVES, MOVED], [receipt(MOVES, 0)], out=[released(FIRST), released(MOVED)])
+    assert (both.duplicated, both.cancelled_but_left) == (1, 1)
+
+
+def test_a_control_behind_a_move_holds_for_what_it_appends() -> None:
+    cancels = sent(3, CANCEL)
+    origins = [FIRST, MOVES, cancels, MOVED]
+    report = audited(origins, [receipt(MOVES, 0), receipt(cancels, 5)])
+    assert counts(report) == {"sent": 4, "moved": 1, "cancelled": 1, "answered": 2}
+    assert report.ok, report.samples
+    # One in front of the move does not: it has nothing to do with what that makes.
+    early = sent(0, CANCEL)
+    wrong = audited([early, MOVES, MOVED], [receipt(early, 5), receipt(MOVES)])
+    assert wrong.altered == 1
+
+
+def test_a_move_whose_last_schedule_is_rejected_has_cancelled_the_others() -> None:
+    last = sent(2, ID, AFTER)
+    moves = sent(3, *MOVES.headers)
+    told = receipt(moves, 0, outcome="cancelled")
+    report = audited([FIRST, last, moves], [told], no=[refused(last)])
+    assert counts(report) == {"sent": 3, "cancelled": 1, "rejected": 1, "answered": 1}
+    assert report.ok, report.samples
 
 
 def test_what_is_replaced_stays_and_what_replaces_it_is_released() -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from index.headers import NATIVE, StrippedNames
 from index.names import hash_of
@@ -14,7 +15,7 @@ from index.receipts import Action, Control
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
-from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from index.schedule import BY_KEY, KEEP_KEY, Rejection, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
 from sidecar.metrics import Metrics
@@ -22,6 +23,7 @@ from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Scheduled, scheduled_size
 from sidecar.release.gate import Gate
 from sidecar.release.kafka_transactions import KafkaTransactions
+from sidecar.release.moving import Moving
 from sidecar.release.plan import Released
 from sidecar.release.rates import RateLimits
 from sidecar.release.releaser import Releaser
@@ -41,6 +43,7 @@ PARTITION = 3
 MAX_BYTES = 4_000
 DUE_MS = 9_000
 CANCEL = Control(Action.CANCEL, b"order-7")
+SCHEDULE = Schedule(DUE_MS, ("out",), BY_KEY, KEEP_KEY, b"order-7", both_times=False)
 
 
 class _Directory:
@@ -63,6 +66,7 @@ class _Partition:
             broker.producer, TOPIC, PARTITION, StrippedNames(alias.name for alias in NATIVE), "topic-id"
         )
         self._broker = broker
+        self.records: dict[int, Record] = {}
         self._releaser = Releaser(
             PartitionContext(TOPIC, PARTITION, "g", Metrics(), clock),
             KafkaTransactions(writer, clock, compresses=False),
@@ -75,6 +79,7 @@ class _Partition:
             lambda offset, _: pytest.fail(f"{offset} decided again"),
             compresses=False,
             series=Series(b"", zone_of),
+            moving=Moving(lambda places: {at: self.records.get(at) for _, at in places}, _decide, b"", "d/3/"),
         )
 
     def schedule(self, count: int) -> None:
@@ -82,6 +87,13 @@ class _Partition:
         for offset in range(count):
             self.ledger.add([self._entry(offset)])
             self.ledger.named.names.add(hash_of(CANCEL.deliver_id), Position(DUE_MS, offset))
+
+    def move(self, offset: int, value: bytes, due_ms: int, *more: tuple[str, bytes]) -> None:
+        """Index a control that moves what is pending of the id; the last of it is what lies at the offset."""
+        headers = [("deliver-id", b"order-7"), ("trace", None), *more]
+        self.records[offset] = Record(b"k", value, headers, 500)
+        control = CANCEL._replace(action=Action.MOVE, due_ms=due_ms)
+        self.ledger.control(self.ledger.indexed_to, control, Record(b"k", None, (), 500))
 
     def cancel(self, *headers: tuple[str, bytes]) -> None:
         """Index a control of the id with these headers."""
@@ -95,8 +107,11 @@ class _Partition:
         return self._broker.written(topic)
 
     def _entry(self, offset: int) -> Entry[Scheduled]:
-        schedule = Schedule(DUE_MS, ("out",), BY_KEY, KEEP_KEY, CANCEL.deliver_id, both_times=False)
-        return DUE_MS, offset, Scheduled(schedule, 100, Record(b"k", b"v", (), 500))
+        return DUE_MS, offset, Scheduled(SCHEDULE, 100, Record(b"k", b"v", (), 500))
+
+
+def _decide(_: int, __: Record) -> Schedule | Rejection:
+    return SCHEDULE
 
 
 @pytest.fixture
@@ -164,3 +179,54 @@ def test_a_receipt_of_too_many_says_how_many_there_were_and_cancels_them_all(par
     assert (said["outcome"], said["cancelled"], said["omitted"]) == ("cancelled", [], {"cancelled": 400})
     assert ("trace", b"x") in receipt.headers
     assert (partition.written("out"), partition.ledger.pending) == ([], 0)
+
+
+def test_what_is_moved_is_written_again_with_the_receipt_and_noted_where_it_lies(partition: _Partition) -> None:
+    partition.schedule(2)
+    partition.move(1, b"the last", 20_000)
+    assert partition.ledger.named.is_moving(b"order-7")
+    partition.release(now_ms=2_000)
+    assert not partition.ledger.named.is_moving(b"order-7")
+    (receipt,), (moved,) = partition.written("d.receipts"), partition.written("d")
+    cancelled = [{"offset": 0, "due": DUE_MS}, {"offset": 1, "due": DUE_MS}]
+    wanted = {"action": "move", "outcome": "moved", "cancelled": cancelled, "due": 20_000}
+    assert json.loads(receipt.value or b"") == wanted
+    assert (moved.partition, moved.key, moved.value) == (PARTITION, b"k", b"the last")
+    assert moved.headers == (
+        ("trace", None),
+        ("deliver-at", b"20000"),
+        ("deliver-to", b"out"),
+        ("deliver-id", b"order-7"),
+        ("delay-source", b"d/3/2"),
+    )
+    assert partition.ledger.named.transit.find(hash_of(b"order-7"), -1) == [Position(20_000, 0)]
+    partition.release(now_ms=DUE_MS)
+    assert (partition.written("out"), partition.ledger.pending) == ([], 0)
+
+
+def test_what_the_delay_topic_refuses_is_rejected_instead_of_moved(partition: _Partition) -> None:
+    partition.schedule(2)
+    partition.move(1, b"x" * (MAX_BYTES - 200), 20_000, ("padding", b"x" * 150))
+    partition.release(now_ms=2_000)
+    # The broker of this test also shows what is aborted.
+    receipt, rejected = partition.written("d.receipts")[-1], partition.written("d.rejected")[-1]
+    said = json.loads(receipt.value or b"")
+    assert (said["outcome"], said["cancelled"], said["due"]) == ("cancelled", [{"offset": 0, "due": DUE_MS}], None)
+    added = dict(rejected.headers)
+    assert (added["delay-error"], added["delay-source"]) == (b"RECORD_TOO_LARGE", b"d/3/1")
+    assert b"what follows it cannot be written to d" in (added["delay-error-message"] or b"")
+    partition.release(now_ms=DUE_MS)
+    assert (partition.written("out"), partition.written("d"), partition.ledger.pending) == ([], [], 0)
+
+
+def test_what_is_gone_is_told_as_lost_instead_of_moved(partition: _Partition) -> None:
+    partition.schedule(1)
+    partition.move(0, b"", 20_000)
+    partition.records.clear()
+    with capture_logs() as logs:
+        partition.release(now_ms=2_000)
+    (receipt,) = partition.written("d.receipts")
+    said = json.loads(receipt.value or b"")
+    assert (said["outcome"], said["cancelled"], said["due"]) == ("not-pending", [], None)
+    assert [(each["event"], each["offsets"]) for each in logs] == [("records_lost", [0])]
+    assert partition.written("d") == []

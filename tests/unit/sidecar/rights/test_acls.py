@@ -31,7 +31,7 @@ def run(file: Path, *arguments: str) -> Result:
 
 def test_a_router_needs_this_and_nothing_else(tmp_path: Path) -> None:
     assert rights(configured(tmp_path)) == {
-        ("topic", "orders.delay", "literal"): "Read DescribeConfigs",
+        ("topic", "orders.delay", "literal"): "Read Write DescribeConfigs",
         ("topic", "orders.delay.delay-state", "literal"): "Read Write DescribeConfigs",
         ("topic", "orders.delay.delay-snapshots", "literal"): "Read Write Delete DescribeConfigs",
         ("topic", "orders.delay.delay-backfill", "literal"): "Read Write DescribeConfigs",
@@ -49,23 +49,15 @@ def test_only_trimming_needs_to_delete_from_the_delay_topic(tmp_path: Path) -> N
     assert "Delete" in rights(configured(tmp_path, trim=True))["topic", "orders.delay", "literal"]
 
 
-def test_only_recurring_schedules_need_to_be_written_to_the_delay_topic(tmp_path: Path) -> None:
-    assert "Write" in rights(configured(tmp_path, more="recurring = true\n"))["topic", "orders.delay", "literal"]
-    assert "Write" not in rights(configured(tmp_path))["topic", "orders.delay", "literal"]
-
-
 def test_the_admin_api_writes_rejected_records_to_the_delay_topic_and_needs_no_more(tmp_path: Path) -> None:
-    without, delay = rights(configured(tmp_path)), ("topic", "orders.delay", "literal")
+    without = rights(configured(tmp_path))
     file = configured(tmp_path)
     file.write_text(file.read_text() + '\n[admin]\ntoken_file = "/tokens"\n')
-    assert rights(file) == {**without, delay: "Read DescribeConfigs Write"}
+    assert rights(file) == without
     # Its transactional id is within those that a router may use already.
     ids = [name for (kind, name, _), _ in rights(file).items() if kind == "transactional-id"]
     redrive = acls_jobs.needed(load(file, {}), ["redrive"]).acls
     assert [each.name.startswith(tuple(ids)) for each in redrive if each.resource_type == "transactional-id"] == [True]
-    both = configured(tmp_path, more="recurring = true\n")
-    both.write_text(both.read_text() + '\n[admin]\ntoken_file = "/tokens"\n')
-    assert rights(both)[delay].split().count("Write") == 1
 
 
 def test_a_router_without_policies_needs_no_topic_of_them(tmp_path: Path) -> None:

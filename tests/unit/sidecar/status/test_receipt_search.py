@@ -46,13 +46,20 @@ def test_a_replacement_is_a_schedule_itself() -> None:
     assert look(77, value) is None
 
 
+def test_a_move_is_no_schedule_and_tells_when_another_is_due() -> None:
+    value = receipt("moved", 12, due=90)
+    wanted = Said(77, Outcome.MOVED, 1, is_schedule=False, due_ms=90)
+    assert (look(12, value), look(77, value)) == (wanted, wanted)
+    assert look(12, value.replace(b"90", b"[90]")) is None
+
+
 def test_what_had_no_room_is_counted() -> None:
     value = receipt("cancelled", omitted={"cancelled": 120_000})
     assert look(77, value) == Said(77, Outcome.CANCELLED, 120_000, is_schedule=False)
 
 
 @pytest.mark.parametrize(
-    "value", [None, b"", b"{", b"[]", b"\xff", receipt("moved", 12), b'{"outcome": "cancelled", "cancelled": [7]}']
+    "value", [None, b"", b"{", b"[]", b"\xff", receipt("gone", 12), b'{"outcome": "cancelled", "cancelled": [7]}']
 )
 def test_what_is_no_receipt_is_passed_over(value: bytes | None) -> None:
     assert look(12, value) is None

@@ -1,13 +1,14 @@
-"""What somebody who cancels is told, by the receipts that have come."""
+"""What somebody who cancels or moves is told, by the receipts that have come."""
 
 import pytest
 
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.controls.cancelling import Order, together
+from sidecar.controls.ordering import Order, together
 from sidecar.controls.receipts import Cancelled, ChangedError, NoReceiptError, NothingPendingError, Told
 
 TOPIC = DelayTopicConfig(name="d")
 ORDER = Order(b"order-7")
+MOVE = Order(b"order-7", moves_to=("deliver-after", b"5000"))
 WRITTEN = {0: 17, 1: 4}
 NOTHING = Told("not-pending")
 CHANGED = Told("changed")
@@ -17,12 +18,13 @@ CANCELLED = Told("cancelled", (Cancelled(1, 3, 9_000), Cancelled(1, 2, 8_000)))
 def test_a_control_carries_the_id_and_when_it_must_be_due() -> None:
     assert ORDER.headers == [("deliver-cancel", b"order-7")]
     assert Order(b"a", 70).headers == [("deliver-cancel", b"a"), ("deliver-if-due", b"70")]
+    assert MOVE.headers == [("deliver-move", b"order-7"), ("deliver-after", b"5000")]
 
 
 @pytest.mark.parametrize("other", [NOTHING, CHANGED])
 def test_one_partition_that_holds_the_id_is_enough(other: Told) -> None:
     found = together(ORDER, {0: other, 1: CANCELLED}, WRITTEN, TOPIC)
-    assert found == [Cancelled(1, 2, 8_000), Cancelled(1, 3, 9_000)]
+    assert found == Told("cancelled", (Cancelled(1, 2, 8_000), Cancelled(1, 3, 9_000)))
 
 
 def test_what_is_due_at_another_time_is_told_from_what_is_not_there() -> None:
@@ -36,3 +38,17 @@ def test_what_is_due_at_another_time_is_told_from_what_is_not_there() -> None:
 def test_without_every_receipt_it_is_told_where_to_look(found: dict[int, Told]) -> None:
     with pytest.raises(NoReceiptError, match=r"order-7 is cancelled by d/0/17.*d\.receipts, or d\.rejected"):
         together(ORDER, found, WRITTEN, TOPIC)
+
+
+def test_what_is_moved_is_told_with_its_new_time() -> None:
+    moved = Told("moved", (Cancelled(1, 3, 9_000),), 20_000)
+    assert together(MOVE, {0: NOTHING, 1: moved}, WRITTEN, TOPIC) == moved
+    with pytest.raises(ChangedError, match="nothing was moved"):
+        together(MOVE, {0: NOTHING, 1: CHANGED}, WRITTEN, TOPIC)
+    with pytest.raises(NoReceiptError, match="order-7 is moved by d/0/17"):
+        together(MOVE, {1: moved}, WRITTEN, TOPIC)
+
+
+def test_what_could_not_be_written_again_is_not_told_as_moved() -> None:
+    others = Told("cancelled", (Cancelled(1, 2, 8_000),))
+    assert together(MOVE, {0: NOTHING, 1: others}, WRITTEN, TOPIC) == others

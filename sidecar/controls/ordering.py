@@ -1,7 +1,7 @@
-"""Cancels what is pending under an id, and waits for the receipts that say what became of it.
+"""Cancels or moves what is pending under an id, and waits for the receipts that say what became of it.
 
 A control holds in its own partition. Whoever knows which one the schedule lies in names it; else each partition gets a
-control, and the one that holds the id says what it has cancelled, while the others say that nothing was pending.
+control, and the one that holds the id says what it has done, while the others say that nothing was pending.
 """
 
 import time
@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
-from index.control_headers import CANCEL, IF_DUE
+from index.control_headers import CANCEL, IF_DUE, MOVE
 from index.errors import ConfigError
 from index.headers import Headers
 from index.receipts import Outcome
@@ -22,7 +22,6 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.controls.receipts import (
     WAIT_S,
-    Cancelled,
     ChangedError,
     NoReceiptError,
     NothingPendingError,
@@ -38,23 +37,35 @@ _FLUSH_S: Final = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to cancel: all that is pending under an id, or what is due exactly then; in one partition, or wherever."""
+    """What to cancel or to move: all that is pending under an id, or what is due exactly then.
+
+    In one partition, or wherever. ``moves_to`` is the header that says when it is due from now on; without, it is
+    cancelled.
+    """
 
     deliver_id: bytes
     if_due_ms: int | None = None
     partition: int | None = None
+    moves_to: tuple[str, bytes] | None = None
+
+    @property
+    def done(self) -> Outcome:
+        """The outcome of its receipt where something was pending."""
+        return Outcome.CANCELLED if self.moves_to is None else Outcome.MOVED
 
     @property
     def headers(self) -> Headers:
         """As its controls carry them."""
         if_due: Headers = [] if self.if_due_ms is None else [(IF_DUE, b"%d" % self.if_due_ms)]
-        return [(CANCEL, self.deliver_id), *if_due]
+        if self.moves_to is None:
+            return [(CANCEL, self.deliver_id), *if_due]
+        return [(MOVE, self.deliver_id), self.moves_to, *if_due]
 
 
-def cancel(
+def carry_out(
     config: Config, admin: AdminClient, topic: DelayTopicConfig, order: Order, wait_s: float = WAIT_S
-) -> list[Cancelled]:
-    """Cancel it, and return what was cancelled once that is committed.
+) -> Told:
+    """Cancel or move it, and return what was once that is committed.
 
     NothingPendingError, ChangedError and NoReceiptError say what became of it otherwise; ConfigError when the delay
     topic accepts no such control, KafkaException when the cluster does not answer.
@@ -90,27 +101,28 @@ def _write(config: Config, topic: str, partitions: Sequence[int], order: Order) 
         else:
             written[message.partition() or 0] = message.offset() or 0
 
-    producer = record_producer(config, "cancel", _TIMEOUT_MS, {"linger.ms": 0})
+    producer = record_producer(config, "control", _TIMEOUT_MS, {"linger.ms": 0})
     for number in partitions:
         producer.produce(topic, None, None, number, on_delivery=note, headers=[*order.headers])
     producer.flush(_FLUSH_S)
     if failures or len(written) < len(partitions):
-        # Some may be written, and are acted on: to cancel once more does no harm.
+        # Some may be written, and are acted on: to ask once more does no harm.
         raise KafkaException(failures[0] if failures else KafkaError(KafkaError._TIMED_OUT, "no control was written"))
     return written
 
 
-def together(
-    order: Order, found: Mapping[int, Told], written: Mapping[int, int], topic: DelayTopicConfig
-) -> list[Cancelled]:
+def together(order: Order, found: Mapping[int, Told], written: Mapping[int, int], topic: DelayTopicConfig) -> Told:
     """What the receipts say together; ``written`` has the offset of each control, by its partition, as ``found``."""
     shown = order.deliver_id.decode("utf-8", "replace")
     cancelled = sorted(each for receipt in found.values() for each in receipt.cancelled)
     outcomes = {receipt.outcome for receipt in found.values()}
     if missing := [place for place in sorted(written.items()) if place[0] not in found]:
-        raise NoReceiptError(topic, f"{shown} is cancelled", missing)
-    if Outcome.CANCELLED in outcomes:
-        return cancelled
+        raise NoReceiptError(topic, f"{shown} is {order.done}", missing)
+    # What was to be moved and could not be written again is rejected, and only the others are named, as cancelled.
+    for outcome in (order.done, Outcome.CANCELLED):
+        if outcome in outcomes:
+            dues_ms = (receipt.due_ms for receipt in found.values() if receipt.due_ms is not None)
+            return Told(outcome, tuple(cancelled), max(dues_ms, default=None))
     if Outcome.CHANGED in outcomes:
-        raise ChangedError(f"{shown}: what is pending in {topic.name} is due at another time; nothing was cancelled")
+        raise ChangedError(f"{shown}: what is pending in {topic.name} is due at another time; nothing was {order.done}")
     raise NothingPendingError(f"{shown}: nothing of this id is pending in {topic.name}; it may have left already")

@@ -1,0 +1,74 @@
+"""The record that stands for a schedule that was moved: the same again, due at another time.
+
+It is a record of the delay topic like any other, written by the transaction that tells of the move. What it asks for is
+written out under the names of the protocol, so that it asks for the same whatever aliases and defaults hold where it
+is read::
+
+    order-no  b"7"            order-no           b"7"
+    x-due     b"1767225600"   deliver-at         b"1767312000000"      the new due time
+    x-id      b"7"        ──► deliver-to         b"orders"             the default target of then
+                              deliver-id         b"7"
+                              delay-source       b"orders.delay/0/93"  where the control lies that has moved it
+
+Such a ``delay-source`` is dropped on release, as every one that comes in.
+
+An occurrence of a recurring schedule is moved as such: it keeps its number, and is signed again
+(:mod:`index.occurrences`). What follows it is counted from its new due time.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from index.control_headers import NAMES
+from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Role, lowered
+from index.occurrences import record_of
+from index.record import Record
+from index.recurring import Occurrence, Recurrence
+from index.schedule import BY_KEY, KEEP_KEY, NO_EXPIRY, Schedule
+
+_NOT_KEPT: Final = NAMES | {DELAY_SOURCE}
+
+
+def moved_record(
+    record: Record, schedule: Schedule, says: Callable[[str], Role | None], source: str, due_ms: int, now_ms: int
+) -> Record:
+    """The record of a schedule that does not recur, to be due at ``due_ms``.
+
+    ``schedule`` is what it asks for, ``says`` tells what its headers mean by the rules that decided so, and ``source``
+    is the place of the control.
+
+    >>> from index.rules import Rules
+    >>> rules = Rules("orders.delay", default_target="orders")
+    >>> record = Record(b"k", None, [("deliver-after", b"PT1S"), ("trace", b"1"), ("deliver-id", b"7")], 0)
+    >>> schedule = rules.decide(record.headers, 0)
+    >>> moved = moved_record(record, schedule, rules.controls.role, "orders.delay/0/93", due_ms=90_000, now_ms=500)
+    >>> moved.headers[:4]
+    [('trace', b'1'), ('deliver-at', b'90000'), ('deliver-to', b'orders'), ('deliver-id', b'7')]
+    >>> moved.headers[4:]
+    [('delay-source', b'orders.delay/0/93')]
+    """
+    kept = [
+        (name, raw)
+        for name, raw in record.headers
+        if says(name) in (None, Role.HOPS) and lowered(name) not in _NOT_KEPT
+    ]
+    asked: list[tuple[Role, bytes | None]] = [(Role.AT, b"%d" % due_ms)]
+    asked += [(Role.TO, target.encode()) for target in schedule.targets]
+    if schedule.partition != BY_KEY:
+        asked.append((Role.PARTITION, b"%d" % schedule.partition))
+    if schedule.key is not KEEP_KEY:
+        asked.append((Role.KEY, schedule.key))
+    if schedule.deliver_id is not None:
+        asked.append((Role.ID, schedule.deliver_id))
+    if schedule.expire_after_ms != NO_EXPIRY:
+        asked.append((Role.EXPIRE, b"%d" % schedule.expire_after_ms))
+    headers = [*kept, *((CONTROL_PREFIX + role, raw) for role, raw in asked), (DELAY_SOURCE, source.encode())]
+    return Record(record.key, record.value, headers, now_ms)
+
+
+def moved_occurrence(
+    record: Record, recurrence: Recurrence, offset: int, due_ms: int, key: bytes, now_ms: int
+) -> Record:
+    """The record of the occurrence at this offset, to be due at ``due_ms``; ``key`` signs it."""
+    occurrence = recurrence.occurrence or Occurrence(offset, 1, due_ms)
+    return record_of(record, occurrence._replace(due_ms=due_ms), key, now_ms)
