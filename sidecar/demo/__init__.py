@@ -30,8 +30,8 @@ MAX_ORDERS: Final = 1_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo with these command line options and return its exit code.
 
-    0: every order was released once and on time or later, those that had to be rejected, cancelled or replaced were,
-    and nothing else was found in the topics. 1: anything else. Wrong options end in SystemExit(2).
+    0: every order was released once and on time or later, those that had to be rejected, cancelled, replaced or moved
+    were, and nothing else was found in the topics. 1: anything else. Wrong options end in SystemExit(2).
     """
     given = _options(arguments)
     console = Console()

@@ -11,7 +11,8 @@ from sidecar.demo.orders import Order
 class Row:
     """An order that was sent; times are epoch ms, arrivals are the brokers' append times by topic.
 
-    ``taken_back`` is how, if a ``receipt`` says so, and for what takes back another and does nothing else: "answered".
+    ``taken_back`` is how, if a ``receipt`` says so, and for what takes back or moves another and does nothing else:
+    "answered". ``due_ms`` is that of the last arrival, where it recurs, and the new one where it was moved.
     """
 
     order: Order
@@ -21,13 +22,15 @@ class Row:
     reason_text: str = ""
     taken_back: str = ""
     receipt: str = ""
+    occurrences: set[str] = field(default_factory=set)
 
     @property
     def finished(self) -> bool:
         """Whether it was rejected, was taken back or is in every topic it was for."""
         if self.reason or self.taken_back:
             return True
-        return bool(self.order.targets) and self.arrivals.keys() >= set(self.order.targets)
+        is_everywhere = bool(self.order.targets) and self.arrivals.keys() >= set(self.order.targets)
+        return is_everywhere and len(self.occurrences) >= (self.order.times if self.order.times > 1 else 0)
 
     @property
     def arrived_ms(self) -> int | None:
@@ -47,6 +50,7 @@ class Board:
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
+        self._moved: dict[str, Row] = {}
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -66,13 +70,18 @@ class Board:
     def arrived(self, topic: str, at_ms: int, headers: Iterable[tuple[str, bytes | None]]) -> Row | None:
         """Take in a record of a target or rejected topic; returns its order's row when that is finished now."""
         found = {name: (raw or b"").decode(errors="replace") for name, raw in headers}
-        row = self._rows.get(found.get("delay-source", ""))
+        # What a router has written again or next lies elsewhere.
+        row = self._rows.get(found.get("delay-source", "")) or self._rows.get(found.get("delay-series", ""))
+        row = row or self._moved.get(found.get("delay-id", ""))
         if row is None:
             return None
         before = row.finished
         if "delay-error" in found:
             row.reason = found["delay-error"]
             row.reason_text = found.get("delay-error-message", "")
+        elif row.order.times > 1:
+            row.occurrences.add(found.get("delay-occurrence", ""))
+            row.arrivals[topic], row.due_ms = at_ms, int(found["delay-due"])
         else:
             row.arrivals.setdefault(topic, at_ms)
         return row if row.finished and not before else None
@@ -86,8 +95,12 @@ class Board:
         told = json.loads(value)
         partition = source.rpartition("/")[0]
         taken = [self._rows[f"{partition}/{each['offset']}"] for each in told["cancelled"]]
+        moved = taken.pop() if told["outcome"] == "moved" else None
         for row in taken:
-            row.taken_back, row.receipt = told["outcome"], value.decode()
+            row.taken_back, row.receipt = "cancelled" if moved else told["outcome"], value.decode()
+        if moved is not None:
+            self._moved[moved.order.deliver_id] = moved
+            moved.due_ms, moved.receipt = told["due"], value.decode()
         if control.order.targets:
             return taken
         control.taken_back, control.receipt = "answered", value.decode()

@@ -1,4 +1,4 @@
-"""What the demo sends: orders due in every way to say when and where, two that must fail, two that are regretted."""
+"""What the demo sends: orders due in every way to say when and where; some fail, are regretted, are moved, or recur."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,15 @@ FAILING: Final = 2
 
 REGRETTED: Final = 4
 """How many records :func:`regretted` are."""
+
+CHANGING: Final = 3
+"""How many records :func:`changing` are."""
+
+TIMES: Final = 3
+"""How often the order arrives that recurs."""
+
+APPENDED: Final = 1 + TIMES - 1
+"""How many records the router writes because of them: what was moved, and every occurrence but the first."""
 
 _FRUIT: Final = ("apples", "pears", "plums", "figs", "quinces", "medlars", "cherries")
 _ABROAD: Final = timezone(timedelta(hours=2))
@@ -46,7 +55,8 @@ class Order(NamedTuple):
     """A record to be sent.
 
     `ways` are its control headers as they are shown; `delay_ms` counts from its timestamp and `due_ms` is an
-    instant: one of them is None, both are for an order that must be rejected and for a record that only cancels.
+    instant: one of them is None, both are for an order that must be rejected and for a record that only cancels or
+    moves. It arrives `times` times.
     """
 
     name: str
@@ -56,6 +66,12 @@ class Order(NamedTuple):
     targets: tuple[str, ...]
     delay_ms: int | None
     due_ms: int | None
+    times: int = 1
+
+    @property
+    def deliver_id(self) -> str:
+        """Its id; empty where it has none."""
+        return (dict(self.headers).get("deliver-id") or b"").decode()
 
     @property
     def ways(self) -> str:
@@ -94,6 +110,21 @@ def regretted(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
     )
     # A control is for its own partition, and the key tells which that is.
     yield from (order._replace(key=made[0].key) for order in made)
+
+
+def changing(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
+    """Yield an order and what moves it to an earlier time, and an order that recurs, also while the router is gone."""
+    due_ms = now_ms + LONGEST_DELAY_MS
+    step_ms = LONGEST_DELAY_MS // 5
+    far: Header = ("deliver-at", b"%d" % due_ms)
+    later = _make(first, [("deliver-id", b"visit"), far], (topics.orders,), None, due_ms)
+    to: Header = ("deliver-after", b"%d" % (3 * step_ms))
+    yield later
+    yield _make(first + 1, [("deliver-move", b"visit"), to], (), None, None)._replace(key=later.key)
+    begins_ms = now_ms + step_ms
+    recurs: list[Header] = [("deliver-every", b"%d" % step_ms), ("deliver-times", b"%d" % TIMES)]
+    at: Header = ("deliver-at", b"%d" % begins_ms)
+    yield _make(first + 2, [*recurs, at], (topics.orders,), None, begins_ms)._replace(times=TIMES)
 
 
 def _order(number: int, delay_ms: int, topics: Topics, now_ms: int) -> Order:

@@ -15,7 +15,19 @@ from index.errors import DelayRouterError
 from sidecar.audit import AuditError, AuditReport, audit
 from sidecar.demo.board import Board
 from sidecar.demo.kafka_side import Watch, create_targets, delete_topics, send, watching
-from sidecar.demo.orders import FAILING, LONGEST_DELAY_MS, MAX_DELAY, REGRETTED, Topics, orders, regretted
+from sidecar.demo.orders import (
+    APPENDED,
+    CHANGING,
+    FAILING,
+    LONGEST_DELAY_MS,
+    MAX_DELAY,
+    REGRETTED,
+    TIMES,
+    Topics,
+    changing,
+    orders,
+    regretted,
+)
 from sidecar.demo.router import RouterProcess, RouterProcessError, config_text, free_port, init
 from sidecar.demo.show import Show, show
 from sidecar.local_kafka.reaper import Reaper
@@ -75,6 +87,7 @@ class Demo:
             made = [
                 *orders(self._count, self._topics, now_ms),
                 *regretted(self._count + FAILING, self._topics, now_ms),
+                *changing(self._count + FAILING + REGRETTED, self._topics, now_ms),
             ]
             send(self._bootstrap, self._topics, made, self._board)
             shown.say(f"{len(made)} orders sent")
@@ -126,10 +139,11 @@ class Demo:
     def _as_expected(self, report: AuditReport) -> bool:
         return (
             report.ok
-            and report.sent == self._count + FAILING + REGRETTED
-            and report.released_once == self._count + 1
+            and report.sent == self._count + FAILING + REGRETTED + CHANGING + APPENDED
+            # And what replaces another, what was moved, and each occurrence.
+            and report.released_once == self._count + 2 + TIMES
             and report.rejected == FAILING
-            and (report.cancelled, report.replaced, report.answered) == (1, 1, 1)
+            and (report.cancelled, report.replaced, report.moved, report.answered) == (1, 1, 1, 2)
         )
 
     def _router(self, directory: Path) -> RouterProcess:
@@ -150,6 +164,7 @@ class Demo:
                             "default_target": topics.orders,
                             "allowed_targets": [topics.orders, topics.billing],
                             "max_delay": MAX_DELAY,
+                            "recurring": True,
                         }
                     ],
                 }

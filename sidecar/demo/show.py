@@ -79,8 +79,9 @@ class _LiveTable:
     def finished(self, row: Row) -> None:
         if row.reason:
             self.notes.append(Text(f"{row.order.name} {row.reason}: {row.reason_text}", style="red"))
-        elif row.taken_back and row.order.targets:
-            self.notes.append(Text(f"{row.order.name} {row.taken_back}: {row.receipt}", style="cyan"))
+        elif row.receipt and row.order.targets:
+            became = row.taken_back or "moved"
+            self.notes.append(Text(f"{row.order.name} {became}: {row.receipt}", style="cyan"))
 
     def say(self, line: str) -> None:
         self.notes.append(Text(f"{_clock(int(time.time() * 1000))}  {line}", style="bold yellow"))
@@ -113,7 +114,8 @@ def _table(rows: list[Row], width: int) -> Table:
 def _where(row: Row) -> str:
     if row.reason or row.taken_back:
         return row.taken_back or "rejected"
-    return " + ".join(row.order.targets if row.finished else row.arrivals)
+    topics = " + ".join(row.order.targets if row.finished else row.arrivals)
+    return f"{topics}, {len(row.occurrences)} times" if row.occurrences else topics
 
 
 def _fate(row: Row) -> str:

@@ -6,7 +6,7 @@ from click.testing import CliRunner, Result
 
 from sidecar.cli.program import cli
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import Stage, now_ms
+from tests.integration.scenario import Header, Stage, now_ms
 
 HOUR_MS = 3_600_000
 
@@ -65,4 +65,26 @@ def test_who_replaces_is_told_what_was_replaced_and_whether_the_record_is_delive
         (released,) = stage.wait_records(out, 1)
         assert released.value == b"new"
         assert "nothing was replaced" in replace(router, *waiting, "--after", "1h").stdout
+        assert router.stop() == 0
+
+
+def test_who_moves_is_told_what_was_moved_and_when_it_is_due_now(stage: Stage) -> None:
+    out = stage.target()
+    delay = stage.delay(partitions=2, default_target=out)
+    with stage.router() as router:
+        router.start_and_wait()
+        far_ms = now_ms() + HOUR_MS
+        schedule: tuple[Header, Header] = (("deliver-id", b"order-7"), ("deliver-at", b"%d" % far_ms))
+        first, last = (stage.send(delay, *schedule, value=value) for value in (b"first", b"last"))
+        move = ("move", delay, "order-7")
+        assert "give --at or --after" in command(router, *move, code=2).stderr
+        assert "due at another time" in command(router, *move, "--after", "1h", "--if-due", "7", code=1).stderr
+        assert "nothing of this id is pending" in command(router, "move", delay, "no", "--at", "0", code=2).stderr
+        told = command(router, *move, "--at", str(far_ms + 1)).stdout.splitlines()
+        assert [line.split(";")[0] for line in told[:2]] == [f"{first} cancelled", f"{last} moved"]
+        assert told[2].startswith("due ")
+        again = json.loads(command(router, *move, "--after", "0", "--json").stdout)
+        assert [each["due_ms"] for each in again["moved"]] == [far_ms + 1]
+        (released,) = stage.wait_records(out, 1)
+        assert released.value == b"last"
         assert router.stop() == 0

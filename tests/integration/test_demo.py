@@ -17,7 +17,9 @@ from confluent_kafka.admin import AdminClient
 
 from sidecar import local_kafka
 
-CLOSING = "sent 18, released once 13, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, answered 1"
+CLOSING = (
+    "sent 24, released once 17, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, moved 1, answered 2"
+)
 
 
 @contextmanager
@@ -58,7 +60,7 @@ def test_every_order_arrives_once_over_a_crash(
     assert err == ""
     lines = out.splitlines()
     assert lines[-1] == CLOSING
-    assert len(re.findall(r"^ +order \d+  deliver-.* arrived \S+  \d+ ms late$", out, re.MULTILINE)) == 13
+    assert len(re.findall(r"^ +order \d+  deliver-.* arrived \S+  \d+ ms late$", out, re.MULTILINE)) == 15
     assert "rejected          MAX_DELAY_EXCEEDED: Exceeds max allowed delivery delay of 3600000 milliseconds" in out
     assert re.search(r"order 14  deliver-at tomorrow at noon +rejected +INVALID_SCHEDULE: ", out)
     for number, outcome in ((15, "cancelled"), (17, "replaced")):

@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 
 OLDER: Final = ("3.9.1", "4.0.0")
 CLOSING: Final = (
-    "sent 12, released once 7, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, answered 1"
+    "sent 18, released once 11, rejected 2, duplicated 0, early 0, lost 0, cancelled 1, replaced 1, moved 1, answered 2"
 )
 TIMEOUT_S: Final = 300
 

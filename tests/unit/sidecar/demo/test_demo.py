@@ -16,7 +16,7 @@ from sidecar.audit import AuditReport, Record
 from sidecar.audit.record import due_ms
 from sidecar.demo import run
 from sidecar.demo.board import Board
-from sidecar.demo.orders import FAILING, LONGEST_DELAY_MS, REGRETTED, Topics, orders, regretted
+from sidecar.demo.orders import FAILING, LONGEST_DELAY_MS, REGRETTED, TIMES, Topics, changing, orders, regretted
 from sidecar.demo.router import RouterProcess, RouterProcessError, config_text, free_port
 from sidecar.demo.show import show
 
@@ -113,6 +113,24 @@ def test_what_is_taken_back_comes_to_its_end_by_the_receipt_and_what_replaces_by
     assert board.complete
 
 
+def test_what_is_moved_comes_to_its_end_by_its_arrival_and_what_recurs_by_its_last() -> None:
+    board = Board()
+    for number, order in enumerate(changing(6, TOPICS, NOW_MS)):
+        board.sent(f"d/0/{number}", order, NOW_MS)
+    said = {"outcome": "moved", "cancelled": [{"offset": 0, "due": 1}], "due": NOW_MS + 6_000}
+    (control,) = board.answered(json.dumps(said).encode(), [source(1)])
+    assert (control.taken_back, board.complete) == ("answered", False)
+    moved = board.arrived("orders", NOW_MS + 6_001, [source(17), ("delay-id", b"visit")])
+    assert moved is not None
+    assert (moved.order.name, moved.late_ms) == ("order 7", 1)
+    for number in range(1, TIMES + 1):
+        assert not board.complete
+        due_ms = NOW_MS + 2_000 * number
+        told = [("delay-series", b"d/0/2"), ("delay-occurrence", b"%d" % number), ("delay-due", b"%d" % due_ms)]
+        board.arrived("orders", due_ms + 5, [source(20 + number), *told])
+    assert ([row.late_ms for row in board.rows if row.occurrences], board.complete) == ([5], True)
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_receipt_is_shown(terminal: bool) -> None:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=200, height=40, color_system=None)
@@ -168,22 +186,23 @@ def test_a_live_frame_fits_the_screen() -> None:
     ("found", "code"),
     [
         ({}, 0),
-        ({"released_once": 30, "lost": 1}, 1),
-        ({"released_once": 30, "duplicated": 1}, 1),
+        ({"released_once": 34, "lost": 1}, 1),
+        ({"released_once": 34, "duplicated": 1}, 1),
         ({"early": 1}, 1),
         ({"altered": 1}, 1),
-        ({"released_once": 30, "pending": 1}, 1),
-        ({"released_once": 30, "rejected": 3}, 1),
-        ({"released_once": 32, "rejected": 1}, 1),
-        ({"released_once": 32, "cancelled": 0}, 1),
-        ({"sent": 35, "released_once": 30}, 1),
+        ({"released_once": 34, "pending": 1}, 1),
+        ({"released_once": 34, "rejected": 3}, 1),
+        ({"released_once": 36, "rejected": 1}, 1),
+        ({"released_once": 36, "cancelled": 0}, 1),
+        ({"released_once": 36, "moved": 0}, 1),
+        ({"sent": 41, "released_once": 34}, 1),
     ],
     ids=str,
 )
 def test_the_exit_code_is_what_the_auditor_counted(
     found: dict[str, int], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = {"sent": 36, "released_once": 31, "rejected": 2, "cancelled": 1, "replaced": 1, "answered": 1}
+    counts = {"sent": 42, "released_once": 35, "rejected": 2, "cancelled": 1, "replaced": 1, "moved": 1, "answered": 2}
     good = AuditReport(**counts, pending=0, duplicated=0, lost=0, lateness_ms=(1, 2))  # type: ignore[arg-type]
     report = replace(good, **found)  # type: ignore[arg-type]
     asked: list[dict[str, Any]] = []
