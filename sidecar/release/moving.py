@@ -2,7 +2,8 @@
 
 The receipt names the schedule as cancelled and tells its new due time; the record that takes its place is written by
 the same transaction, and is in transit (:mod:`index.transit`) until it is read. Where it cannot be written nothing is
-told as moved: what the delay topic refuses is rejected instead, and what is gone is lost.
+told as moved: what the delay topic refuses is rejected instead, as is what was in transit itself and is refused by the
+rules of today; what is gone is lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from index.receipts import Outcome, Receipt
 from index.record import Record
 from index.recurring import recurrence_of
 from index.rules import Rules
-from index.schedule import Rejection, Schedule
+from index.schedule import Rejection
 from index.unreadable import as_accepted
 from sidecar.payload.records import Appended, Decide, Refused
 
@@ -31,12 +32,14 @@ class Moves:
     * ``records``: their records, as they came.
     * ``appended``: what stands for them from now on.
     * ``lost``: offsets of schedules whose records are gone.
+    * ``refused``: schedules that the rules refuse, by their own offsets.
     """
 
     places: dict[int, Position] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
     appended: dict[int, Appended] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
+    refused: list[tuple[int, Refused]] = field(default_factory=list)
 
     def told(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """The receipts as they are true: one whose schedule is not written again does not name that."""
@@ -76,9 +79,12 @@ class Moving:
         for receipt, place in moving:
             assert receipt.due_ms is not None
             record = found.get(place.offset)
-            schedule = None if record is None else self.decide(place.offset, record)
-            if record is None or not isinstance(schedule, Schedule):
+            if record is None:
                 moves.lost.append(place.offset)
+                continue
+            schedule = self.decide(place.offset, record)
+            if isinstance(schedule, Rejection):
+                moves.refused.append((place.offset, Refused(schedule, record)))
                 continue
             # Its delay is counted from its timestamp, as that of its control is.
             written_ms = max(now_ms, receipt.record.timestamp_ms)

@@ -141,6 +141,7 @@ class Releaser:
             batch = replace(batch, late=[*plan.resumed, *batch.late])
         rules = self.history.in_force
         screened = screen(batch, rules, self.directory, self.read, self.decide, compresses=self.compresses)
+        screened = replace(screened, rejected=screened.rejected + moves.refused)
         if lost := screened.lost + moves.lost:
             # Before W has passed them: whoever dies in between must have told, and so they may be told twice.
             self._alarm_about_lost(lost)

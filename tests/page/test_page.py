@@ -163,7 +163,7 @@ def test_rejected_records_by_code_and_driving_them_again(window: Browser, world:
     window.wait("section tbody tr", "(1 before)")
 
 
-def test_what_is_pending_one_by_one_and_cancelling_it(window: Browser, world: World) -> None:
+def test_what_is_pending_one_by_one_moving_and_cancelling_it(window: Browser, world: World) -> None:
     window.sign_in(READ)
     window.wait("nav a", "Pending").click()
     window.wait("tbody tr", world.pending.removeprefix(f"{world.delay}/"))
@@ -178,8 +178,15 @@ def test_what_is_pending_one_by_one_and_cancelling_it(window: Browser, world: Wo
     assert window.all("main table button") == []
     window.wait("#session button", "Sign out").click()
     window.sign_in(OPERATE)
+    window.wait("tbody button", "Move it").click()
+    window.wait("#sure-question", "Move a/<b>7</b>")
+    window.script("document.getElementById('when').value = '2033-05-18T03:33:20'")
+    window.wait("#sure-yes", "Move it").click()
+    window.wait("#done", "a/<b>7</b> is due at ")
+    window.wait("tbody tr", "2033")
     window.wait("tbody button", "Cancel it").click()
-    window.wait("#sure-question", "a/<b>7</b>")
+    window.wait("#sure-question", "Cancel a/<b>7</b>")
+    assert not window.wait("#sure-meaning").find_element("xpath", "following-sibling::p").is_displayed()
     window.wait("#sure-yes", "Cancel it").click()
     window.wait("#done", "a/<b>7</b> is cancelled")
     window.wait("main p", "Nothing is pending that is asked for")

@@ -70,12 +70,15 @@ class Answers:
         self._answered.add(answer.offset)
         told = answer.record.key, list(answer.record.headers), says["action"]
         require(told == (named.deliver_id, list(control.headers), named.action), f"{answer.offset} is told as {told}")
-        pending = [
+        of_its_id = [
             each
             for offset, each in self._produced.items()
-            if self._is_in_front(each, answer.offset) and offset not in self._left and offset not in rejected
+            if self._is_in_front(each, answer.offset) and offset not in self._left
             if each.named and each.named.deliver_id == named.deliver_id and each.named.action not in NO_SCHEDULE
         ]
+        pending = [each for each in of_its_id if each.offset not in rejected]
+        # It was in transit, and it depends on when it was read whether the control found it.
+        is_doubtful = any(each.says is not None and each.offset in rejected for each in of_its_id)
         hit = [each for each in pending if named.if_due_ms in (None, due_ms_of(each))]
         cancelled = {each["offset"]: each["due"] for each in says["cancelled"]}
         certain = [each for each in hit if self._is_certain(each, log_start) and not _is_conditional(each, named)]
@@ -88,10 +91,10 @@ class Answers:
         self._passed_over |= {each.offset for each in hit if not _is_conditional(each, named)} - cancelled.keys()
         require(list(cancelled) == sorted(cancelled), f"{answer.offset}: not in the order of the log")
         outcomes = {DONE[named.action]} if cancelled else {"changed", "not-pending"}
-        if named.action == "move" and len(certain) < len(hit):
-            # It found one that is gone from the log, and does not name that.
-            outcomes |= {"cancelled"} if cancelled else set()
-        sure = not any(_is_conditional(each, named) for each in pending)
+        if named.action == "move" and cancelled and (is_doubtful or len(certain) < len(hit)):
+            # It found one that is gone from the log, or rejected, and does not name that.
+            outcomes.add("cancelled")
+        sure = not is_doubtful and not any(_is_conditional(each, named) for each in pending)
         if not cancelled and sure and all(self._is_certain(each, log_start) for each in pending):
             outcomes = {"changed"} if pending else {"not-pending", *self._of_what_left_meanwhile(control)}
         require(says["outcome"] in outcomes, f"{answer.offset}: {says['outcome']}, not {outcomes}")

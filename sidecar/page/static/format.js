@@ -35,6 +35,12 @@ export function moment(ms) {
   return new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** The same as a field for a date and a time takes it, to the second. */
+export function fieldText(ms) {
+  const own = new Date(ms);
+  return new Date(ms - own.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
 const iso = (ms) => (ms > LAST_MS ? `${ms}` : new Date(ms).toISOString());
 
 /** A due time as a countdown, which `tick` goes on with; a dash where there is none. */

@@ -2,7 +2,7 @@
 
 import { ApiError, ask, forget, remember, token } from "./api.js";
 import { element, morph } from "./dom.js";
-import { duration, tick } from "./format.js";
+import { duration, fieldText, moment, tick } from "./format.js";
 import * as find from "./view-find.js";
 import * as pending from "./view-pending.js";
 import * as policies from "./view-policies.js";
@@ -119,18 +119,22 @@ function showAge() {
   at("freshness").classList.toggle("old", isOld && Boolean(view.everyMs));
 }
 
-/** Ask first, then change something; `done` says from the answer what came of it. */
-async function change({ question, meaning, word, path, body, method, done }) {
+/** Ask first, then change something; `done` says from the answer what came of it. With `whenMs` a time is asked for. */
+async function change({ question, meaning, word, path, body, method, done, whenMs }) {
   const sure = at("sure");
   at("sure-question").textContent = question;
   at("sure-meaning").textContent = meaning;
   at("sure-yes").textContent = word;
+  at("sure-when").hidden = whenMs === undefined;
+  at("when").required = whenMs !== undefined;
+  at("when").value = whenMs === undefined ? "" : fieldText(whenMs);
   sure.returnValue = "no";
   sure.showModal();
   await new Promise((closed) => sure.addEventListener("close", closed, { once: true }));
   if (sure.returnValue !== "yes") return;
   try {
-    tell("done", done(await ask(path, body, method)));
+    const asked = whenMs === undefined ? body : { due_ms: new Date(at("when").value).getTime() };
+    tell("done", done(await ask(path, asked, method)));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.status === UNAUTHORIZED) return signedOut("The router does not know this token any more.");
@@ -172,11 +176,23 @@ const cancelled = (asked) =>
     done: () => `${asked.id} is cancelled and will not be released.`,
   });
 
+const moved = (asked) =>
+  change({
+    question: `Move ${asked.id} of ${asked.topic}?`,
+    meaning: pending.MOVES,
+    word: "Move it",
+    path: pending.pathOf(asked),
+    method: "PATCH",
+    whenMs: Number(asked.due),
+    done: ({ due_ms: due }) => (due === null ? pending.REFUSED : `${asked.id} is due at ${moment(due)} now.`),
+  });
+
 function onClick(event) {
   const pressed = event.target.closest("[data-do]");
   if (pressed?.dataset.do === "change") void switched(pressed.dataset);
   if (pressed?.dataset.do === "redrive") void redriven(pressed.dataset);
   if (pressed?.dataset.do === "cancel") void cancelled(pressed.dataset);
+  if (pressed?.dataset.do === "move") void moved(pressed.dataset);
   if (pressed?.dataset.do === "forget") signedOut("");
   if (pressed?.dataset.do === "skip") {
     event.preventDefault();

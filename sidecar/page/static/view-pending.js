@@ -1,4 +1,4 @@
-// What is pending in a delay topic, one by one, by id or all of it; and a button that cancels one.
+// What is pending in a delay topic, one by one, by id or all of it; and buttons that cancel or move one.
 
 import { ask } from "./api.js";
 import { element } from "./dom.js";
@@ -54,19 +54,20 @@ const schedulesTable = (topic, { schedules }, mayChange) =>
       ["To", "wide", ({ targets }) => targets.join(", ")],
       ["Id", "wide", ({ id }) => id ?? element("span", { class: "faint" }, "–")],
       ["Series", "", ({ series }) => series ?? element("span", { class: "faint" }, "–")],
-      ...(mayChange ? [["Change", "action", (each) => cancelButton(topic, each)]] : []),
+      ...(mayChange ? [["Change", "action", (each) => changeButtons(topic, each)]] : []),
     ],
     schedules,
     "Nothing is pending that is asked for.",
   );
 
-function cancelButton(topic, { partition, due_ms: due, id }) {
+function changeButtons(topic, { partition, due_ms: due, id }) {
   if (!id || id.includes(NO_TEXT)) return null;
-  return element(
-    "button",
-    { type: "button", class: "quiet", "data-do": "cancel", "data-topic": topic, "data-partition": partition, "data-due": due, "data-id": id, "aria-label": `cancel ${id}` },
-    "Cancel it",
-  );
+  const about = { type: "button", class: "quiet", "data-topic": topic, "data-partition": partition, "data-due": due, "data-id": id };
+  return [
+    element("button", { ...about, "data-do": "move", "aria-label": `move ${id}` }, "Move it"),
+    " ",
+    element("button", { ...about, "data-do": "cancel", "aria-label": `cancel ${id}` }, "Cancel it"),
+  ];
 }
 
 function next(topic, id, { next_from: from }) {
@@ -77,6 +78,12 @@ function next(topic, id, { next_from: from }) {
 /** Said before something is cancelled. */
 export const MEANING = "What is pending under this id in its partition, and due at this time, is not released. That cannot be undone.";
 
-/** Where a schedule is cancelled: only what was shown, and not what has taken its place since. */
+/** Said before something is moved. */
+export const MOVES = "What is pending under this id in its partition, and due at this time, is due at another one; all else of it stays. A time that is past is now.";
+
+/** Said where it was taken out and could not be written again. */
+export const REFUSED = "It could not be written again: it is in the rejected topic.";
+
+/** Where a schedule is cancelled or moved: only what was shown, and not what has taken its place since. */
 export const pathOf = ({ topic, partition, due, id }) =>
   `/topics/${encodeURIComponent(topic)}/schedules/${encodeURIComponent(id)}?partition=${partition}&if_due_ms=${due}`;

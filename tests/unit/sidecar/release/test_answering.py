@@ -15,7 +15,7 @@ from index.receipts import Action, Control
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
-from index.schedule import BY_KEY, KEEP_KEY, Rejection, Schedule
+from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
 from sidecar.metrics import Metrics
@@ -67,6 +67,7 @@ class _Partition:
         )
         self._broker = broker
         self.records: dict[int, Record] = {}
+        self.refuses: Rejection | None = None
         self._releaser = Releaser(
             PartitionContext(TOPIC, PARTITION, "g", Metrics(), clock),
             KafkaTransactions(writer, clock, compresses=False),
@@ -79,7 +80,7 @@ class _Partition:
             lambda offset, _: pytest.fail(f"{offset} decided again"),
             compresses=False,
             series=Series(b"", zone_of),
-            moving=Moving(lambda places: {at: self.records.get(at) for _, at in places}, _decide, b"", "d/3/"),
+            moving=Moving(lambda places: {at: self.records.get(at) for _, at in places}, self._decide, b"", "d/3/"),
         )
 
     def schedule(self, count: int) -> None:
@@ -109,9 +110,8 @@ class _Partition:
     def _entry(self, offset: int) -> Entry[Scheduled]:
         return DUE_MS, offset, Scheduled(SCHEDULE, 100, Record(b"k", b"v", (), 500))
 
-
-def _decide(_: int, __: Record) -> Schedule | Rejection:
-    return SCHEDULE
+    def _decide(self, _: int, __: Record) -> Schedule | Rejection:
+        return self.refuses or SCHEDULE
 
 
 @pytest.fixture
@@ -229,4 +229,17 @@ def test_what_is_gone_is_told_as_lost_instead_of_moved(partition: _Partition) ->
     said = json.loads(receipt.value or b"")
     assert (said["outcome"], said["cancelled"], said["due"]) == ("not-pending", [], None)
     assert [(each["event"], each["offsets"]) for each in logs] == [("records_lost", [0])]
+    assert partition.written("d") == []
+
+
+def test_what_the_rules_of_today_refuse_is_rejected_instead_of_moved(partition: _Partition) -> None:
+    partition.schedule(1)
+    partition.move(0, b"in transit until now", 20_000)
+    partition.refuses = Rejection(Reason.MAX_DELAY_EXCEEDED, "too far")
+    partition.release(now_ms=2_000)
+    (receipt,), (rejected,) = partition.written("d.receipts"), partition.written("d.rejected")
+    assert json.loads(receipt.value or b"")["outcome"] == "not-pending"
+    added = dict(rejected.headers)
+    assert (rejected.value, added["delay-error"]) == (b"in transit until now", b"MAX_DELAY_EXCEEDED")
+    assert added["delay-source"] == b"d/3/0"
     assert partition.written("d") == []
