@@ -54,13 +54,16 @@ class Mask:
         self._changed |= _numbers(new)
 
     def forget(self, ranges: Sequence[range], needed_from: int) -> None:
-        """Drop what nothing can bring back: offsets below ``needed_from`` that lie in none of ``ranges``."""
-        if not self._offsets or self._offsets.min() >= needed_from:
+        """Drop what nothing can bring back: offsets below ``needed_from`` and in front of all ``ranges`` of buckets.
+
+        What lies between two buckets stays, for they may be merged: then a segment that is damaged is made good from
+        all that the delay topic has between their ends.
+        """
+        first = min([needed_from, *(each.start for each in ranges)])
+        if not self._offsets or self._offsets.min() >= first:
             return
         needed = BitMap64()
-        needed.add_range(needed_from, max(needed_from, self._offsets.max() + 1))
-        for each in ranges:
-            needed.add_range(each.start, each.stop)
+        needed.add_range(first, max(first, self._offsets.max() + 1))
         gone = self._offsets - needed
         self._offsets &= needed
         self._changed |= _numbers(gone)
