@@ -84,10 +84,10 @@ class Metrics:
         self.without_time = counter(
             "records_without_time", "Records accepted that name no time, which are released at once", "topic"
         )
-        self.receipts = counter("receipts", "Receipts of records that cancel or replace others", "topic", "outcome")
-        self.cancelled = counter(
-            "records_cancelled", "Pending records that were cancelled, or replaced by another", "topic"
+        self.receipts = counter(
+            "receipts", "Receipts of records that cancel, replace or move others", "topic", "outcome"
         )
+        self.cancelled = counter("records_cancelled", "Pending records that were cancelled, replaced or moved", "topic")
         self.occurrences_skipped = counter(
             "occurrences_skipped", "Occurrences of recurring schedules that were missed and skipped", "topic"
         )
