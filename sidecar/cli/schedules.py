@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from sidecar.cli.options import Instant, config_option, json_option, load
+from sidecar.cli.options import Command, Instant, config_option, json_option, load
 from sidecar.cli.output import print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, side_options, topic_argument
 
@@ -74,14 +74,25 @@ def _row(each: "ScheduleAnswer") -> tuple[str, ...]:
     return at, shown_time(each.due_ms), ", ".join(each.targets), each.id or "", each.series or ""
 
 
+def _control_options(command: Command) -> Command:
+    """What every command takes that writes a control: which schedules, where they lie, and how long it waits."""
+    for option in (
+        click.option(
+            "--wait", "wait_s", type=click.IntRange(1, 600), default=10, show_default=True, help="Seconds at most."
+        ),
+        click.option("--partition", type=click.IntRange(min=0), help="Where it lies; default: wherever it does."),
+        click.option("--if-due", "if_due_ms", type=Instant(), help="Only what is due exactly then: RFC 3339 or ms."),
+        json_option,
+        config_option,
+        click.argument("deliver_id", metavar="ID"),
+        topic_argument(),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command("cancel")
-@topic_argument()
-@click.argument("deliver_id", metavar="ID")
-@config_option
-@json_option
-@click.option("--if-due", "if_due_ms", type=Instant(), help="Only what is due exactly then: RFC 3339 or ms.")
-@click.option("--partition", type=click.IntRange(min=0), help="Where it lies; default: wherever it does.")
-@click.option("--wait", "wait_s", type=click.IntRange(1, 600), default=10, show_default=True, help="Seconds at most.")
+@_control_options
 def cancel_command(
     topic: str,
     deliver_id: str,
@@ -102,15 +113,9 @@ def cancel_command(
 
 
 @click.command("move")
-@topic_argument()
-@click.argument("deliver_id", metavar="ID")
-@config_option
-@json_option
+@_control_options
 @click.option("--at", "at_ms", type=Instant(), help="Due at this instant from now on: RFC 3339 or ms.")
 @click.option("--after", help="Due so long after now: 15m, PT15M, or milliseconds.")
-@click.option("--if-due", "if_due_ms", type=Instant(), help="Only what is due exactly then: RFC 3339 or ms.")
-@click.option("--partition", type=click.IntRange(min=0), help="Where it lies; default: wherever it does.")
-@click.option("--wait", "wait_s", type=click.IntRange(1, 600), default=10, show_default=True, help="Seconds at most.")
 def move_command(
     topic: str,
     deliver_id: str,
@@ -137,14 +142,15 @@ def move_command(
     if as_json:
         schedules = [each.as_json() for each in told.cancelled]
         print_json({"topic": topic, "id": deliver_id, "moved": schedules, "due_ms": told.due_ms})
-        return
-    last = {each.partition: each for each in told.cancelled} if told.due_ms is not None else {}
-    for each in told.cancelled:
-        became = "moved" if each in last.values() else "cancelled"
-        click.echo(f"{topic}/{each.partition}/{each.offset} {became}; it was due {shown_time(each.due_ms)}")
+    else:
+        last = {each.partition: each for each in told.cancelled} if told.due_ms is not None else {}
+        for each in told.cancelled:
+            became = "moved" if each in last.values() else "cancelled"
+            click.echo(f"{topic}/{each.partition}/{each.offset} {became}; it was due {shown_time(each.due_ms)}")
     if told.due_ms is None:
         raise click.ClickException(f"the last one could not be written again: delay-router rejected list {topic}")
-    click.echo(f"due {shown_time(told.due_ms)} from now on")
+    if not as_json:
+        click.echo(f"due {shown_time(told.due_ms)} from now on")
 
 
 def _carried_out(topic: str, deliver_id: str, config_file: Path | None, wait_s: int, **asked: Any) -> "Told":
