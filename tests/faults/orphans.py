@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from index.progress import Position
+import index.record
+from index.progress import BEFORE_ALL, Position
+from index.receipts import Action, Control, receipt_of, receipt_record
 from sidecar.audit import Record
 from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
 from tests.integration.scenario import Header, Stage, now_ms, wait_until
@@ -20,6 +22,7 @@ from tests.wire.batch import TRANSACTIONAL
 UNVERIFIED: Final = {"transaction.partition.verification.enable": "false"}
 
 DUE_IN_MS: Final = 5_000
+CANCELS: Final[Header] = ("deliver-cancel", b"nobody")
 
 
 def source_headers(record: Record) -> list[tuple[bytes, bytes | None]]:
@@ -126,11 +129,30 @@ class Scene:
 
     def moved(self) -> WireRecord:
         """The progress of a transaction that has released it."""
+        due_ms = self.waiting.timestamp_ms + DUE_IN_MS
+        return self._progress(watermark=Position(due_ms, 0))
+
+    def control(self) -> None:
+        """Send a control that nobody has read yet, of an id that nothing has."""
+        self.stage.send(self.delay, CANCELS, value=None)
+
+    def answered(self) -> tuple[WireRecord, WireRecord]:
+        """The receipt of that control, and the progress of the transaction that writes it."""
+        offset = self.stage.records(self.delay)[-1].offset
+        control = index.record.Record(b"k", None, [CANCELS], 0)
+        key, value, headers, _ = receipt_record(
+            receipt_of(offset, Control(Action.CANCEL, b"nobody"), (), None, control)
+        )
+        named = [(name.encode(), content) for name, content in headers]
+        source = f"{self.delay}/0/{offset}".encode()
+        return WireRecord(key, value, [*named, (b"delay-source", source)]), self._progress(cursor=offset + 1)
+
+    def _progress(self, *, watermark: Position = BEFORE_ALL, cursor: int = 0) -> WireRecord:
         state = self.state()
         assert state is not None
-        due_ms = self.waiting.timestamp_ms + DUE_IN_MS
-        progress = state.progress._replace(
-            watermark=max(state.progress.watermark, Position(due_ms, 0)), number=state.progress.number + 1
+        last = state.progress
+        progress = last._replace(
+            watermark=max(last.watermark, watermark), cursor=max(last.cursor, cursor), number=last.number + 1
         )
         return WireRecord(PROGRESS_KEY, encode_progress(progress, state.delay_topic_id))
 

@@ -98,12 +98,29 @@ def _rejection_committed(scene: Scene, router: ForgottenProducer) -> None:
     router.decide([scene.state_topic], commit=True)
 
 
+def _receipt_aborted(scene: Scene, router: ForgottenProducer) -> None:
+    scene.control()
+    receipt, _ = scene.answered()
+    router.decide([scene.state_topic], commit=False)
+    router.write(f"{scene.delay}.receipts", [receipt])
+
+
+def _receipt_committed(scene: Scene, router: ForgottenProducer) -> None:
+    scene.control()
+    receipt, progress = scene.answered()
+    router.write(f"{scene.delay}.receipts", [receipt])
+    router.write(scene.state_topic, [progress])
+    router.decide([scene.state_topic], commit=True)
+
+
 def _opens_first(scene: Scene, broker: Broker) -> ForgottenProducer:
     """Somebody else, whose transaction is open in front of whatever follows on the first target."""
     stranger = ForgottenProducer(broker, f"{scene.delay}.stranger")
     stranger.write(scene.outs[0], [WireRecord(b"x", b"stranger")])
     return stranger
 
+
+OWN_TOPICS: Final = ("delay-state", "delay-snapshots", "rejected", "receipts")
 
 KINDS: Final = {
     "aborted-on-target": Kind(_aborted_on_target),
@@ -115,6 +132,8 @@ KINDS: Final = {
     "snapshots": Kind(_snapshots),
     "rejection-aborted": Kind(_rejection_aborted),
     "rejection-committed": Kind(_rejection_committed),
+    "receipt-aborted": Kind(_receipt_aborted),
+    "receipt-committed": Kind(_receipt_committed),
 }
 
 
@@ -177,7 +196,10 @@ def _end_stranger(scene: Scene, broker: Broker, stranger: ForgottenProducer) -> 
 def _holds_once(stage: Stage, scenes: dict[str, Scene]) -> None:
     stage.settle()
     for name, scene in scenes.items():
-        topics = [*scene.outs, *(f"{scene.delay}.{own}" for own in ("delay-state", "delay-snapshots", "rejected"))]
+        topics = [
+            *scene.outs,
+            *(f"{scene.delay}.{own}" for own in ("delay-state", "delay-snapshots", "rejected", "receipts")),
+        ]
         for topic in topics:
             wait_until(partial(_is_settled, stage, topic), f"the end of what is open on {topic} ({name})")
 
@@ -187,6 +209,8 @@ def test_every_kind_of_orphan_is_ended_with_its_own_outcome(stage: Stage) -> Non
     with stage.router("after") as after:
         after.start_and_wait()
         _holds_once(stage, scenes)
+        answered = {name for name in scenes if len(stage.records(f"{scenes[name].delay}.receipts")) == 1}
+        assert answered == {"receipt-aborted", "receipt-committed"}
         healed = {event["outcome"] for event in after.events("orphan_found")}
         assert healed == {"aborted", "committed"}
         assert after.stop() == 0
