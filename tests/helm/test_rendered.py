@@ -22,6 +22,7 @@ _OPERATOR = {
     "ServiceMonitor": "servicemonitors.yaml",
     "PodMonitor": "podmonitors.yaml",
     "PrometheusRule": "prometheusrules.yaml",
+    "ScaledObject": "scaledobjects.yaml",
 }
 
 each_values = pytest.mark.parametrize("file", VALUES, ids=chart.identity)
@@ -46,7 +47,7 @@ def test_strict_schemas(file: Path, version: str) -> None:
 
 
 def test_the_schemas_are_strict() -> None:
-    """A key that does not exist is refused, in Kubernetes' kinds and in Prometheus Operator's."""
+    """A key that does not exist is refused, in Kubernetes' kinds and in those of operators."""
     resources = copy.deepcopy(rendered(chart.values("monitored")))
     chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]["livenessProb"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -217,6 +218,9 @@ def test_a_contradiction_is_refused_with_its_remedy() -> None:
         ("config.router.tick=10", "/config/router/tick"),
         ("replica=3", "'replica' not allowed"),
         ("serviceMonitor.enabled=true,podMonitor.enabled=true", "scrape every router twice"),
+        ("autoscaling.enabled=true", "needs autoscaling.maxReplicas"),
+        ("autoscaling.enabled=true,autoscaling.maxReplicas=1", "not fewer than minReplicas"),
+        ("autoscaling.enabled=true,autoscaling.maxReplicas=9", "needs autoscaling.prometheus"),
         ("user=0", "/user"),
         ("extraVolumes[0].name=node,extraVolumes[0].hostPath.path=/", "'hostPath' not allowed"),
         ("commonLabels.helm\\.sh/chart=mine", "invalid propertyName 'helm.sh/chart'"),

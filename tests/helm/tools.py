@@ -34,8 +34,8 @@ def program(name: str) -> str:
 
 
 def operator_schema(name: str) -> Path:
-    """A schema of Prometheus Operator's, by the name of its file."""
-    found = sorted(folder().glob(f"operator-*/{name}"))
+    """A schema of Prometheus Operator's or KEDA's, by the name of its file."""
+    found = sorted(folder().glob(f"*-v*/{name}"))
     return found[-1] if found else Path(_missing(name))
 
 

@@ -114,6 +114,14 @@
 {{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled }}
 {{- fail "serviceMonitor.enabled and podMonitor.enabled would scrape every router twice: choose one" }}
 {{- end }}
+{{- with .Values.autoscaling }}
+{{- if and .enabled (lt (.maxReplicas | int) (.minReplicas | int)) }}
+{{- fail "autoscaling.enabled needs autoscaling.maxReplicas, as many as there are partitions of delay topics, and not fewer than minReplicas" }}
+{{- end }}
+{{- if and .enabled (not .prometheus) }}
+{{- fail "autoscaling.enabled needs autoscaling.prometheus: the address of the Prometheus that scrapes the routers" }}
+{{- end }}
+{{- end }}
 {{- if and .Values.topicsInit.sasl.existingSecret (not .Values.sasl.enabled) }}
 {{- fail "topicsInit.sasl.existingSecret has no effect without sasl.enabled" }}
 {{- end }}
