@@ -17,15 +17,19 @@ An occurrence of a recurring schedule is moved as such: it keeps its number, and
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from index.control_headers import NAMES
 from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Role, lowered
 from index.occurrences import record_of
+from index.readers import is_certain
 from index.record import Record
 from index.recurring import Occurrence, Recurrence
 from index.schedule import BY_KEY, KEEP_KEY, NO_EXPIRY, Schedule
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
 _NOT_KEPT: Final = NAMES | {DELAY_SOURCE}
 
 
@@ -52,7 +56,7 @@ def moved_record(
         for name, raw in record.headers
         if says(name) in (None, Role.HOPS) and lowered(name) not in _NOT_KEPT
     ]
-    asked: list[tuple[Role, bytes | None]] = [(Role.AT, b"%d" % due_ms)]
+    asked: list[tuple[Role, bytes | None]] = [_when(due_ms, now_ms)]
     asked += [(Role.TO, target.encode()) for target in schedule.targets]
     if schedule.partition != BY_KEY:
         asked.append((Role.PARTITION, b"%d" % schedule.partition))
@@ -64,6 +68,16 @@ def moved_record(
         asked.append((Role.EXPIRE, b"%d" % schedule.expire_after_ms))
     headers = [*kept, *((CONTROL_PREFIX + role, raw) for role, raw in asked), (DELAY_SOURCE, source.encode())]
     return Record(record.key, record.value, headers, now_ms)
+
+
+def _when(due_ms: int, now_ms: int) -> tuple[Role, bytes]:
+    """How a due time is written so that it is taken for no other unit; beyond all calendars from ``now_ms`` on."""
+    if is_certain(due_ms):
+        return Role.AT, b"%d" % due_ms
+    try:
+        return Role.AT, (_EPOCH + due_ms * _MS).isoformat(timespec="milliseconds").encode()
+    except OverflowError:
+        return Role.AFTER, b"%d" % (due_ms - now_ms)
 
 
 def moved_occurrence(

@@ -74,8 +74,13 @@ def _at_be_ms(raw: bytes) -> int:
     return _plausible_ms(_big_endian(raw))
 
 
+def is_certain(milliseconds: int) -> bool:
+    """Whether a due time that is written as this number can be taken for no other unit."""
+    return milliseconds < _FIRST_SECONDS or _FIRST_MILLIS <= milliseconds < _FIRST_MICROS
+
+
 def _plausible_ms(value: int) -> int:
-    if value < _FIRST_SECONDS or _FIRST_MILLIS <= value < _FIRST_MICROS:
+    if is_certain(value):
         return value
     raise UnitSuspectedError(f"looks like {_unit_of(value)}, but the unit is milliseconds since 1970")
 

@@ -60,6 +60,17 @@ def test_what_it_asks_for_by_other_names_is_written_out() -> None:
     assert names == ["h", "deliver-at", "deliver-to", "delay-source"]
 
 
+@pytest.mark.parametrize("due_ms", [0, 5, 10**9, 63_072_000_123, 10**11, 10**14, 253_402_300_799_999, 10**18])
+def test_a_due_time_is_taken_for_no_other_unit(due_ms: int) -> None:
+    rules = Rules("d", default_target="out", version=4)
+    before = rules.decide([("deliver-after", b"PT1S")], NOW_MS)
+    assert isinstance(before, Schedule)
+    record = moved_record(Record(None, None, [], NOW_MS), before, rules.controls.role, "d/0/9", due_ms, NOW_MS)
+    after = rules.decide(record.headers, NOW_MS)
+    assert isinstance(after, Schedule)
+    assert after.due_ms == due_ms
+
+
 def test_targets_stay_where_the_default_is_another_one_by_then() -> None:
     _, _, record = moved(RULES, [("deliver-after", b"PT1S")])
     later = Rules("d", default_target="b", allowed_targets=("out",)).decide(record.headers, NOW_MS)
