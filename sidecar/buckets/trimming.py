@@ -1,8 +1,14 @@
 """Removing from the front of the snapshots and the delay topic what nobody needs any more (``DeleteRecords``).
 
-Only by what is committed (:mod:`index.retention`), so no crash and no fenced owner can remove too much. Nothing waits
-for the broker: an answer is looked at a turn later, and a failure is logged once, counted, and tried again. Brokers
-free disk by whole log segments, in a task that runs every five minutes (notes on Kafka, 6.4).
+Only by what is committed (:mod:`index.retention`), so no crash can remove too much. Nothing waits for the broker: an
+answer is looked at a turn later, and a failure is logged once, counted, and tried again. Brokers free disk by whole log
+segments, in a task that runs every five minutes (notes on Kafka, 6.4).
+
+A fenced owner may remove nothing either: what a job had staged may be adopted by the next one, and then it is neither
+among what is staged nor among the buckets that the old one knows. So when it was looked what is staged, and before
+anything is removed, a transaction must be committed, which nobody can who is fenced::
+
+    decide up to where ──► look what jobs need ──► commit ──► remove, also by what the buckets are now
 
 The delay topic is trimmed only where the configuration says so: producers' records are somebody's data, and a segment
 that is damaged can then no longer be made good from them.
@@ -38,6 +44,9 @@ class Trimming:
     jobs need.
     """
 
+    wants_commit = False
+    """Whether it waits for the next transaction, even one with progress alone."""
+
     def __init__(
         self,
         admin: AdminClient,
@@ -55,6 +64,7 @@ class Trimming:
         self._known_to = 0
         self._looking: Future[Kept] | None = None
         self._wanted = 0, 0
+        self._looked_at = 0
 
     def turn(self, now_s: float, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> None:
         """Look at the answers, and every ``EVERY_S`` ask for the next trim; ``now_s`` is of any steady clock.
@@ -68,22 +78,30 @@ class Trimming:
             self._next_s = now_s + EVERY_S
         if now_s >= self._next_s and self._looking is None:
             self._decide(now_s, committed, buckets, being_read)
-        if self._looking is not None and self._looking.done():
-            looked, self._looking = self._looking, None
-            self._ask(looked)
+        if self._looking is None or not self._looking.done():
+            return
+        if not self.wants_commit:
+            self.wants_commit, self._looked_at = True, committed.number
+        elif committed.number > self._looked_at:
+            looked, self._looking, self.wants_commit = self._looking, None, False
+            self._ask(looked, self._needed_from(committed, buckets, being_read))
 
     def _decide(self, now_s: float, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> None:
         self._next_s = now_s + EVERY_S
-        self._known_to = max(self._known_to, snapshots_known_to(buckets))
-        live_from = snapshots_needed_from(committed.watermark, buckets, being_read)
-        # Nothing is live: segments of a seal that is under way lie behind all that manifests ever named.
-        snapshots_to = self._known_to if live_from is None else live_from
-        delay_to = 0 if self._delay is None else delay_topic_needed_from(committed, buckets)
+        snapshots_to, delay_to = self._needed_from(committed, buckets, being_read)
         if self._snapshots.wants(snapshots_to) or (self._delay is not None and self._delay.wants(delay_to)):
             self._wanted = snapshots_to, delay_to
             self._looking = self._look()
 
-    def _ask(self, looked: "Future[Kept]") -> None:
+    def _needed_from(self, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> tuple[int, int]:
+        """Up to where the snapshots and the delay topic are needed no longer, jobs aside."""
+        self._known_to = max(self._known_to, snapshots_known_to(buckets))
+        live_from = snapshots_needed_from(committed.watermark, buckets, being_read)
+        # Nothing is live: segments of a seal that is under way lie behind all that manifests ever named.
+        snapshots_to = self._known_to if live_from is None else live_from
+        return snapshots_to, 0 if self._delay is None else delay_topic_needed_from(committed, buckets)
+
+    def _ask(self, looked: "Future[Kept]", needed_from: tuple[int, int]) -> None:
         try:
             kept = looked.result()
         except KafkaException as exception:
@@ -94,7 +112,7 @@ class Trimming:
         except (FormatError, NotYetError):
             # What cannot be read may need anything; the owner withdraws it, or the transaction that hides it ends.
             return
-        snapshots_to, delay_to = self._wanted
+        snapshots_to, delay_to = map(min, self._wanted, needed_from)
         self._snapshots.ask(snapshots_to if kept.snapshots_from is None else min(snapshots_to, kept.snapshots_from))
         if self._delay is not None:
             self._delay.ask(delay_to if kept.delay_topic_from is None else min(delay_to, kept.delay_topic_from))

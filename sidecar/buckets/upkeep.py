@@ -81,6 +81,11 @@ class Upkeep:
         self._look(now_s, at_end=not lag)
         self.hidden.turn(now_s, ledger.indexed_to, lag)
 
+    @property
+    def wants_commit(self) -> bool:
+        """Whether trimming waits for a transaction."""
+        return self._trimming.wants_commit
+
     def needs(self) -> Needs:
         """What the delay topic must keep, by what is committed."""
         from_offset = delay_topic_needed_from(self._ledger.committed, self._ledger.parts.buckets.values())

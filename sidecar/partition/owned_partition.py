@@ -171,7 +171,7 @@ class OwnedPartition:
     @property
     def wants_commit(self) -> bool:
         """Whether housekeeping waits for a transaction, even one with progress alone."""
-        return self._housekeeping.wants_commit(memory_full=self._seal_all)
+        return self.upkeep.wants_commit or self._housekeeping.wants_commit(memory_full=self._seal_all)
 
     @property
     def intake_pauses(self) -> bool:

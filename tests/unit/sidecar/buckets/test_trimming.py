@@ -1,6 +1,7 @@
 """Asking for trims: never too much, never twice at once, and a failure told once with its remedy."""
 
 from concurrent.futures import Future
+from itertools import count
 from typing import Any
 
 import pytest
@@ -27,8 +28,18 @@ def buckets() -> list[Bucket]:
     return [Bucket(Manifest(1, 100, 200, 120, SEGMENTS), BEFORE_ALL)]
 
 
+NUMBERS = count()
+
+
 def progress(due_ms: int) -> Progress:
-    return Progress(cursor=400, watermark=Position(due_ms, 1 << 40), sealed_to=300)
+    """That of one transaction more."""
+    return Progress(cursor=400, watermark=Position(due_ms, 1 << 40), sealed_to=300, number=next(NUMBERS))
+
+
+def turn(trims: Trimming, now_s: float, due_ms: int, held: list[Bucket], being_read: tuple[int, ...] = ()) -> None:
+    """A turn, and another one after the next transaction."""
+    trims.turn(now_s, progress(due_ms), held, being_read)
+    trims.turn(now_s, progress(due_ms), held, being_read)
 
 
 @pytest.fixture(autouse=True)
@@ -99,10 +110,10 @@ def failures(metrics: Metrics) -> float | None:
 def test_only_what_is_committed_and_only_once_a_minute(buckets: list[Bucket]) -> None:
     admin = Admin()
     trims, _ = trimming(admin, trim=True)
-    trims.turn(100.0, progress(0), buckets, ())
-    trims.turn(100.0 + EVERY_S - 1, progress(9), buckets, ())
+    turn(trims, 100.0, 0, buckets)
+    turn(trims, 100.0 + EVERY_S - 1, 9, buckets)
     assert admin.asked == []
-    trims.turn(100.0 + EVERY_S, progress(9), buckets, ())
+    turn(trims, 100.0 + EVERY_S, 9, buckets)
     # The first segment has left, the second has not; what it points to is still needed.
     assert admin.asked == [("d.delay-snapshots", 3, 41), ("d", 3, 120)]
 
@@ -110,16 +121,16 @@ def test_only_what_is_committed_and_only_once_a_minute(buckets: list[Bucket]) ->
 def test_the_delay_topic_is_left_alone_unless_configured(buckets: list[Bucket]) -> None:
     admin = Admin()
     trims, _ = trimming(admin, trim=False)
-    trims.turn(0.0, progress(20), buckets, ())
-    trims.turn(EVERY_S, progress(20), buckets, ())
+    turn(trims, 0.0, 20, buckets)
+    turn(trims, EVERY_S, 20, buckets)
     assert admin.asked == [("d.delay-snapshots", 3, 42)]
 
 
 def test_without_a_live_segment_up_to_what_was_ever_known(buckets: list[Bucket]) -> None:
     admin = Admin()
     trims, _ = trimming(admin, trim=True)
-    for turn, (due_ms, held) in enumerate([(0, buckets), (0, buckets), (20, buckets), (20, []), (20, [])]):
-        trims.turn(EVERY_S * turn, progress(due_ms), held, ())
+    for number, (due_ms, held) in enumerate([(0, buckets), (0, buckets), (20, buckets), (20, []), (20, [])]):
+        turn(trims, EVERY_S * number, due_ms, held)
         admin.answer()
     # Segments of a seal under way lie from 42 on.
     assert admin.asked == [("d.delay-snapshots", 3, 40), ("d", 3, 120), ("d.delay-snapshots", 3, 42), ("d", 3, 300)]
@@ -128,27 +139,27 @@ def test_without_a_live_segment_up_to_what_was_ever_known(buckets: list[Bucket])
 def test_nothing_known_nothing_removed() -> None:
     admin = Admin()
     trims, _ = trimming(admin, trim=True)
-    for turn in range(3):
-        trims.turn(EVERY_S * turn, Progress(0, BEFORE_ALL, 0), [], ())
+    for number in range(3):
+        trims.turn(EVERY_S * number, Progress(0, BEFORE_ALL, 0), [], ())
     assert admin.asked == []
 
 
 def test_what_a_merge_still_reads_stays(buckets: list[Bucket]) -> None:
     admin = Admin()
     trims, _ = trimming(admin, trim=False)
-    trims.turn(0.0, progress(20), buckets, (1,))
-    trims.turn(EVERY_S, progress(20), buckets, (1,))
+    turn(trims, 0.0, 20, buckets, (1,))
+    turn(trims, EVERY_S, 20, buckets, (1,))
     assert admin.asked == [("d.delay-snapshots", 3, 40)]
 
 
 def test_nothing_is_asked_while_an_answer_is_out(buckets: list[Bucket]) -> None:
     admin = Admin()
     trims, _ = trimming(admin, trim=False)
-    for turn in range(4):
-        trims.turn(EVERY_S * turn, progress(0 if turn < 2 else 9), buckets, ())
+    for number in range(4):
+        turn(trims, EVERY_S * number, 0 if number < 2 else 9, buckets)
     assert admin.asked == [("d.delay-snapshots", 3, 40)]
     admin.answer()
-    trims.turn(EVERY_S * 4, progress(9), buckets, ())
+    turn(trims, EVERY_S * 4, 9, buckets)
     assert admin.asked[1:] == [("d.delay-snapshots", 3, 41)]
 
 
@@ -156,9 +167,9 @@ def test_what_a_backfill_needs_stays(buckets: list[Bucket]) -> None:
     admin = Admin()
     found = [Kept(snapshots_from=41, delay_topic_from=110), Kept(snapshots_from=42), Kept(delay_topic_from=300)]
     trims, _ = trimming(admin, trim=True, look=Look(*found))
-    trims.turn(0.0, progress(20), buckets, ())
-    for turn in range(1, 4):
-        trims.turn(EVERY_S * turn, progress(20), buckets, ())
+    turn(trims, 0.0, 20, buckets)
+    for number in range(1, 4):
+        turn(trims, EVERY_S * number, 20, buckets)
         admin.answer()
     assert admin.asked == [("d.delay-snapshots", 3, 41), ("d", 3, 110), ("d.delay-snapshots", 3, 42), ("d", 3, 300)]
 
@@ -166,13 +177,13 @@ def test_what_a_backfill_needs_stays(buckets: list[Bucket]) -> None:
 def test_it_is_decided_up_to_where_before_a_backfill_is_asked(buckets: list[Bucket]) -> None:
     admin, look = Admin(), SlowLook()
     trims, _ = trimming(admin, trim=False, look=look)
-    trims.turn(0.0, progress(0), buckets, ())
-    trims.turn(EVERY_S, progress(0), buckets, ())
+    turn(trims, 0.0, 0, buckets)
+    turn(trims, EVERY_S, 0, buckets)
     # All of it has left meanwhile; a job may have told since then that it writes behind 40.
-    trims.turn(EVERY_S + 1, progress(20), buckets, ())
+    turn(trims, EVERY_S + 1, 20, buckets)
     assert admin.asked == []
     look.answer()
-    trims.turn(EVERY_S + 2, progress(20), buckets, ())
+    turn(trims, EVERY_S + 2, 20, buckets)
     assert admin.asked == [("d.delay-snapshots", 3, 40)]
 
 
@@ -182,11 +193,11 @@ def test_nothing_is_trimmed_while_it_cannot_be_told_what_a_backfill_needs(
 ) -> None:
     admin = Admin()
     trims, metrics = trimming(admin, trim=True, look=Look(why, why, Kept()))
-    for turn in range(3):
-        trims.turn(EVERY_S * turn, progress(9), buckets, ())
+    for number in range(3):
+        turn(trims, EVERY_S * number, 9, buckets)
     assert admin.asked == []
     assert not failures(metrics)
-    trims.turn(EVERY_S * 3, progress(9), buckets, ())
+    turn(trims, EVERY_S * 3, 9, buckets)
     assert len(admin.asked) == 2
 
 
@@ -195,8 +206,8 @@ def test_a_backfill_topic_that_may_not_be_read_is_told_with_its_remedy(buckets: 
     denied = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     trims, metrics = trimming(admin, trim=False, look=Look(denied))
     with capture_logs() as logs:
-        for turn in range(3):
-            trims.turn(EVERY_S * turn, progress(9), buckets, ())
+        for number in range(3):
+            turn(trims, EVERY_S * number, 9, buckets)
     assert admin.asked == []
     assert failures(metrics) == 2
     (line,) = [line for line in logs if line["event"] == "trim_failed"]
@@ -219,11 +230,11 @@ def test_a_failure_is_told_once_counted_and_tried_again(code: int, remedy: str, 
     admin = Admin()
     trims, metrics = trimming(admin, trim=False)
     with capture_logs() as logs:
-        for turn in range(4):
-            trims.turn(EVERY_S * turn, progress(0), buckets, ())
+        for number in range(4):
+            turn(trims, EVERY_S * number, 0, buckets)
             admin.answer(code)
         admin.answer(code)
-        trims.turn(EVERY_S * 3 + 1, progress(0), buckets, ())
+        turn(trims, EVERY_S * 3 + 1, 0, buckets)
     assert admin.asked == [("d.delay-snapshots", 3, 40)] * 3
     assert failures(metrics) == 3
     (line,) = [line for line in logs if line["event"] == "trim_failed"]
@@ -232,8 +243,35 @@ def test_a_failure_is_told_once_counted_and_tried_again(code: int, remedy: str, 
     assert bool(line["remedy"]) == bool(remedy)
     # After a success it is news again.
     with capture_logs() as logs:
-        for turn, answer in enumerate([None, code, code], start=4):
-            trims.turn(EVERY_S * turn, progress(0 if turn == 4 else 9), buckets, ())
+        for number, answer in enumerate([None, code, code], start=4):
+            turn(trims, EVERY_S * number, 0 if number == 4 else 9, buckets)
             admin.answer(answer)
-        trims.turn(EVERY_S * 7, progress(9), buckets, ())
+        turn(trims, EVERY_S * 7, 9, buckets)
     assert len([line for line in logs if line["event"] == "trim_failed"]) == 1
+
+
+def test_nothing_is_removed_before_a_transaction_shows_that_nobody_else_owns_it(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=True)
+    turn(trims, 0.0, 20, buckets)
+    last = progress(20)
+    for more_s in range(3):
+        trims.turn(EVERY_S + more_s, last, buckets, ())
+        assert trims.wants_commit
+    assert admin.asked == []
+    trims.turn(EVERY_S + 3, progress(20), buckets, ())
+    assert admin.asked == [("d.delay-snapshots", 3, 42), ("d", 3, 300)]
+    assert not trims.wants_commit
+
+
+def test_what_is_adopted_meanwhile_stays(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=False)
+    turn(trims, 0.0, 20, buckets)
+    trims.turn(EVERY_S, progress(20), buckets, ())
+    written_before = tuple(
+        each._replace(last=Position(99, 1), record_offset=17 + at) for at, each in enumerate(SEGMENTS)
+    )
+    adopted = Bucket(Manifest(2, 200, 300, None, written_before), BEFORE_ALL)
+    trims.turn(EVERY_S, progress(20), [*buckets, adopted], ())
+    assert admin.asked == [("d.delay-snapshots", 3, 17)]
