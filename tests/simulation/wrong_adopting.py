@@ -1,6 +1,7 @@
 """Routers that adopt wrongly, in one thing each."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from index.record import Record
 from index.retention import Kept
 from sidecar.backfill.adopting import Adopting
 from sidecar.buckets.segments import SegmentSource
+from sidecar.buckets.trimming import Trimming
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.records import Payload, Refused
 from sidecar.release.releaser import Releaser
@@ -128,10 +130,18 @@ class AdoptedPastUnsealed(Wrong):
     replaces: ClassVar = {OWNED + "PartitionIndex": _PastUnsealed}
 
 
-class TrimsWhatIsStaged(Wrong):
-    """Trims by what its own buckets need alone."""
+class _AsDecided(Trimming):
+    def _ask(self, looked: "Future[Kept]", _needed_from: tuple[int, int]) -> None:
+        super()._ask(looked, self._wanted)
 
-    replaces: ClassVar = {"tests.simulation.host.kept_by_backfills": lambda *_: Kept()}
+
+class TrimsWhatIsStaged(Wrong):
+    """Trims by what its own buckets needed when it was decided up to where, and by nothing else."""
+
+    replaces: ClassVar = {
+        "tests.simulation.host.kept_by_backfills": lambda *_: Kept(),
+        "tests.simulation.host.Trimming": _AsDecided,
+    }
 
 
 ALL: tuple[type[Wrong], ...] = (
