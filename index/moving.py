@@ -81,8 +81,8 @@ def _when(due_ms: int, now_ms: int) -> tuple[Role, bytes]:
 
 
 def moved_occurrence(
-    record: Record, recurrence: Recurrence, offset: int, due_ms: int, key: bytes, now_ms: int
+    record: Record, recurrence: Recurrence, offset: int, source: str, due_ms: int, key: bytes, now_ms: int
 ) -> Record:
-    """The record of the occurrence at this offset, to be due at ``due_ms``; ``key`` signs it."""
+    """The record of the occurrence at this offset, to be due at ``due_ms``; ``key`` signs it, ``source`` as above."""
     occurrence = recurrence.occurrence or Occurrence(offset, 1, due_ms)
-    return record_of(record, occurrence._replace(due_ms=due_ms), key, now_ms)
+    return record_of(record, occurrence._replace(due_ms=due_ms), source, key, now_ms)

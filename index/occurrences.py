@@ -1,11 +1,15 @@
 """The next occurrence of a recurring schedule: when it is due, and the record that stands for it.
 
 It is a record of the delay topic like any other, written by the transaction that releases the one before: the same key,
-value and headers, and one more, ``deliver-series``, with the series, its number, its due time and a signature::
+value and headers, and two more: ``delay-source`` with the place of what it follows, or of the control that has moved
+it, and ``deliver-series`` with the series, its number, its due time and a signature::
 
+    delay-source     b"orders.delay/0/51344"
     deliver-series   b"41027 3 1767225600000 8f0c…"
 
-The header alone would let any producer claim to be the third occurrence of a series of somebody else's. So the router
+The first one tells whether the transaction was committed, where the brokers do not (:mod:`index.orphans`).
+
+``deliver-series`` alone would let any producer claim to be the third occurrence of a series of somebody else's. So the router
 signs it and the whole record with a key that is in the progress of the partition (``Progress.series_key``), and looks
 at that when the record is due. Whoever may both read and write the delay topic can copy such a record as it is, and by
 that have an occurrence twice, as he can with any record; he cannot change anything of it.
@@ -26,7 +30,7 @@ from typing import Final, NamedTuple
 from cronsim import CronSim, CronSimError
 
 from index.control_headers import IF_DUE, REPLACE
-from index.headers import SERIES, lowered
+from index.headers import DELAY_SOURCE, SERIES, lowered
 from index.record import Record
 from index.recurring import SIGNATURE_BYTES, Occurrence, Recurrence, series_header
 from index.times import INT64_MAX
@@ -38,7 +42,7 @@ _SEARCHED_AT_MOST: Final = 10_000
 """Minutes that are looked at for one that comes once more: clocks were never set back by more than a day."""
 
 _FIELDS: Final = 5
-_OF_ONE: Final = frozenset((SERIES, REPLACE, IF_DUE))
+_OF_ONE: Final = frozenset((SERIES, REPLACE, IF_DUE, DELAY_SOURCE))
 _SHAPE: Final = re.compile(r"[0-9A-Za-z*,/#-]+(?:[ \t]+[0-9A-Za-z*,/#-]+){4}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -104,12 +108,13 @@ def following(recurrence: Recurrence, zone: tzinfo, last: Occurrence, written_ms
     return found if found.due_ms <= min(recurrence.until_ms, INT64_MAX) else None
 
 
-def record_of(record: Record, occurrence: Occurrence, key: bytes, now_ms: int) -> Record:
+def record_of(record: Record, occurrence: Occurrence, source: str, key: bytes, now_ms: int) -> Record:
     """The record that stands for an occurrence, made from that of the one before, or of the beginning.
 
-    What the first one replaces, the others do not replace again.
+    What the first one replaces, the others do not replace again. ``source`` is the place of what it is written for.
     """
     headers = [header for header in record.headers if lowered(header[0]) not in _OF_ONE]
+    headers.append((DELAY_SOURCE, source.encode()))
     signature = _signature(record._replace(headers=headers), occurrence, key)
     return Record(record.key, record.value, [*headers, series_header(occurrence, signature)], now_ms)
 

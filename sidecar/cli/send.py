@@ -111,7 +111,7 @@ def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
     recurrence = recurrence_of(headers)
     if isinstance(verdict, Rejection) or not isinstance(recurrence, Recurrence) or not recurrence.begins:
         return verdict
-    first = Series(b"", zone_of).first_due_ms(Record(None, None, headers, now_ms), recurrence, rules)
+    first = Series(b"", "", zone_of).first_due_ms(Record(None, None, headers, now_ms), recurrence, rules)
     return first if isinstance(first, Rejection) else verdict._replace(due_ms=first)
 
 

@@ -94,6 +94,7 @@ class OwnedPartition:
         self._resident.take(self.gate.resident_bytes)
         self._source = source = SegmentSource(topic, context.partition, origin.history, host.codec)
         pending = SingleRecords(self.ledger, source, self.gate, host.read_again, host.reader)
+        key, behind = origin.progress.series_key, f"{topic.name}/{context.partition}/"
         self.releaser = Releaser(
             context,
             transactions,
@@ -105,8 +106,8 @@ class OwnedPartition:
             host.read_again,
             source.decide,
             host.compresses,
-            Series(origin.progress.series_key, zone_of),
-            Moving(pending.of, source.decide, origin.progress.series_key, f"{topic.name}/{context.partition}/"),
+            Series(key, behind, zone_of),
+            Moving(pending.of, source.decide, key, behind),
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None
         self._ids = StoredIds(context, self.ledger, source, host.pool, self.gate)

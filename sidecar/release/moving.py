@@ -89,13 +89,13 @@ class Moving:
             # Its delay is counted from its timestamp, as that of its control is.
             written_ms = max(now_ms, receipt.record.timestamp_ms)
             moves.places[receipt.offset], moves.records[receipt.offset] = place, record
-            rules, due_ms = rules_at(place.offset), receipt.due_ms
+            rules, due_ms, source = rules_at(place.offset), receipt.due_ms, f"{self.source}{receipt.offset}"
             recurrence = recurrence_of(record.headers) if rules.recurring else None
             if recurrence is None or isinstance(recurrence, Rejection):
-                role, source = rules.controls.role, f"{self.source}{receipt.offset}"
-                moved = moved_record(as_accepted(record), schedule, role, source, due_ms, written_ms)
+                accepted, role = as_accepted(record), rules.controls.role
+                moved = moved_record(accepted, schedule, role, source, due_ms, written_ms)
             else:
-                moved = moved_occurrence(record, recurrence, place.offset, due_ms, self.key, written_ms)
+                moved = moved_occurrence(record, recurrence, place.offset, source, due_ms, self.key, written_ms)
             id_hash = hash_of(receipt.control.deliver_id)
             moves.appended[receipt.offset] = Appended(receipt.offset, moved, due_ms, id_hash)
         return moves

@@ -82,10 +82,14 @@ class Recurring:
 
 
 class Series:
-    """Tells what recurs in one partition, whose ``key`` signs what is appended; empty where nothing ever recurred."""
+    """Tells what recurs in one partition, whose ``key`` signs what is appended; empty where nothing ever recurred.
 
-    def __init__(self, key: bytes, zone_of: ZoneOf) -> None:
+    Offsets of the partition are named behind ``source``.
+    """
+
+    def __init__(self, key: bytes, source: str, zone_of: ZoneOf) -> None:
         self._key = key
+        self._source = source
         self._zone_of = zone_of
 
     def look(
@@ -141,7 +145,7 @@ class Series:
         if follows is None:
             return None
         after = Occurrence(occurrence.first_offset, occurrence.number + 1, follows.due_ms)
-        found.next[offset] = record_of(record, after, self._key, now_ms)
+        found.next[offset] = record_of(record, after, f"{self._source}{offset}", self._key, now_ms)
         found.skipped[offset] = follows.skipped
         return after
 
@@ -154,7 +158,7 @@ class Series:
             return None
         first = Occurrence(offset, 1, due_ms)
         found.beginning[offset] = record
-        found.begun[offset] = record_of(record, first, self._key, now_ms)
+        found.begun[offset] = record_of(record, first, f"{self._source}{offset}", self._key, now_ms)
         return first
 
     def first_due_ms(self, record: Record, recurrence: Recurrence, rules: Rules) -> int | Rejection:

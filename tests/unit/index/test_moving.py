@@ -90,10 +90,10 @@ def test_an_occurrence_keeps_its_number_and_is_signed(number: int) -> None:
     record = Record(b"k", b"v", [("deliver-every", b"10s"), ("trace", b"1")], NOW_MS)
     if number > 1:
         earlier = Recurrence(period_ms=10_000, occurrence=Occurrence(5, number, NOW_MS))
-        record = moved_occurrence(record, earlier, 8, NOW_MS, b"key", NOW_MS)
+        record = moved_occurrence(record, earlier, 8, "d/0/9", NOW_MS, b"key", NOW_MS)
     recurrence = recurrence_of(record.headers)
     assert isinstance(recurrence, Recurrence)
-    again = moved_occurrence(record, recurrence, 8, DUE_MS, b"key", NOW_MS)
+    again = moved_occurrence(record, recurrence, 8, "d/0/9", DUE_MS, b"key", NOW_MS)
     found = recurrence_of(again.headers)
     assert isinstance(found, Recurrence)
     assert found.occurrence == Occurrence(8 if number == 1 else 5, number, DUE_MS)

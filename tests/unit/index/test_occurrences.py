@@ -209,20 +209,22 @@ def _recurrence(record: Record) -> Recurrence:
     return found
 
 
-def test_the_next_one_is_the_same_record_with_one_header_more() -> None:
-    second = record_of(FIRST, Occurrence(7, 2, 2_000), KEY, now_ms=9)
+def test_the_next_one_is_the_same_record_with_two_headers_more() -> None:
+    second = record_of(FIRST, Occurrence(7, 2, 2_000), "d/0/7", KEY, now_ms=9)
     assert second[:2] == FIRST[:2]
-    assert list(second.headers[:-1]) == FIRST.headers
+    assert list(second.headers[:-2]) == FIRST.headers
+    assert second.headers[-2] == ("delay-source", b"d/0/7")
     assert second.timestamp_ms == 9
-    third = record_of(second, Occurrence(7, 3, 3_000), KEY, now_ms=10)
+    third = record_of(second, Occurrence(7, 3, 3_000), "d/0/9", KEY, now_ms=10)
     assert len(third.headers) == len(second.headers)
+    assert third.headers[-2] == ("delay-source", b"d/0/9")
     assert _recurrence(third).occurrence == Occurrence(7, 3, 3_000)
     assert is_ours(second, _recurrence(second), KEY)
     assert is_ours(third._replace(timestamp_ms=77), _recurrence(third), KEY)
 
 
 def _altered() -> list[Record]:
-    second = record_of(FIRST, Occurrence(7, 2, 2_000), KEY, now_ms=9)
+    second = record_of(FIRST, Occurrence(7, 2, 2_000), "d/0/7", KEY, now_ms=9)
     *headers, (name, series) = second.headers
     assert series is not None
     changed: list[Headers] = [
@@ -232,6 +234,7 @@ def _altered() -> list[Record]:
         [("b", b""), *second.headers[1:]],
         [("a", None), *second.headers[1:]],
         [*second.headers, ("x", b"")],
+        [*headers[:-1], ("delay-source", b"d/0/8"), (name, series)],
         [("a", b""), ("a", None), ("deliver-every", b"1s"), (name, series)],
     ]
     return [
@@ -249,7 +252,7 @@ def test_nothing_of_it_can_be_changed(altered: Record) -> None:
 
 
 def test_another_key_or_none_signs_nothing() -> None:
-    second = record_of(FIRST, Occurrence(7, 2, 2_000), KEY, now_ms=9)
+    second = record_of(FIRST, Occurrence(7, 2, 2_000), "d/0/7", KEY, now_ms=9)
     assert not is_ours(second, _recurrence(second), b"l" * 16)
     assert not is_ours(second, _recurrence(second), b"")
     assert not is_ours(FIRST, _recurrence(FIRST), KEY)

@@ -220,7 +220,7 @@ def test_it_is_told_what_a_schedule_is_and_nothing_of_its_payload() -> None:
 
 def test_an_occurrence_names_its_series_and_what_recurs_from_now_on_itself() -> None:
     first = Record(b"k", b"v", [("deliver-every", b"5s")], SENT_MS)
-    later = record_of(first, Occurrence(3, 2, SENT_MS + 10_000), b"key", SENT_MS)
+    later = record_of(first, Occurrence(3, 2, SENT_MS + 10_000), "d/0/3", b"key", SENT_MS)
     state = World(Random(1)).state
     shown: list[int | None] = []
     for offset, record in ((3, first), (9, later)):

@@ -79,7 +79,7 @@ class _Partition:
             lambda _: {},
             lambda offset, _: pytest.fail(f"{offset} decided again"),
             compresses=False,
-            series=Series(b"", zone_of),
+            series=Series(b"", "", zone_of),
             moving=Moving(lambda places: {at: self.records.get(at) for _, at in places}, self._decide, b"", "d/3/"),
         )
 

@@ -20,7 +20,7 @@ from sidecar.series.zones import zone_of
 KEY: Final = b"k" * 16
 RULES: Final = Rules("d", default_target="out", recurring=True)
 NOW_MS: Final = 1_800_000_000_000
-SERIES: Final = Series(KEY, zone_of)
+SERIES: Final = Series(KEY, "d/3/", zone_of)
 
 
 def entry(headers: Headers, offset: int = 7, timestamp_ms: int = NOW_MS - 5_000) -> Entry[Scheduled]:
@@ -72,7 +72,7 @@ def test_the_last_one_is_followed_by_nothing() -> None:
 def test_what_does_not_recur_is_passed_over() -> None:
     plain = entry([("deliver-at", b"1800000000000"), ("x", b"y")])
     assert look(plain) == Recurring()
-    assert look(entry([("deliver-every", b"2s")]), series=Series(b"", zone_of)) == Recurring()
+    assert look(entry([("deliver-every", b"2s")]), series=Series(b"", "", zone_of)) == Recurring()
     # By the rules of old, nobody looked at such headers.
     assert look(entry([("deliver-every", b"2s")]), rules=Rules("d", version=2)) == Recurring()
 
@@ -128,7 +128,7 @@ def test_cron_may_not_run_more_often_than_allowed() -> None:
 
 
 def test_what_no_router_has_written_is_rejected_and_not_followed() -> None:
-    forged = record_of(Record(b"k", b"v", [("deliver-every", b"2s")], 1), Occurrence(3, 2, NOW_MS), b"x" * 16, NOW_MS)
+    forged = record_of(Record(b"k", b"v", [("deliver-every", b"2s")], 1), Occurrence(3, 2, NOW_MS), "d/3/3", b"x" * 16, NOW_MS)
     found = look(entry_of(forged, 9))
     assert found.refused == {9: FORGED}
     assert found.appended([9]) == []
