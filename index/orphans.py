@@ -12,6 +12,8 @@ target, rejected; a record beyond the state           aborted      what commits 
                                                                    removes what is held of it, in the same transaction
 the same; all records done by the state               committed    the same; a record leaves in one transaction only
 the same; records of both kinds                       undecided    no transaction of this router is like that
+receipts; the delay partition itself                  the same     by the control that is answered, or by the record
+                                                                   that an occurrence follows (``delay-source``)
 the state itself                                      as the       the coordinator's own log, or what is visible
                                                       coordinator  elsewhere of it (``of_state``)
                                                       decided

@@ -46,6 +46,23 @@ def named_lots(number: int, count: int) -> list[Lot]:
     return [(number, part) for part in range(-(-count // MOST_IN_LOT))]
 
 
+def relocated(lots: Mapping[Lot, Sequence[InTransit]], moved: Mapping[int, int]) -> dict[Lot, tuple[InTransit, ...]]:
+    """The lots that say where something lay, as they are once it lies elsewhere; ``moved`` maps old to new offsets.
+
+    >>> notes = [InTransit(Position(5_000, 40), b"id"), InTransit(Position(5_000, 41), b"other")]
+    >>> relocated({(7, 0): notes, (8, 0): notes[:0]}, {41: 93})[7, 0][1].place
+    Position(due_ms=5000, offset=93)
+    """
+    return {
+        lot: tuple(
+            note._replace(place=note.place._replace(offset=moved.get(note.place.offset, note.place.offset)))
+            for note in notes
+        )
+        for lot, notes in lots.items()
+        if any(note.place.offset in moved for note in notes)
+    }
+
+
 class Transit:
     """Of one partition, from transaction to transaction: ``add`` what one has appended, ``leave`` what C has passed.
 

@@ -7,7 +7,8 @@ how it gets that. Each step may be the last one of this process, and the next ow
 * *Aborted*: a transaction that writes to all these partitions, and is aborted, ends them.
 * *Committed, on a target*: committing another one would do, but not safely: one that is fenced half way aborts them
   both. So the hidden records are copied to the state (:mod:`snapshots.owed`), then they are aborted, then the copies
-  are written to where they belong, with their tombstones.
+  are written to where they belong, with their tombstones. So is what was appended to the delay partition, and notes of
+  where it lies (:mod:`index.transit`) follow it to its new offset.
 * *Committed, on the state*: the same, but the copies cannot come from the same producer, whose next marker would end
   the orphan, too: they are written by a second one, that nobody else uses.
 
@@ -15,7 +16,7 @@ When nothing is wrong, all this costs two requests to each broker. Under load th
 open on a target nearly always; a look ends when all that was written before it began is settled.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -29,7 +30,8 @@ from sidecar.config.model import Config
 from sidecar.context import PartitionContext
 from sidecar.healing import in_front as in_front_of
 from sidecar.healing.evidence import Evidence, folded, is_copied
-from sidecar.healing.hidden import ENDED_WITHIN_S, Ends, Found, ends_of, ours, read_hidden, still_open, wait_until_ended
+from sidecar.healing.hidden import ENDED_WITHIN_S, Ends, Found, ends_of, read_hidden, still_open, wait_until_ended
+from sidecar.healing.payment import Payment
 from sidecar.healing.short_transactions import SECOND_TOUCH_KEY, TOUCH_KEY, ShortTransactions
 from sidecar.kafka import clients
 from sidecar.kafka.admin import Place
@@ -39,7 +41,7 @@ from sidecar.kafka.transactions import fence
 from sidecar.release.target_directory import Directory
 from sidecar.topics.check_brokers import too_long_remedy
 from snapshots.owed import OWED_PREFIX, Owed, encode_owed
-from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
+from snapshots.state import StoredState, fold_state
 
 MARKERS_WITHIN_S: Final = 0.5
 """Markers that are on their way are there by then; looking longer at what is none of ours would only hold up."""
@@ -86,34 +88,30 @@ class Healing:
 
     def pay(self, owed: Collection[Owed], stored: StoredState | None) -> None:
         """Write owed records to where they belong; those of the state first, and alone."""
-        of_state = [each for each in owed if each.place == self._state]
-        number = stored.progress.number if stored else -1
-        to_write = [each for each in of_state or owed if each.after_number in (None, number)]
-        places = {each.place for each in to_write} - {self._state}
+        payment = Payment(owed, stored, self._state, (self._topic.name, self._partition))
+        places = {each.place for each in payment.again} - {self._state}
         gone = places - ends_of(self._admin, places).keys()
-        records = [(each.place, each.record) for each in to_write if each.place not in gone]
-        self._end_on_targets(
-            {place: min(each.offset for each in to_write if each.place == place) for place in places - gone}
-        )
+        self._end_on_targets(payment.first_offsets(places - gone))
         failpoints.passing("heal.ended")
-        writes = [(self._state, Record(key, None, (), 0)) for each in of_state or owed for key in each.keys]
-        if stored is not None and not any(record.key == PROGRESS_KEY for _, record in records):
-            next_one = stored.progress._replace(number=number + 1)
-            value = encode_progress(next_one, stored.delay_topic_id, stored.inventory)
-            writes.append((self._state, Record(PROGRESS_KEY, value, (), 0)))
-        self._main.write([*records, *writes])
+        again = [each for each in payment.again if each.place not in gone]
+
+        def in_state(offsets: Sequence[int]) -> list[tuple[Place, Record]]:
+            return [(self._state, record) for record in payment.in_state(again, offsets)]
+
+        self._main.write([(each.place, each.record) for each in again], in_state)
         failpoints.passing("heal.paid")
-        self._log.warning("orphan_written_again", records=len(records), gone=sorted(gone), of_state=bool(of_state))
+        of_state = bool(payment.of_state)
+        self._log.warning("orphan_written_again", records=len(again), gone=sorted(gone), of_state=of_state)
         self._open([self._state], ENDED_WITHIN_S)
 
     def heal_targets(self, origin: StoredState) -> bool:
-        """End what is open on targets, rejected topic and receipts; True where that left something to be paid.
+        """End what is open where others write, too; True where that left something to be paid.
 
         NotYetError where an outcome cannot be known.
         """
         waiting = self._open(self._evidence.targets(origin), MARKERS_WITHIN_S)
         done = Done(origin.progress, origin.buckets, frozenset(entry.offset for entry in origin.held))
-        found = {place: self._found(place, ends) for place, ends in waiting.items()}
+        found = {place: self._found(origin, place, ends) for place, ends in waiting.items()}
         outcomes = {place: self._outcome(done, origin, place, each) for place, each in found.items() if each}
         self._abort_on_targets([place for place, each in outcomes.items() if each is Outcome.ABORTED], found)
         others = {place: waiting[place] for place, each in outcomes.items() if each is not Outcome.ABORTED}
@@ -136,7 +134,7 @@ class Healing:
         return True
 
     def _heal_state(self, ends: Ends) -> None:
-        hidden = read_hidden(self._config, self._state, ends.settled, ends.written)
+        hidden = list(read_hidden(self._config, self._state, ends.settled, ends.written))
         settled = read_settled(self._config, *self._state)
         stored = fold_state((record.key, record.value) for record in settled)
         number = stored.progress.number if stored else -1
@@ -192,7 +190,7 @@ class Healing:
     def _seen_through(self, done: Done, origin: StoredState, place: Place) -> list[Owed]:
         """What a committed transaction of ours that is the first open one hides; NotYetError when it is not that."""
         (ends,) = ends_of(self._admin, [place]).values()
-        found = self._found(place, ends)
+        found = self._found(origin, place, ends)
         outcome = self._outcome(done, origin, place, found)
         written = [each for each in found if each.source_offset != NOTHING_WRITTEN]
         if outcome is Outcome.UNDECIDED:
@@ -250,9 +248,9 @@ class Healing:
     def _open(self, places: Iterable[Place], within_s: float) -> dict[Place, Ends]:
         return still_open(self._admin, places, within_s)
 
-    def _found(self, place: Place, ends: Ends) -> list[Found]:
+    def _found(self, origin: StoredState, place: Place, ends: Ends) -> list[Found]:
         try:
-            return ours(read_hidden(self._config, place, ends.settled, ends.written), self._source)
+            return self._evidence.found(origin, place, ends)
         except KafkaException as exception:
             if error_of(exception).code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise

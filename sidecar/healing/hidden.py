@@ -127,9 +127,9 @@ def _offsets(admin: AdminClient, at: dict[Place, OffsetSpec], isolation: Isolati
     return found
 
 
-def read_hidden(config: Config, place: Place, from_offset: int, to_offset: int) -> list[Read]:
+def read_hidden(config: Config, place: Place, from_offset: int, to_offset: int) -> Iterator[Read]:
     """Records of [from_offset, to_offset), of open and aborted transactions too; KafkaException also on timeout."""
-    return list(_read(clients.hidden_reader(config), place, from_offset, to_offset))
+    return _read(clients.hidden_reader(config), place, from_offset, to_offset)
 
 
 def read_seen(config: Config, place: Place, from_offset: int, to_offset: int, source: str) -> list[Found]:

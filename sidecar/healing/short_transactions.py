@@ -1,7 +1,8 @@
 """Transactions that end another one, or write again what it hid: the writing half of :mod:`sidecar.healing.healing`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -17,6 +18,9 @@ TOUCH_KEY: Final = b"delay-router: ends a transaction"
 
 SECOND_TOUCH_KEY: Final = TOUCH_KEY + b" (second)"
 """Of the producer that only heals; nothing else tells the records of the two producers apart."""
+
+
+Writes = Iterable[tuple[Place, Record]]
 
 
 class ShortTransactions:
@@ -46,22 +50,28 @@ class ShortTransactions:
         finally:
             abort(self._producer)
 
-    def write(self, records: Iterable[tuple[Place, Record]]) -> None:
-        """Commit a transaction with these records."""
+    def write(self, records: Writes, then: Callable[[Sequence[int]], Writes] | None = None) -> None:
+        """Commit a transaction with these records, and with what follows from the offsets that they have got."""
         self._producer.begin_transaction()
-        self._write(records)
+        offsets = self._write(records)
+        if then is not None:
+            self._write(then(offsets))
         commit(self._producer)
 
-    def _write(self, records: Iterable[tuple[Place, Record]]) -> None:
+    def _write(self, records: Writes) -> list[int]:
         failures: list[KafkaError] = []
+        offsets: dict[int, int] = {}
 
-        def delivered(error: KafkaError | None, _: Message) -> None:
+        def delivered(number: int, error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 failures.append(error)
+            offsets[number] = message.offset() or 0
 
-        for (topic, partition), (key, value, headers, timestamp_ms) in records:
-            produce(self._producer, topic, value, key, partition, headers, max(timestamp_ms, 0), delivered)
+        for number, ((topic, partition), (key, value, headers, timestamp_ms)) in enumerate(records):
+            told = partial(delivered, number)
+            produce(self._producer, topic, value, key, partition, headers, max(timestamp_ms, 0), told)
         if self._producer.flush(self._timeout_s):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the brokers did not take what ends a transaction"))
         if failures:
             raise KafkaException(failures[0])
+        return [offsets[number] for number in sorted(offsets)]

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import index.record
+from index.headers import Headers
+from index.occurrences import record_of
 from index.progress import BEFORE_ALL, Position
 from index.receipts import Action, Control, receipt_of, receipt_record
+from index.recurring import Occurrence
+from index.released_headers import series_headers
 from sidecar.audit import Record
 from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
 from tests.integration.scenario import Header, Stage, now_ms, wait_until
@@ -22,6 +26,8 @@ from tests.wire.batch import TRANSACTIONAL
 UNVERIFIED: Final = {"transaction.partition.verification.enable": "false"}
 
 DUE_IN_MS: Final = 5_000
+PERIOD_MS: Final = 2_000
+RECURS: Final[tuple[Header, ...]] = (("deliver-every", b"%d" % PERIOD_MS), ("deliver-times", b"2"))
 CANCELS: Final[Header] = ("deliver-cancel", b"nobody")
 
 
@@ -33,6 +39,10 @@ def source_headers(record: Record) -> list[tuple[bytes, bytes | None]]:
         (b"delay-source", record.place.encode()),
         (b"delay-source-timestamp", b"%d" % record.timestamp_ms),
     ]
+
+
+def _as_bytes(headers: Headers) -> list[tuple[bytes, bytes | None]]:
+    return [(name.encode(), content) for name, content in headers]
 
 
 class ForgottenProducer:
@@ -88,7 +98,8 @@ class Scene:
     def _over(cls, stage: Stage, name: str, targets: list[str], **options: Any) -> "Scene":
         delay = stage.delay(name, default_target=targets[0], allowed_targets=targets, **options)
         to_each: tuple[Header, ...] = tuple(("deliver-to", target.encode()) for target in targets)
-        return cls(stage, delay, targets, (*cls.headers, *(to_each if len(targets) > 1 else ())))
+        recurs = RECURS if options.get("recurring") else ()
+        return cls(stage, delay, targets, (*cls.headers, *recurs, *(to_each if len(targets) > 1 else ())))
 
     @property
     def state_topic(self) -> str:
@@ -132,6 +143,21 @@ class Scene:
         due_ms = self.waiting.timestamp_ms + DUE_IN_MS
         return self._progress(watermark=Position(due_ms, 0))
 
+    def first_occurrence(self) -> WireRecord:
+        """The record as the router releases it where it recurs."""
+        record, released = self.waiting, self.released()
+        headers = series_headers(Occurrence(record.offset, 1, 0), f"{self.delay}/0/")
+        return WireRecord(record.key, record.value, [*released.headers, *_as_bytes(headers)])
+
+    def next_occurrence(self) -> WireRecord:
+        """What the router appends to the delay partition when it releases the record."""
+        record, state = self.waiting, self.state()
+        assert state is not None
+        came = index.record.Record(record.key, record.value, list(record.headers), record.timestamp_ms)
+        occurrence = Occurrence(record.offset, 2, record.timestamp_ms + DUE_IN_MS + PERIOD_MS)
+        appended = record_of(came, occurrence, record.place, state.progress.series_key, 0)
+        return WireRecord(appended.key, appended.value, _as_bytes(appended.headers))
+
     def control(self) -> None:
         """Send a control that nobody has read yet, of an id that nothing has."""
         self.stage.send(self.delay, CANCELS, value=None)
@@ -143,7 +169,7 @@ class Scene:
         key, value, headers, _ = receipt_record(
             receipt_of(offset, Control(Action.CANCEL, b"nobody"), (), None, control)
         )
-        named = [(name.encode(), content) for name, content in headers]
+        named = _as_bytes(headers)
         source = f"{self.delay}/0/{offset}".encode()
         return WireRecord(key, value, [*named, (b"delay-source", source)]), self._progress(cursor=offset + 1)
 

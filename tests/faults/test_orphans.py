@@ -28,10 +28,11 @@ Make = Callable[[Scene, ForgottenProducer], None]
 
 @dataclass(frozen=True)
 class Kind:
-    """What is left open, and on how many targets the record is to be."""
+    """What is left open, on how many targets the record is to be, and whether it recurs."""
 
     make: Make
     outs: int = 1
+    recurs: bool = False
 
 
 def _aborted_on_target(scene: Scene, router: ForgottenProducer) -> None:
@@ -113,6 +114,18 @@ def _receipt_committed(scene: Scene, router: ForgottenProducer) -> None:
     router.decide([scene.state_topic], commit=True)
 
 
+def _occurrence_aborted(scene: Scene, router: ForgottenProducer) -> None:
+    router.decide([scene.state_topic], commit=False)
+    router.write(scene.delay, [scene.next_occurrence()])
+
+
+def _occurrence_committed(scene: Scene, router: ForgottenProducer) -> None:
+    router.write(scene.outs[0], [scene.first_occurrence()])
+    router.write(scene.delay, [scene.next_occurrence()])
+    router.write(scene.state_topic, [scene.moved()])
+    router.decide([scene.state_topic, scene.outs[0]], commit=True)
+
+
 def _opens_first(scene: Scene, broker: Broker) -> ForgottenProducer:
     """Somebody else, whose transaction is open in front of whatever follows on the first target."""
     stranger = ForgottenProducer(broker, f"{scene.delay}.stranger")
@@ -134,6 +147,8 @@ KINDS: Final = {
     "rejection-committed": Kind(_rejection_committed),
     "receipt-aborted": Kind(_receipt_aborted),
     "receipt-committed": Kind(_receipt_committed),
+    "occurrence-aborted": Kind(_occurrence_aborted, recurs=True),
+    "occurrence-committed": Kind(_occurrence_committed, recurs=True),
 }
 
 
@@ -167,7 +182,10 @@ def _left_open(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
 
 def _prepared(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
     """A scene for each kind: the router is gone, and what waits is due."""
-    scenes = {name: Scene.make(stage, name, kind.outs) for name, kind in kinds.items()}
+    recurring = {"recurring": True, "min_period": "100ms"}
+    scenes = {
+        name: Scene.make(stage, name, kind.outs, **(recurring if kind.recurs else {})) for name, kind in kinds.items()
+    }
     _play(stage, scenes)
     return scenes
 
@@ -198,6 +216,7 @@ def _holds_once(stage: Stage, scenes: dict[str, Scene]) -> None:
     for name, scene in scenes.items():
         topics = [
             *scene.outs,
+            scene.delay,
             *(f"{scene.delay}.{own}" for own in ("delay-state", "delay-snapshots", "rejected", "receipts")),
         ]
         for topic in topics:
@@ -211,6 +230,10 @@ def test_every_kind_of_orphan_is_ended_with_its_own_outcome(stage: Stage) -> Non
         _holds_once(stage, scenes)
         answered = {name for name in scenes if len(stage.records(f"{scenes[name].delay}.receipts")) == 1}
         assert answered == {"receipt-aborted", "receipt-committed"}
+        for scene in (scenes["occurrence-aborted"], scenes["occurrence-committed"]):
+            headers = [dict(record.headers) for record in stage.records(scene.outs[0])]
+            numbers = [each["delay-occurrence"] for each in headers if "delay-occurrence" in each]
+            assert numbers == [b"1", b"2"]
         healed = {event["outcome"] for event in after.events("orphan_found")}
         assert healed == {"aborted", "committed"}
         assert after.stop() == 0

@@ -1,35 +1,42 @@
 """Brokers that lose markers, and healers that are killed between any two effects: the shipped healing, played.
 
-One seed, one run: a delay partition releases records to a few partitions. Its transactions lose markers on some of
-them, it is killed, others have transactions open in between, the coordinator's log may not be readable. In the end
-every record has to be seen once, and nothing may be open.
+One seed, one run: a delay partition releases records to a few partitions, and appends next occurrences and what was
+moved to itself. Its transactions lose markers on some of them, it is killed, others have transactions open in between,
+the coordinator's log may not be readable. In the end every record has to be seen once, nothing may be open, and what
+is noted as in transit has to be there.
 """
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 from index.errors import NotYetError
+from index.names import hash_of
+from index.occurrences import record_of
 from index.orphans import Outcome
 from index.progress import Position, Progress
 from index.record import Record
+from index.recurring import Occurrence
 from index.rule_history import RuleHistory
 from index.rules import Rules
+from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from index.transit import InTransit, lots_of
 from sidecar.clock import SystemClock
 from sidecar.context import PartitionContext
 from sidecar.healing import evidence, healing, hidden, in_front
 from sidecar.healing.evidence import Evidence
 from sidecar.healing.healing import Healing
 from sidecar.healing.hidden import Ends, Read, ours
-from sidecar.healing.short_transactions import SECOND_TOUCH_KEY, TOUCH_KEY
+from sidecar.healing.short_transactions import SECOND_TOUCH_KEY, TOUCH_KEY, Writes
 from sidecar.kafka.admin import Place
 from sidecar.metrics import Metrics
-from snapshots.inventory import NOTHING_STORED
+from snapshots.inventory import NOTHING_STORED, Inventory
 from snapshots.owed import decode_owed
 from snapshots.state import (
     PROGRESS_KEY,
@@ -39,12 +46,15 @@ from snapshots.state import (
     encode_progress,
     fold_state,
 )
+from snapshots.transit import encode_transit
 
+DELAY: Place = ("d", 0)
 STATE: Place = ("d.delay-state", 0)
 TARGETS: tuple[Place, ...] = (("t", 0), ("t", 1), ("u", 0))
 REJECTED: Place = ("d.rejected", 0)
 MAIN, SECOND, STRANGER = "main", "second", "stranger"
 RECORDS = 30
+SERIES_KEY = b"k" * 16
 MOST_TAKE_OVERS = 400
 LONGEST_LOG = 1_500
 
@@ -122,13 +132,16 @@ class Kafka:
         if self.rng.random() < self.crash_chance:
             raise CrashedError
 
-    def write(self, producer: str, records: Iterable[tuple[Place, Record]]) -> None:
+    def write(self, producer: str, records: Iterable[tuple[Place, Record]]) -> list[int]:
+        offsets: list[int] = []
         for place, record in records:
             self.point()
             self.ongoing.setdefault(producer, set()).add(place)
+            offsets.append(len(self.log(place)))
             self.log(place).append(Written(producer, self.leader_epoch, record))
             if len(self.log(place)) > LONGEST_LOG:
                 raise ViolationError(f"it goes round and round in {place}")
+        return offsets
 
     def end(self, producer: str, *, commit: bool) -> None:
         """Decide, and write markers; on brokers that die meanwhile some are lost, and everybody loses connections."""
@@ -175,8 +188,10 @@ class Transactions:
         yield
         self._kafka.end(self._producer, commit=False)
 
-    def write(self, records: Iterable[tuple[Place, Record]]) -> None:
-        self._kafka.write(self._producer, records)
+    def write(self, records: Writes, then: Callable[[Sequence[int]], Writes] | None = None) -> None:
+        offsets = self._kafka.write(self._producer, records)
+        if then is not None:
+            self._kafka.write(self._producer, then(offsets))
         self._kafka.end(self._producer, commit=True)
 
 
@@ -198,16 +213,16 @@ class _Fenced(Transactions):
         with super().standing_in(places):
             yield
 
-    def write(self, records: Iterable[tuple[Place, Record]]) -> None:
+    def write(self, records: Writes, then: Callable[[Sequence[int]], Writes] | None = None) -> None:
         self._fence()
-        super().write(records)
+        super().write(records, then)
 
 
 class ModelEvidence(Evidence):
     """With the targets of the model."""
 
     def targets(self, origin: Any) -> list[Place]:
-        return [*TARGETS, REJECTED]
+        return [*TARGETS, REJECTED, DELAY]
 
 
 class Run:
@@ -228,12 +243,17 @@ class Run:
         )
         settings = SimpleNamespace(transaction_timeout_ms=1_000, group_id="g")
         self._config: Any = SimpleNamespace(router=settings)
+        self._lots = 0
         topic: Any = self._topic
         self._context = PartitionContext(topic, 0, "g", Metrics(), SystemClock())
-        # Each by (due, offset); some to two targets, some rejected as they are indexed.
+        # Each by (due, offset); some to two targets and some with a next occurrence, some are rejected as they are
+        # indexed, and some move another one.
         self._due = [0 if rng.random() < 0.2 else rng.randrange(1, 40) * 100 for _ in range(RECORDS)]
-        self._places = [
-            [REJECTED] if rng.random() < 0.15 else rng.sample(TARGETS, rng.choice([1, 1, 2])) for _ in range(RECORDS)
+        self._places: list[list[Place]] = [
+            rng.choice([[REJECTED], [DELAY]])
+            if rng.random() < 0.2
+            else [*rng.sample(TARGETS, rng.choice([1, 1, 2])), *([DELAY] if rng.random() < 0.3 else [])]
+            for _ in range(RECORDS)
         ]
 
     def play(self) -> None:
@@ -261,8 +281,10 @@ class Run:
 
     def _begin(self) -> None:
         rules = Rules(topic="d", default_target="t")
+        Transactions(self.kafka, STRANGER).write([(DELAY, Record(b"x", b"x", (), 0))] * RECORDS)
+        start = Progress(0, Position(-1, -1), 0, series_key=SERIES_KEY)
         records = [
-            (PROGRESS_KEY, encode_progress(Progress(0, Position(-1, -1), 0), "id", NOTHING_STORED)),
+            (PROGRESS_KEY, encode_progress(start, "id", NOTHING_STORED)),
             (RULES_KEY, encode_history(RuleHistory.beginning(0, rules))),
         ]
         Transactions(self.kafka, MAIN).write([(STATE, Record(key, value, (), 0)) for key, value in records])
@@ -277,9 +299,12 @@ class Run:
             kafka.end(STRANGER, commit=True)
             kafka.loss_chance, kafka.crash_chance = with_luck
         elif kafka.loss_chance:
-            place = self.rng.choice(TARGETS)
+            place = self.rng.choice([*TARGETS, DELAY])
+            # To the delay partition it may pass on what was released to it.
+            released = self.rng.choice([at for at in range(RECORDS) if self._places[at] != [DELAY]])
+            headers = [("delay-source", b"d/0/%d" % released)] if place == DELAY else []
             kafka.ongoing[STRANGER] = {place}
-            kafka.log(place).append(Written(STRANGER, kafka.leader_epoch, Record(b"x", b"x", (), 0)))
+            kafka.log(place).append(Written(STRANGER, kafka.leader_epoch, Record(b"x", b"x", headers, 0)))
 
     def live(self) -> None:
         """Take over, heal, and release until everything has left, or the end of this life."""
@@ -310,7 +335,7 @@ class Run:
             healer.pay(owed, stored)
 
     def _serve(self, stored: StoredState) -> None:
-        progress = stored.progress
+        progress, self._lots = stored.progress, len(stored.transit)
         if self.kafka.connection_was_lost:
             raise CrashedError
         main = Transactions(self.kafka, MAIN)
@@ -323,19 +348,41 @@ class Run:
             )
             late = [each for each in pending if each <= progress.watermark]
             due = [each for each in pending if each > progress.watermark][: self.rng.randrange(4)]
-            rejected = [offset for offset in range(progress.cursor, cursor) if self._places[offset] == [REJECTED]]
+            at_once = [offset for offset in range(progress.cursor, cursor) if self._leaves_when_indexed(offset)]
             watermark = Position(*due[-1]) if due else progress.watermark
             progress = progress._replace(cursor=cursor, watermark=watermark, number=progress.number + 1)
-            leaving = [offset for _, offset in (*late, *due)] + rejected
-            records = [(place, self._record(offset)) for offset in leaving for place in self._places[offset]]
-            state = Record(PROGRESS_KEY, encode_progress(progress, "id", NOTHING_STORED), (), 0)
-            main.write([*records, (STATE, state)])
+            leaving = [offset for _, offset in (*late, *due)] + at_once
+            records = [(place, self._record(offset, place)) for offset in leaving for place in self._places[offset]]
+            main.write(records, partial(self._in_state, progress, records))
+
+    def _in_state(self, progress: Progress, written: list[tuple[Place, Record]], offsets: Sequence[int]) -> Writes:
+        """What one transaction writes to the state: where what it has appended lies, and progress."""
+        appended = [
+            InTransit(Position(1, at), hash_of(record.value or b""))
+            for (place, record), at in zip(written, offsets, strict=True)
+            if place == DELAY
+        ]
+        lots = lots_of(progress.number, appended)
+        self._lots += len(lots)
+        state = [Record(*encode_transit(lot, notes), (), 0) for lot, notes in lots.items()]
+        inventory = Inventory(transit_keys=self._lots)
+        state.append(Record(PROGRESS_KEY, encode_progress(progress, "id", inventory), (), 0))
+        return [(STATE, record) for record in state]
+
+    def _leaves_when_indexed(self, offset: int) -> bool:
+        return self._places[offset] in ([REJECTED], [DELAY])
 
     def _due_times(self, to_offset: int) -> list[tuple[int, int]]:
-        return [(at, self._due[at]) for at in range(to_offset) if self._places[at] != [REJECTED]]
+        return [(at, self._due[at]) for at in range(to_offset) if not self._leaves_when_indexed(at)]
 
-    def _record(self, offset: int) -> Record:
+    def _record(self, offset: int, place: Place) -> Record:
         source = ("delay-source", b"d/0/%d" % offset)
+        if place == DELAY:
+            moved = Record(None, b"%d" % offset, [source], 0)
+            if self._leaves_when_indexed(offset):
+                return moved
+            recurs = moved._replace(headers=[("deliver-every", b"1s")])
+            return record_of(recurs, Occurrence(offset, 2, 5_000), f"d/0/{offset}", SERIES_KEY, 0)
         if self._places[offset] == [REJECTED]:
             return Record(None, b"%d" % offset, [("delay-error", b"INVALID_SCHEDULE"), source], 0)
         # At once: the header has the timestamp.
@@ -347,10 +394,15 @@ class Run:
         made: Any = self._kind(context, self._config, nobody, nobody, nobody)
         made._main = Transactions(kafka, MAIN)
         made._evidence = ModelEvidence(self._config, nobody, context.topic, 0, nobody)
-        made._evidence._decided_again = lambda _, offset: self._due[offset]
+        made._evidence._decision = self._decided
+        made._evidence._read = lambda _: None
         made._second = _Fenced(kafka)
         healer: Healing = made
         return healer
+
+    def _decided(self, _: Any, offset: int) -> Schedule:
+        targets = () if self._places[offset] == [DELAY] else ("t",)
+        return Schedule(self._due[offset], targets, BY_KEY, KEEP_KEY, None, both_times=False)
 
     @contextmanager
     def patched(self) -> Iterator[None]:
@@ -394,11 +446,11 @@ class Run:
 
     def _judge(self) -> None:
         self.kafka.end(STRANGER, commit=True)
-        for place in (*TARGETS, REJECTED, STATE):
+        for place in (*TARGETS, REJECTED, DELAY, STATE):
             if self.kafka.ends(place).is_open:
                 raise ViolationError(f"{place} is open for ever")
         seen = Counter(
-            (place, record.value) for place in (*TARGETS, REJECTED) for _, record, _ in self.kafka.seen(place)
+            (place, record.value) for place in (*TARGETS, REJECTED, DELAY) for _, record, _ in self.kafka.seen(place)
         )
         for offset in range(RECORDS):
             for place in self._places[offset]:
@@ -407,6 +459,13 @@ class Run:
         astray = {value for _, value in seen} - {b"x"}
         if astray:
             raise ViolationError(f"{astray} are where they do not belong")
+        stored = fold_state((record.key, record.value) for _, record, _ in self.kafka.seen(STATE))
+        assert stored is not None
+        noted = {note.place.offset: note.id_hash for notes in stored.transit.values() for note in notes}
+        if noted != {
+            at: hash_of(record.value or b"") for at, record, _ in self.kafka.seen(DELAY) if record.value != b"x"
+        }:
+            raise ViolationError("what is noted as in transit is not where the notes say")
 
 
 def _from_the_start(_: Any, places: Iterable[Place], __: int | None) -> dict[Place, int]:

@@ -1,7 +1,7 @@
 """Ways of healing that are wrong in one thing each, which the simulation of forgetful brokers has to break."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from index.orphans import Outcome
@@ -12,6 +12,7 @@ from sidecar.healing.short_transactions import TOUCH_KEY
 from sidecar.kafka.admin import Place
 from snapshots.owed import Owed
 from snapshots.state import StoredState
+from tests.simulation.forgetful import DELAY
 
 
 class CommitsAborted(Healing):
@@ -102,6 +103,29 @@ class ForgetsSecond(Healing):
         """Nothing."""
 
 
+class LeavesItselfOut(Healing):
+    """Does not look for what it has appended to its own delay partition."""
+
+    def _open(self, places: Iterable[Place], within_s: float) -> dict[Place, Ends]:
+        return super()._open([place for place in places if place != DELAY], within_s)
+
+
+class TakesWhatIsPassedOn(Healing):
+    """Takes what others write to the delay partition for what it has appended, by one header."""
+
+    def heal_targets(self, origin: Any) -> bool:
+        evidence: Any = self._evidence
+        evidence._is_appended = lambda *_: True
+        return super().heal_targets(origin)
+
+
+class NotesWhereItLay(Healing):
+    """Writes again what it has appended, and leaves the notes where it lies as they were."""
+
+    def pay(self, owed: Collection[Owed], stored: StoredState | None) -> None:
+        super().pay(owed, None if stored is None else replace(stored, transit={}))
+
+
 @dataclass
 class _Touching:
     healing: Healing
@@ -128,4 +152,7 @@ WRONG: tuple[type[Healing], ...] = (
     CopiesByItself,
     CommitsStateByTouching,
     ForgetsSecond,
+    LeavesItselfOut,
+    TakesWhatIsPassedOn,
+    NotesWhereItLay,
 )

@@ -128,7 +128,9 @@ def test_cron_may_not_run_more_often_than_allowed() -> None:
 
 
 def test_what_no_router_has_written_is_rejected_and_not_followed() -> None:
-    forged = record_of(Record(b"k", b"v", [("deliver-every", b"2s")], 1), Occurrence(3, 2, NOW_MS), "d/3/3", b"x" * 16, NOW_MS)
+    forged = record_of(
+        Record(b"k", b"v", [("deliver-every", b"2s")], 1), Occurrence(3, 2, NOW_MS), "d/3/3", b"x" * 16, NOW_MS
+    )
     found = look(entry_of(forged, 9))
     assert found.refused == {9: FORGED}
     assert found.appended([9]) == []
