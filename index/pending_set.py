@@ -159,6 +159,10 @@ class PendingSet(Generic[P]):
                 return int(offsets.min())
         return None
 
+    def begin_at(self, offset: int) -> None:
+        """Have the range of the mutable bucket begin there; nothing in it may lie below."""
+        self.mutable.from_offset = max(self.mutable.from_offset, offset)
+
     def freeze(self, to_offset: int) -> Unsealed[P]:
         """Set the mutable bucket aside to be sealed and begin a new one at ``to_offset``."""
         if self.frozen is not None:

@@ -36,6 +36,12 @@ def test_every_guarantee_holds(seed: int) -> None:
     played(seed)
 
 
+@pytest.mark.parametrize("seed", [107982078477533, 45740967428765, 184791113374717])
+def test_seeds_that_once_broke_a_guarantee(seed: int) -> None:
+    """By what was cancelled between merged buckets, by a trim of a fenced owner, and by a range that began below S."""
+    Run(seed).play()
+
+
 def test_every_guarantee_holds_for_fresh_seeds(rng: random.Random) -> None:
     for seed in rng.sample(range(SEEDS, 2**32), FRESH_SEEDS):
         print(f"replay: python -m tests.simulation {seed}")

@@ -40,6 +40,17 @@ def test_at_the_same_due_time_offsets_decide_who_is_late() -> None:
     assert batch.late == []
 
 
+def test_a_range_to_be_sealed_begins_where_nothing_below_is_remembered() -> None:
+    index = make()
+    index.add([(100, 3, "released"), (900, 7, "stays")])
+    assert released(index, 100).progress.sealed_to == 7
+    assert index.freeze().from_offset == 7
+    index.check()
+    index.thaw()
+    released(index, 900)
+    assert index.parts.mutable.from_offset == 7
+
+
 def test_one_record_leaves_however_big_it_is() -> None:
     index = make()
     index.add([(1, 0, "x" * 1_000)])
