@@ -4,22 +4,24 @@
 #   docker run --read-only --tmpfs /tmp --volume "$PWD/delay-router.toml:/etc/delay-router/delay-router.toml:ro" ...
 #
 # BASE is any image with Python 3.11 or newer as python3, with venv. A tag names another image tomorrow: a release is built
-# by digest, which `make release-image BASE=NAME@sha256:...` insists on. Wheels that lie in
+# by digest, which `make release-image BASE=NAME@sha256:...` insists on. LOCK=requirements-extras.lock is the image with the
+# extras `tracing` and `msk` (make image EXTRAS=1). Wheels that lie in
 # build/wheels are taken from there; PIP_NO_INDEX=1 takes them from nowhere else. The kernel (sidecar/kernel) is compiled
 # where BASE has a C compiler and the headers of Python; the router in any other does the same in Python.
 ARG BASE=python:3.13-slim-bookworm
 
 FROM ${BASE} AS build
 ARG PIP_NO_INDEX=
+ARG LOCK=requirements.lock
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN python3 -m venv tools && python3 -m venv --without-pip /opt/delay-router
 # The glob lets the folder be missing.
-COPY requirements.lock requirements-image.lock build/wheel[s] wheels/
+COPY requirements.lock requirements-extras.lock requirements-image.lock build/wheel[s] wheels/
 RUN tools/bin/python -m pip install --quiet --require-hashes --only-binary :all: --find-links wheels \
       --requirement wheels/requirements-image.lock \
  && tools/bin/python -m pip --python /opt/delay-router/bin/python install --quiet --require-hashes \
-      --only-binary :all: --find-links wheels --requirement wheels/requirements.lock
+      --only-binary :all: --find-links wheels --requirement wheels/${LOCK}
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY index index
 COPY snapshots snapshots

@@ -105,8 +105,9 @@ test-page: venv ## The page of a real router in a headless Chromium (a minute)
 # BASE: another base image. BUILD_OPTIONS: what else `docker build` is to get.
 IMAGE ?= kafka-delay-router:dev
 
-image: ## Build the container image (IMAGE, BASE); its list of components: image-sbom
-	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) $(BUILD_OPTIONS) --tag $(IMAGE) .
+image: ## Build the container image (IMAGE, BASE, EXTRAS=1: with tracing and msk); its list of components: image-sbom
+	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) \
+	  $(if $(EXTRAS),--build-arg LOCK=requirements-extras.lock) $(BUILD_OPTIONS) --tag $(IMAGE) .
 
 release-image: ## The same for a release: BASE must be pinned by digest, IMAGE must be named
 	@[[ "$(BASE)" =~ ^[^@[:space:]]+@sha256:[0-9a-f]{64}$$ ]] || { echo "BASE must name an image by digest: make release-image \
@@ -173,9 +174,10 @@ LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashe
 lock: ## Pin the dependencies again (UPGRADE=--upgrade: to the newest)
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv; }
 	@$(LOCK) --output-file requirements.lock
+	@$(LOCK) --extra msk --extra tracing --output-file requirements-extras.lock
 	@$(LOCK) --group dev --output-file requirements-dev.lock
 	@$(subst uv pip compile pyproject.toml,uv pip compile --group image,$(LOCK)) --output-file requirements-image.lock
-	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-dev.lock requirements-image.lock
+	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-extras.lock requirements-dev.lock requirements-image.lock
 
 proto: venv ## Generate snapshots/proto/*_pb2.py and .pyi from the .proto files
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)

@@ -139,6 +139,11 @@ def _settings(raw: Mapping[str, Any], source: str) -> Settings:
     kafka = raw["kafka"]
     if not kafka.get("bootstrap.servers") and not kafka.get("metadata.broker.list"):
         raise ConfigError(f'{source}: kafka."bootstrap.servers": required, as in "localhost:9092"')
+    if _table(raw, "router").get("msk_region"):
+        raise ConfigError(
+            f"{source}: router.msk_region: jobs do not sign tokens for Amazon MSK; give them a configuration of their"
+            " own, with SCRAM or a client certificate"
+        )
     tables = raw.get("delay_topics", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) and table.get("name") for table in tables):
         raise ConfigError(f"{source}: delay_topics: a list of tables, each with a name")

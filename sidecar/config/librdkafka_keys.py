@@ -215,16 +215,26 @@ def in_the_clear(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield _OAUTH_ENDPOINT, "http: sends the client's secret unencrypted; use https:"
 
 
-def doubts(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What is allowed and yet most likely not meant, each with the remedy."""
+def against_signed_tokens(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Keys by which tokens that the router signs (``router.msk_region``) would not be used, with the remedy."""
+    if _protocol(kafka) != "SASL_SSL":
+        yield "security.protocol", 'router.msk_region needs "SASL_SSL"'
+    if not _wants_token(kafka):
+        yield "sasl.mechanism", 'router.msk_region needs "OAUTHBEARER"'
+    if _fetches_token(kafka):
+        yield _OAUTH_METHOD, "router.msk_region signs tokens itself; remove this key"
+
+
+def doubts(kafka: Mapping[str, str], *, signs_tokens: bool = False) -> Iterator[tuple[str, str]]:
+    """What is allowed and yet most likely not meant, each with the remedy; ``signs_tokens``: the router does."""
     protocol = _protocol(kafka)
     sasl = sorted(key for key in kafka if key.startswith("sasl."))
     if sasl and not protocol.startswith("SASL_"):
         message = f"{', '.join(sasl)}: not used, because security.protocol is {protocol}"
         yield message, 'set "security.protocol" = "SASL_SSL"'
-    if protocol.startswith("SASL_") and _wants_token(kafka) and not _fetches_token(kafka):
+    if protocol.startswith("SASL_") and _wants_token(kafka) and not (signs_tokens or _fetches_token(kafka)):
         message = f"OAUTHBEARER without {_OAUTH_METHOD}=oidc: nothing fetches a token, so no connection is ever made"
-        yield message, f'set "{_OAUTH_METHOD}" = "oidc" and "{_OAUTH_ENDPOINT}"'
+        yield message, f'set "{_OAUTH_METHOD}" = "oidc" and "{_OAUTH_ENDPOINT}", or router.msk_region for Amazon MSK'
     if protocol.endswith("SSL"):
         if kafka.get(_VERIFICATION, "true").strip().lower() in {"false", "f", "0"}:
             yield f"{_VERIFICATION}=false: anybody can pose as the brokers", f'remove "{_VERIFICATION}"'
@@ -237,7 +247,7 @@ def _wants_token(kafka: Mapping[str, str]) -> bool:
 
 
 def _fetches_token(kafka: Mapping[str, str]) -> bool:
-    """Whether librdkafka gets tokens by itself; else it asks a callback, which no configuration can hold."""
+    """Whether librdkafka gets tokens by itself; else it asks a callback."""
     unsecured = kafka.get("enable.sasl.oauthbearer.unsecure.jwt", "false").strip().lower() in {"true", "t", "1"}
     return unsecured or kafka.get(_OAUTH_METHOD, "default").strip().lower() == "oidc"
 

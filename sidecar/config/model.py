@@ -98,6 +98,12 @@ class RouterConfig(Section):
         description="Let credentials travel unencrypted: SASL_PLAINTEXT, or an OAuth token endpoint over http. "
         "For a network that nobody else can listen to.",
     )
+    msk_region: str = Field(
+        "",
+        pattern=r"^([a-z]{2}(-[a-z]+)+-[0-9]+)?$",
+        description="AWS region of an Amazon MSK cluster that is connected to by IAM: tokens are signed with the "
+        "credentials that the AWS SDK finds. Needs SASL_SSL with OAUTHBEARER, and the extra 'msk'.",
+    )
     tracing: bool = Field(
         False,
         description="Send a span of OpenTelemetry for each released record with a sampled traceparent header, as the "
@@ -192,6 +198,9 @@ class Config(Section):
         if not self.router.allow_sasl_plaintext:
             for key, problem in librdkafka_keys.in_the_clear(self.kafka):
                 yield ("kafka", key), f"{problem}, or set router.allow_sasl_plaintext = true"
+        if self.router.msk_region:
+            for key, problem in librdkafka_keys.against_signed_tokens(self.kafka):
+                yield ("kafka", key), problem
 
     def _role_problems(self) -> Iterator[tuple[KeyPath, str]]:
         seen: dict[str, tuple[str, KeyPath]] = {}

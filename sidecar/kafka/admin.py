@@ -24,6 +24,7 @@ from index.errors import ConfigError, RefusedError
 from sidecar.config import librdkafka_keys
 from sidecar.config.model import Config
 from sidecar.kafka.errors import error_of, is_leaderless, tells_of_stale_look
+from sidecar.kafka.tokens import connection
 from sidecar.logs import events
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -84,7 +85,7 @@ def connect(config: Config, on_error: Callable[[KafkaError], None] | None = None
     callbacks: dict[str, Any] = {"error_cb": on_error} if on_error else {}
     try:
         return AdminClient(
-            {**config.kafka, **callbacks, "client.id": f"{config.router.group_id}-admin"},
+            {**connection(config), **callbacks, "client.id": f"{config.router.group_id}-admin"},
             logger=events.librdkafka_logger(),
         )
     except KafkaException as exception:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, ThrottleEvent, Topic
 
 from sidecar.config.model import Config
 from sidecar.kafka.connections import RenewableProducer
+from sidecar.kafka.tokens import connection
 from sidecar.logs import events
 
 OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
@@ -51,7 +52,7 @@ def producer(config: Config, topic: str, partition: int, on_throttle: OnThrottle
             # does that anyway.
             "metadata.recovery.strategy": "none",
             "reconnect.backoff.max.ms": 1_000,
-            **config.kafka,
+            **connection(config),
             **({} if on_throttle is None else {"throttle_cb": on_throttle}),
             "client.id": _client_id(config, "release"),
             "transactional.id": transactional_id(config, topic, partition),
@@ -79,7 +80,7 @@ def healer(config: Config, topic: str, partition: int) -> RenewableProducer:
     return RenewableProducer(
         {
             "metadata.recovery.strategy": "none",
-            **config.kafka,
+            **connection(config),
             "client.id": _client_id(config, "healing"),
             "transactional.id": f"{transactional_id(config, topic, partition)}.healing",
             "transaction.timeout.ms": config.router.transaction_timeout_ms,
@@ -194,7 +195,7 @@ def policy_writer(config: Config, timeout_s: float) -> Producer:
     """Producer of a single policy."""
     return Producer(
         {
-            **config.kafka,
+            **connection(config),
             "client.id": _client_id(config, "policies"),
             "enable.idempotence": True,
             "message.timeout.ms": int(timeout_s * 1_000),
@@ -213,7 +214,7 @@ def report_writer(config: Config, timeout_s: float) -> Producer:
     """Producer of reports: one that is lost is followed by another, so it waits for the leader only."""
     return Producer(
         {
-            **config.kafka,
+            **connection(config),
             "client.id": _client_id(config, "status"),
             # What the user may have set for all producers would not go with it.
             "enable.idempotence": False,
@@ -279,9 +280,9 @@ def _consumer(config: Config, role: str, settings: Mapping[str, object]) -> Cons
     return Consumer({**_reading(config, role), **settings}, logger=events.librdkafka_logger())
 
 
-def _reading(config: Config, role: str) -> dict[str, str | int | float | bool]:
+def _reading(config: Config, role: str) -> dict[str, object]:
     return {
-        **config.kafka,
+        **connection(config),
         "client.id": _client_id(config, role),
         # Required by the client even where partitions are assigned by hand.
         "group.id": config.router.group_id,

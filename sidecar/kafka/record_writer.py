@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from index.headers import Headers
 from sidecar.config.model import Config
 from sidecar.kafka.clients import MAX_MESSAGE_BYTES
+from sidecar.kafka.tokens import connection
 from sidecar.logs import events
 
 TIMEOUT_MS: Final = 10_000
@@ -85,7 +86,7 @@ def record_producer(config: Config, role: str, timeout_ms: int, more: Mapping[st
     """Idempotent producer of records for delay topics, for somebody who waits; KafkaException on a wrong setting."""
     return Producer(
         {
-            **config.kafka,
+            **connection(config),
             "client.id": f"{config.router.group_id}-{role}",
             # What the client sends again by itself is in the log once.
             "enable.idempotence": True,

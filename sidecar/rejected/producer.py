@@ -4,6 +4,7 @@ from confluent_kafka import Producer
 
 from sidecar.config.model import Config
 from sidecar.kafka.clients import MAX_MESSAGE_BYTES
+from sidecar.kafka.tokens import connection
 from sidecar.logs import events
 
 
@@ -11,7 +12,7 @@ def redriver(config: Config, rejected: str) -> Producer:
     """A transactional producer, of which there is one at a time for each rejected topic: the newer fences the older."""
     return Producer(
         {
-            **config.kafka,
+            **connection(config),
             "client.id": f"{config.router.group_id}-redrive",
             # Within the prefix that routers have a right on; no delay partition's id ends so.
             "transactional.id": f"{config.router.group_id}.{rejected}.redrive",

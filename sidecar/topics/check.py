@@ -126,7 +126,7 @@ def configuration_findings(config: Config) -> Iterator[Finding]:
         yield ok("configuration", f"valid; {count} delay topic{'s' if count > 1 else ''}")
     for key, problem in librdkafka_keys.in_the_clear(config.kafka):
         yield warn("configuration", f"{key}: {problem}", "router.allow_sasl_plaintext = true lets it pass")
-    for message, remedy in librdkafka_keys.doubts(config.kafka):
+    for message, remedy in librdkafka_keys.doubts(config.kafka, signs_tokens=bool(config.router.msk_region)):
         yield warn("configuration", message, remedy)
     for topic in config.delay_topics:
         if not topic.default_target and not topic.allowed_targets:

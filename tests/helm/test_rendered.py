@@ -142,6 +142,20 @@ def test_a_client_of_oauth_has_its_secret_from_a_file(tmp_path: Path) -> None:
     assert not kafka.keys() & {"sasl.username", "sasl.password"}
 
 
+def test_a_role_of_the_service_account_takes_no_secret(tmp_path: Path) -> None:
+    resources = rendered(chart.values("msk-iam"))
+    config = _loaded(resources, tmp_path)
+    assert config.router.msk_region == "eu-central-1"
+    assert (config.kafka["security.protocol"], config.kafka["sasl.mechanism"]) == ("SASL_SSL", "OAUTHBEARER")
+    account = chart.the(resources, "ServiceAccount")
+    assert account["metadata"]["annotations"] == {
+        "eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/delay-router"
+    }
+    pod = chart.the(resources, "StatefulSet")["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    assert not [volume for volume in pod["volumes"] if "secret" in volume]
+
+
 def test_what_is_added_to_the_pods_reaches_the_job_for_topics_too() -> None:
     resources = rendered(chart.values("everything"))
     (job,) = of_kind(resources, "Job")

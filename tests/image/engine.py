@@ -15,8 +15,8 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 COPIED: Final = ("index", "snapshots", "sidecar", "spark_backfill", "helm/image")
-FILES: Final = ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE")
-LOCKS: Final = ("requirements.lock", "requirements-image.lock")
+FILES: Final = ("Dockerfile", ".dockerignore", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
+LOCKS: Final = ("requirements.lock", "requirements-extras.lock", "requirements-image.lock")
 BUILD_TIMEOUT_S: Final = 900.0
 
 _GLIBC: Final = (5, 12, 17, 24, 26, 27, 28, 31, 34)

@@ -1,5 +1,6 @@
-"""The list of components and the health check, without a container."""
+"""What the image is built from, the list of components and the health check, without a container."""
 
+import re
 import sysconfig
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -10,8 +11,17 @@ import confluent_kafka
 import pytest
 
 from helm.image import bundled, healthcheck, sbom
+from tests.image import engine
 
 _SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
+
+
+def test_what_the_image_is_built_from_is_let_into_its_context() -> None:
+    let_in = (engine.ROOT / ".dockerignore").read_text().splitlines()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (engine.ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    sources = {source for line in copied for source in line.split()} - {"build/wheel[s]"}
+    assert sources == {*engine.COPIED, *engine.FILES, *engine.LOCKS} - {"Dockerfile", ".dockerignore"}
+    assert {f"!{source}" for source in sources} <= set(let_in)
 
 
 def test_librdkafka_tells_what_it_carries() -> None:

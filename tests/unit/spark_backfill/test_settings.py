@@ -113,6 +113,7 @@ def test_a_container_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ('[kafka]\n"bootstrap.servers" = "a"\n[[delay_topics]]\nname = "d"\nmax_delay = "7"', "'d': max_delay"),
         ('[kafka]\n"bootstrap.servers" = "a"\n[[delay_topics]]\nname = "d"\nplacement = "x"', "'d': placement"),
         ('[kafka]\n"bootstrap.servers" = "a"\n[[delay_topics]]\nname = "d d"', "'d d': topic"),
+        ('[kafka]\n"bootstrap.servers" = "a"\n[router]\nmsk_region = "eu-west-1"', "jobs do not sign tokens"),
         ('kafka = "a"', "kafka: a table is needed"),
         ("[kafka", "not readable as TOML"),
     ],
