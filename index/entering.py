@@ -146,8 +146,8 @@ class Entering(Generic[P, R]):
     def freeze(self) -> Unsealed[P]:
         """Set everything that was indexed aside to be sealed; all of it must be below the committed C.
 
-        The range begins at S. All below has left, and neither rules nor mask are kept for it: a segment that is made good
-        of the delay topic would have again what was cancelled there.
+        The range begins at S. All below has left, and neither rules nor mask are kept for it: a segment that is made
+        good of the delay topic would have again what was cancelled there.
         """
         self._named.names.freeze()
         self._pending.begin_at(self._committed.sealed_to)
