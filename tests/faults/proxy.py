@@ -19,6 +19,7 @@ import asyncio
 import socket
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
@@ -90,6 +91,7 @@ class Proxy:
         self.delay_s = 0.0
         self.refusing = False
         self.effects: Counter[str] = Counter()
+        self._passed_s = time.monotonic()
         self._upstream_port = upstream_port
         self._losing: Counter[ApiKey] = Counter()
         self._stray: _Stray | None = None
@@ -129,6 +131,11 @@ class Proxy:
     def is_astray(self) -> bool:
         """Whether the request that was asked for last has not been kept, or not been delivered yet."""
         return self._stray is not None
+
+    @property
+    def quiet_s(self) -> float:
+        """For how long nothing has come in, from either side."""
+        return time.monotonic() - self._passed_s
 
     def cut(self) -> None:
         """Reset every connection that is open."""
@@ -201,6 +208,7 @@ class Proxy:
 
     async def hold(self, arrived_s: float, way: Way) -> None:
         """Keep a frame for as long as the faults say; ``arrived_s`` is by the clock of the loop."""
+        self._passed_s = time.monotonic()
         left_s = arrived_s + self.delay_s - self._loop.time() if self.delay_s else 0.0
         if left_s > 0:
             self.effects["delayed"] += 1
