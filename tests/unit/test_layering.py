@@ -93,8 +93,10 @@ _RULES = {
     # they are loaded in the router (sidecar/series/zones.py) and handed in as a tzinfo.
     "index": Rule(_PURE_STDLIB | {"index", "sortedcontainers", "pyroaring", "cronsim"}),
     "snapshots": Rule(_PURE_STDLIB | {"snapshots", "index", "google.protobuf", "pyroaring"}),
-    # testcontainers is an extra, imported only where a Docker engine answers.
-    "sidecar": Rule(_STDLIB | _RUNTIME | {"sidecar", "snapshots", "index", "testcontainers"}),
+    # The last three are extras: imported only where a Docker engine answers, or router.msk_region is set.
+    "sidecar": Rule(
+        _STDLIB | _RUNTIME | {"sidecar", "snapshots", "index", "testcontainers", "aws_msk_iam_sasl_signer", "botocore"}
+    ),
     "spark_backfill": Rule(
         _STDLIB
         | {
