@@ -55,6 +55,7 @@ def test_metadata(contents: zipfile.Path) -> None:
     assert "Requires-Python: >=3.11" in metadata
     assert {line.removeprefix("Provides-Extra: ") for line in metadata if line.startswith("Provides-Extra")} == {
         "local",
+        "msk",
         "spark",
         "tracing",
     }
