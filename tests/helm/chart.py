@@ -41,9 +41,13 @@ def of_kind(resources: Sequence[Resource], kind: str) -> list[Resource]:
 
 
 def the(resources: Sequence[Resource], kind: str) -> Resource:
-    """The one resource of a kind that is no hook."""
-    (found,) = (each for each in of_kind(resources, kind) if "annotations" not in each["metadata"])
+    """The router's own resource of a kind: no hook, and not the dashboard."""
+    (found,) = (each for each in of_kind(resources, kind) if not _is_beside_the_router(each["metadata"]))
     return found
+
+
+def _is_beside_the_router(metadata: Resource) -> bool:
+    return "helm.sh/hook" in metadata.get("annotations", {}) or metadata["name"].endswith("-dashboard")
 
 
 def pods(resources: Sequence[Resource]) -> Iterator[tuple[str, Resource]]:
