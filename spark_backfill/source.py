@@ -45,6 +45,11 @@ class OffsetRange(NamedTuple):
     from_offset: int
     to_offset: int
 
+    @property
+    def span(self) -> int:
+        """Offsets in it; records are fewer where transactions ended."""
+        return self.to_offset - self.from_offset
+
 
 def read_ranges(
     spark: SparkSession, options: Mapping[str, str], topic: str, ranges: Iterable[OffsetRange], split_records: int
@@ -55,8 +60,8 @@ def read_ranges(
     has cut into fails the query: nothing is skipped.
     """
     given = list(ranges)
-    wanted = [each for each in given if each.to_offset > each.from_offset] or given[:1]
-    records = sum(each.to_offset - each.from_offset for each in wanted)
+    wanted = [each for each in given if each.span] or given[:1]
+    records = sum(each.span for each in wanted)
     return (
         spark.read.format("kafka")
         .options(**options)

@@ -24,7 +24,7 @@ from snapshots.writing import COLUMN_BYTES, HEADER_BYTES
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.buckets.packing import pack
 from spark_backfill.buckets.plan import Slots
-from spark_backfill.errors import JobError
+from spark_backfill.errors import NeedsOwnerError
 
 DECIDED_SCHEMA: Final = (
     "slot_key int, bucket int, due_ms bigint, offset bigint, timestamp_ms bigint, size_bytes int, names string,"
@@ -41,7 +41,8 @@ DECIDED_SCHEMA: Final = (
 class Deciding:
     """For mapInArrow over records of the delay topic; ``slot_keys`` are the values by which Spark shares out slots.
 
-    ``keeps_payload`` is False where every segment only points to the delay topic.
+    Records in none of the buckets are left out. ``keeps_payload`` is False where every segment only points to the delay
+    topic. NeedsOwnerError for a record that is a control.
     """
 
     rules_json: bytes
@@ -56,10 +57,15 @@ class Deciding:
         packer = RowPacker()
         with no_collector():
             for batch in batches:
-                if batch.num_rows:
-                    yield self._decided(batch, rules, placed, packer)
+                buckets = placed.buckets(batch.column("partition").to_numpy(), batch.column("offset").to_numpy())
+                inside = buckets >= 0
+                if inside.any():
+                    kept = batch if inside.all() else batch.filter(pa.array(inside))
+                    yield self._decided(kept, buckets[inside], rules, placed, packer)
 
-    def _decided(self, batch: pa.RecordBatch, rules: Rules, placed: "_Placing", packer: RowPacker) -> pa.RecordBatch:
+    def _decided(
+        self, batch: pa.RecordBatch, buckets: Any, rules: Rules, placed: "_Placing", packer: RowPacker
+    ) -> pa.RecordBatch:
         timestamps_ms = milliseconds(batch.column("timestamp"))
         headers = list(header_pairs(batch.column("headers")))
         offsets = batch.column("offset").to_numpy()
@@ -67,12 +73,10 @@ class Deciding:
             dues_ms, rejected = decide(headers, timestamps_ms.tolist(), rules)
         except ControlFoundError as found:
             partition, offset = batch.column("partition")[found.number].as_py(), int(offsets[found.number])
-            raise JobError(
-                f"{rules.topic}/{partition}: the record at offset {offset} cancels or replaces others, which only the"
-                f" router can do that owns the partition: index up to there (--to {partition}={offset}), and leave the"
-                " rest to the router"
+            raise NeedsOwnerError(
+                f"{rules.topic}/{partition}: the record at offset {offset} cancels, replaces or moves others, which"
+                " only the router can do that owns the partition"
             ) from None
-        buckets = placed.buckets(batch.column("partition").to_numpy(), offsets)
         due_ms = np.array(dues_ms, dtype=np.int64)
         names: list[str | None] = [None] * batch.num_rows
         packed: list[bytes | None] = [None] * batch.num_rows
@@ -169,14 +173,19 @@ class _Placing:
             partition: np.array([slots.buckets[number].from_offset for number in found])
             for partition, found in self._numbers.items()
         }
+        self._ends = np.array([bucket.to_offset for bucket in slots.buckets])
 
     def buckets(self, partitions: Any, offsets: Any) -> Any:
-        """Number of the bucket of each record."""
-        found = np.empty(len(offsets), dtype=np.int32)
+        """Number of the bucket of each record; -1 for one that is in none."""
+        found = np.full(len(offsets), -1, dtype=np.int32)
         for partition in np.unique(partitions).tolist():
-            here = partitions == partition
-            at = np.searchsorted(self._starts[partition], offsets[here], side="right") - 1
-            found[here] = self._numbers[partition][at]
+            if partition not in self._starts:
+                continue
+            here, there = partitions == partition, offsets[partitions == partition]
+            at = np.searchsorted(self._starts[partition], there, side="right") - 1
+            # In front of all buckets this is the last one, whose end says nothing then.
+            number = self._numbers[partition][at]
+            found[here] = np.where((at >= 0) & (there < self._ends[number]), number, -1)
         return found
 
     def keys(self, buckets: Any, dues_ms: Any, offsets: Any) -> Any:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
 from index.bucket_rules import NEARLY_EMPTY, SealRules
 from index.progress import Position
@@ -21,17 +20,10 @@ from index.schedule import AT_ONCE
 from spark_backfill.source import OffsetRange
 
 
-class BucketRange(NamedTuple):
-    """Offsets [from_offset, to_offset) of one partition, which become one bucket."""
+class BucketRange(OffsetRange):
+    """Offsets of one partition which become one bucket."""
 
-    partition: int
-    from_offset: int
-    to_offset: int
-
-    @property
-    def span(self) -> int:
-        """Offsets in it; records are fewer where transactions ended."""
-        return self.to_offset - self.from_offset
+    __slots__ = ()
 
 
 def buckets_of(ranges: Iterable[OffsetRange], bucket_records: int) -> list[BucketRange]:

@@ -125,7 +125,9 @@ def index_command(*, chosen: Chosen, starts: tuple[str, ...], ends: tuple[str, .
     from spark_backfill.build import index_job  # noqa: PLC0415 -- help and wrong usage need not wait for it to load
 
     asked = Asked(chosen.partitions, by_partition("--from", starts), by_partition("--to", ends))
-    options = index_job.Options(chosen.job, chosen.bucket_records, chosen.task_records, chosen.kafka_options)
+    options = index_job.Options(
+        chosen.job, chosen.bucket_records, chosen.task_records, kafka_options=chosen.kafka_options
+    )
     with chosen.spark() as spark:
         outcome = index_job.index(spark, chosen.settings, chosen.delay, asked, options, say)
     click.echo(

@@ -25,6 +25,7 @@ from index.bucket_rules import SealRules
 from index.rules import Rules
 from snapshots.writing import record_size
 from spark_backfill import cluster
+from spark_backfill.buckets import controls
 from spark_backfill.buckets.deciding import DECIDED_SCHEMA, Deciding
 from spark_backfill.buckets.job import Job, portable
 from spark_backfill.buckets.plan import BucketRange, Slots, buckets_of, planned, segments_of
@@ -34,7 +35,7 @@ from spark_backfill.buckets.sink import FORMAT, data_source
 from spark_backfill.buckets.staging import Intents, outcome_is_open
 from spark_backfill.build import scope
 from spark_backfill.build.progress import Progress
-from spark_backfill.errors import JobError
+from spark_backfill.errors import JobError, NeedsOwnerError
 from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.source import OffsetRange, connector_options, read_ranges
 
@@ -45,11 +46,14 @@ class Options:
 
     * ``bucket_records``: most offsets in one bucket, which is adopted as a whole.
     * ``task_records``: about how many records one task reads, or sorts and encodes.
+    * ``stretch_records``: offsets without a control that are worth to be staged: about what a router indexes in a
+      second.
     """
 
     job: str = "index"
     bucket_records: int = 5_000_000
     task_records: int = 250_000
+    stretch_records: int = 50_000
     kafka_options: Sequence[str] = ()
 
 
@@ -70,7 +74,7 @@ MOST_SEGMENTS = 10_000
 """Of all kinds, as far as a sample tells: half of what a manifest holds, since some records may be unlike it."""
 
 _DATA_LOSS = "Some data may have been lost because they are not available in Kafka any more"
-_OWN_ERROR = re.compile(r"^(?:spark_backfill|index)\.errors\.\w+: (.+)$", re.MULTILINE)
+_OWN_ERROR = re.compile(r"^(?:spark_backfill|index)\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 def index(
@@ -90,8 +94,21 @@ def index(
         return Outcome()
     connector = connector_options(settings.kafka, options.kafka_options)
     records = read_ranges(spark, connector, topic.name, ranges, options.task_records)
-    job = prepare(settings, topic, known.delay.topic_id, ranges, options, admin)
-    return run(spark, job, records, say)
+    try:
+        return run(spark, prepare(settings, topic, known.delay.topic_id, ranges, options, admin), records, say)
+    except NeedsOwnerError as found:
+        # As a rule there are no controls in what is left to a job, so they are not looked for before one is met.
+        say(f"{found}; reading where there are others")
+    spans = controls.spans(records, topic.rules, options.stretch_records)
+    stretches = controls.stretches(ranges, spans, options.stretch_records)
+    left = sum(each.span for each in ranges) - sum(each.span for each in stretches)
+    say(
+        f"{topic.name}: {len(stretches)} stretches of {options.stretch_records:,} offsets or more without a control are"
+        f" staged; {left:,} offsets are left to the router"
+    )
+    if not stretches:
+        return Outcome()
+    return run(spark, prepare(settings, topic, known.delay.topic_id, stretches, options, admin), records, say)
 
 
 def prepare(
@@ -185,22 +202,22 @@ def _write(spark: SparkSession, job: Job, records: DataFrame, keep: str) -> None
     try:
         by_slot.write.format(FORMAT).mode("append").save()
     except (PySparkException, Py4JJavaError) as error:
-        if message := _mentions(job, str(error)):
-            raise JobError(message) from error
+        if meant := _meant(job, str(error)):
+            raise meant from error
         raise
 
 
-def _mentions(job: Job, text: str) -> str:
-    """What an error of Spark comes down to; nothing when that is for those to say who know Spark."""
-    # What the commit refuses arrives as the traceback of its Python process.
+def _meant(job: Job, text: str) -> JobError | None:
+    """What an error of Spark comes down to; None when that is for those to say who know Spark."""
+    # What a task or the commit refuses arrives as the traceback of its Python process.
     if said := _OWN_ERROR.search(text):
-        return said[1]
+        return (NeedsOwnerError if said[1] == NeedsOwnerError.__name__ else JobError)(said[2])
     if _DATA_LOSS in text:
-        return (
+        return JobError(
             f"{job.delay_topic}: retention has removed records while the job read them, and nothing was staged; raise"
             " the topic's retention, or run the job again for what is left"
         )
-    return ""
+    return None
 
 
 def _outcome(job: Job) -> Outcome:

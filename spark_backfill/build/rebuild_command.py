@@ -29,7 +29,9 @@ def rebuild_command(*, chosen: Chosen, targets: tuple[str, ...], released_before
     from spark_backfill.build import index_job, rebuild_job  # noqa: PLC0415
 
     before_ms = -1 if released_before is None else _instant(released_before)
-    options = index_job.Options(chosen.job, chosen.bucket_records, chosen.task_records, chosen.kafka_options)
+    options = index_job.Options(
+        chosen.job, chosen.bucket_records, chosen.task_records, kafka_options=chosen.kafka_options
+    )
     asked = Asked(chosen.partitions)
     with chosen.spark() as spark:
         outcome = rebuild_job.rebuild(

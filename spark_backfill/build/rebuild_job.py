@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_backfill import cluster
 from spark_backfill.build import released, scope
 from spark_backfill.build.index_job import Options, Outcome, prepare, run
-from spark_backfill.errors import JobError
+from spark_backfill.errors import JobError, NeedsOwnerError
 from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.source import OffsetRange, connector_options, read_ranges
 
@@ -27,7 +27,7 @@ def rebuild(
     targets: Sequence[str] = (),
     released_before_ms: int = -1,
 ) -> Outcome:
-    """Stage what is pending; JobError before any work when that cannot be known.
+    """Stage what is pending; JobError when that cannot be known, as where a control lies in the log.
 
     ``targets`` are topics that records were released to and that the configuration no longer allows. Records whose due
     time and timestamp are at or before ``released_before_ms`` are taken as gone, whatever the target topics hold.
@@ -50,4 +50,10 @@ def rebuild(
     records = read_ranges(spark, connector, topic.name, held, options.task_records)
     say(f"{topic.name}: released and rejected records are in {', '.join(logs) or 'no topic'}")
     left = released.without_left(spark, connector, topic, logs, records, options.task_records)
-    return run(spark, job, left, say, keep=f"greatest(due_ms, timestamp_ms) > {released_before_ms}")
+    try:
+        return run(spark, job, left, say, keep=f"greatest(due_ms, timestamp_ms) > {released_before_ms}")
+    except NeedsOwnerError as found:
+        raise JobError(
+            f"{found}. What it has cancelled would be pending again, so no index is made of this topic. To go on"
+            f" without its state, releasing again what it holds: delay-router start-over {topic.name}"
+        ) from found

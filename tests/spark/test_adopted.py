@@ -1,5 +1,7 @@
 """Backfills that a running router adopts: every record is released once, whatever else goes on."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -67,6 +69,62 @@ def test_a_job_that_the_router_has_overtaken(spark: SparkSession, stage: Stage, 
     with stage.router() as router:
         router.start_and_wait()
         stage.settle(timeout_s=150)
+
+
+def test_controls_are_left_to_the_router_and_all_between_them_is_staged(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    delay = delay_topic(stage, default_target=stage.target())
+    began_ms = now_ms()
+
+    def post(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            due: Header = ("deliver-at", b"%d" % (began_ms + 60_000 + number))
+            stage.post(delay, ("deliver-id", b"%d" % number), due, value=b"%d" % number)
+
+    post(0, 1_000)
+    stage.post(delay, ("deliver-cancel", b"7"), value=b"")
+    post(1_001, 9)
+    # Of both stretches and of between; and of what comes later only.
+    for number in (8, 1_005, 2_000):
+        stage.post(delay, ("deliver-cancel", b"%d" % number), value=b"")
+    post(1_013, 987)
+    stage.post(delay, ("deliver-move", b"1500"), ("deliver-at", b"%d" % (began_ms + 62_500)), value=b"")
+    instead: Header = ("deliver-at", b"%d" % (began_ms + 63_000))
+    stage.post(delay, ("deliver-replace", b"true"), ("deliver-id", b"9"), instead, value=b"instead")
+    post(2_002, 500)
+    stage.flush()
+    settings = settings_of(stage, tmp_path)
+    options = Options(bucket_records=700, task_records=400, stretch_records=400)
+    said: list[str] = []
+
+    too_short = replace(options, stretch_records=1_001)
+    outcome = index_job.index(spark, settings, settings.delay_topic(delay), Asked(), too_short, said.append)
+    assert (outcome, staged(stage, delay)) == (index_job.Outcome(), ([], []))
+    index_job.index(spark, settings, settings.delay_topic(delay), Asked(), options, said.append)
+
+    waiting, intents = staged(stage, delay)
+    ranges = [(each.manifest.from_offset, each.manifest.to_offset) for each in waiting]
+    assert ranges == [(0, 500), (500, 1_000), (1_013, 1_506), (1_506, 2_000), (2_002, 2_502)]
+    assert sum(each.manifest.entries for each in waiting) == 1_000 + 987 + 500
+    assert not intents
+    assert any("15 offsets are left to the router" in line for line in said)
+    with stage.router() as router:
+        router.start_and_wait()
+        outcomes = {each.key: json.loads(each.value or b"") for each in stage.wait_records(f"{delay}.receipts", 6)}
+        report = stage.settle(timeout_s=150)
+        assert staged(stage, delay) == ([], []), "what was staged has been taken, or the router was there first"
+        assert adopted(router, delay) >= 2
+    told = {(key, each["outcome"]): len(each["cancelled"]) for key, each in outcomes.items()}
+    assert told == {
+        (b"7", "cancelled"): 1,
+        (b"8", "cancelled"): 1,
+        (b"1005", "cancelled"): 1,
+        (b"2000", "not-pending"): 0,
+        (b"1500", "moved"): 1,
+        (b"9", "replaced"): 1,
+    }
+    assert (report.cancelled, report.replaced, report.moved) == (3, 1, 1)
 
 
 def test_headers_that_no_client_hands_over_are_left_to_the_router(

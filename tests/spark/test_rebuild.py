@@ -112,6 +112,17 @@ def test_what_the_targets_no_longer_hold_must_be_spoken_for(spark: SparkSession,
     assert pending_offsets(stage, delay) == sorted(set(range(10, 20)) - due_by_then)
 
 
+def test_what_controls_have_cancelled_is_not_made_pending_again(
+    spark: SparkSession, stage: Stage, tmp_path: Path
+) -> None:
+    delay = delay_topic(stage, default_target=stage.target(), begun=False)
+    stage.send(delay, ("deliver-id", b"a"), ("deliver-after", b"PT1H"))
+    stage.send(delay, ("deliver-cancel", b"a"))
+    with pytest.raises(JobError, match=rf"{delay}/0: the record at offset 1 cancels.*delay-router start-over"):
+        rebuild(spark, stage, tmp_path, delay)
+    assert staged(stage, delay) == ([], [])
+
+
 def provenance(delay: str, offset: int, sent_ms: int) -> list[Header]:
     """What a released record says of its origin."""
     sent: Header = ("delay-source-timestamp", b"%d" % sent_ms)

@@ -1,0 +1,106 @@
+"""Where the controls of a range lie, and what a job can index between them.
+
+Only the router that owns the partition can evaluate a control, for only it knows what is pending in front of it. So a
+range is cut where controls lie. The stretches between them are staged, and where C comes to a control the router goes
+on by itself, up to the next stretch::
+
+    offsets   [a ──────────────────── k ── k ───────────────── b)
+              ├── staged, adopted ───┤├────┤├── staged, adopted ┤
+                                      indexed by the router
+
+Rejected: staging controls as entries that are evaluated when their bucket is adopted. What lies behind them would have
+to wait meanwhile, with a progress of its own that outlives a crash, and the router evaluates them as fast where they
+lie: nothing is gained but where they are so dense that hardly anything is left between them.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from index.rules import Rules
+from spark_backfill.source import OffsetRange
+
+SPAN_SCHEMA: Final = "partition int, first bigint, last bigint"
+
+MOST_STRETCHES: Final = 100
+"""Of one partition; to adopt one takes a router some tenths of a second."""
+
+
+class Span(NamedTuple):
+    """Offsets from one control of a partition to another, between which nothing is worth to be staged."""
+
+    partition: int
+    first: int
+    last: int
+
+
+def spans(records: DataFrame, rules: Rules, stretch_records: int) -> list[Span]:
+    """Where ``records`` of the connector are controls, or claim to be: read once more, of which few rows remain."""
+    columns = records.select("partition", "offset", "headers")
+    found = columns.mapInArrow(_Finding(rules.to_json(), stretch_records), SPAN_SCHEMA).collect()
+    return [Span(*row) for row in found]
+
+
+def stretches(ranges: Iterable[OffsetRange], found: Iterable[Span], stretch_records: int) -> list[OffsetRange]:
+    """The longest parts of the ranges that have no control, of ``stretch_records`` offsets at least.
+
+    >>> stretches([OffsetRange(0, 0, 100)], [Span(0, 40, 40), Span(0, 50, 52)], 10)
+    [OffsetRange(partition=0, from_offset=0, to_offset=40), OffsetRange(partition=0, from_offset=53, to_offset=100)]
+    """
+    by_partition: dict[int, list[Span]] = {}
+    for span in sorted(found):
+        by_partition.setdefault(span.partition, []).append(span)
+    parts: dict[int, list[OffsetRange]] = {}
+    for partition, start, end in ranges:
+        spans_here = by_partition.get(partition, [])
+        starts = [start, *(span.last + 1 for span in spans_here)]
+        ends = [*(span.first for span in spans_here), end]
+        cut = [OffsetRange(partition, *part) for part in zip(starts, ends, strict=True)]
+        parts.setdefault(partition, []).extend(cut)
+    chosen = [part for some in parts.values() for part in sorted(some, key=lambda part: part.span)[-MOST_STRETCHES:]]
+    return sorted(part for part in chosen if part.span >= stretch_records)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """For mapInArrow: rows of SPAN_SCHEMA; those of one task lie ``stretch_records`` offsets apart at least."""
+
+    rules_json: bytes
+    stretch_records: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rules = Rules.from_json(self.rules_json)
+        found: list[Span] = []
+        for batch in batches:
+            rows = controls_among(batch.column("headers"), rules)
+            partitions = batch.column("partition").to_numpy()[rows].tolist()
+            offsets = batch.column("offset").to_numpy()[rows].tolist()
+            for partition, offset in zip(partitions, offsets, strict=True):
+                last = found[-1] if found else None
+                if last is not None and last.partition == partition and offset - last.last <= self.stretch_records:
+                    found[-1] = last._replace(last=offset)
+                else:
+                    found.append(Span(partition, offset, offset))
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([span.partition for span in found], pa.int32()),
+                pa.array([span.first for span in found], pa.int64()),
+                pa.array([span.last for span in found], pa.int64()),
+            ],
+            names=["partition", "first", "last"],
+        )
+
+
+def controls_among(headers: pa.ListArray, rules: Rules) -> Any:
+    """Numbers of the rows that are controls, unless they are rejected; O(header names)."""
+    names = headers.flatten().field("key")
+    claiming = [name for name in pc.unique(names).to_pylist() if rules.controls.makes_control(name)]
+    if not claiming:
+        return np.empty(0, dtype=np.int64)
+    claims = pc.is_in(names, value_set=pa.array(claiming, names.type))
+    return np.unique(pc.list_parent_indices(headers).filter(claims).to_numpy())
