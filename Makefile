@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel coverage simulate mutants faults soak lint format bench bench-kernel bench-large bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel coverage simulate mutants faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
         chart-tools chart-schema test-docs test-helm test-monitoring test-page image release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -149,6 +149,9 @@ bench-large: venv ## The same with 10 M records pending: memory, lateness, resta
 
 bench-ops: venv ## Policies, admin API, rate limits and a rolling restart, each beside a load (OPTIONS=--quick)
 	@$(BIN)/python -m tests.bench policy admin limited rolling $(OPTIONS)
+
+bench-named: venv ## Cancels, receipts, finding and series, at 10 M pending (RECORDS=1000000 to try out, OPTIONS=--quick)
+	@$(BIN)/python -m tests.bench cancels receipts series without-id $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
 bench-spark: venv ## Spark's index and audit at 1, 2 and 5 M records, adoption of 10 M (RECORDS=1000000: only that)
 	@$(BIN)/python -m tests.bench.spark $(if $(RECORDS),--records $(RECORDS))

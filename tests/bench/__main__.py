@@ -24,6 +24,7 @@ from tests.bench.ceiling import ceiling, raw_consume, warm_up
 from tests.bench.context import FULL, QUICK, Context
 from tests.bench.idle import idle
 from tests.bench.large import large
+from tests.bench.named import NAMED
 from tests.bench.operations import OPERATIONS
 from tests.bench.overdue import catch_up, never_seen
 from tests.bench.partitions import partitions
@@ -52,6 +53,7 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "partitions": partitions,
     "large": large,
     **OPERATIONS,
+    **NAMED,
 }
 
 NEEDS: Final = {
@@ -60,7 +62,7 @@ NEEDS: Final = {
 }
 """Which benchmarks say nothing without another one's figure of the same run."""
 
-ONLY_BY_NAME: Final = frozenset({"large", *OPERATIONS})
+ONLY_BY_NAME: Final = frozenset({"large", *OPERATIONS, *NAMED})
 """Too long to be part of all of them, or with a target of make of their own; measured once."""
 
 ROUNDS: Final = 3
@@ -73,7 +75,11 @@ EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSE
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
 @click.option("--quick", is_flag=True, help="Small sizes, to see that everything runs; the figures mean little.")
-@click.option("--records", type=click.IntRange(min=100_000), help="How many are pending in 'large', 10 M by default.")
+@click.option(
+    "--records",
+    type=click.IntRange(min=100_000),
+    help="How many are pending in 'large' and 'cancels', 10 M by default.",
+)
 @click.option("--rounds", type=click.IntRange(min=1), help="How often all is measured: 3 times, and once with --quick.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the JSON goes.")
 @click.option("--seed", type=int, default=None, help="Seed of the random delays; a new one by default.")
@@ -88,7 +94,7 @@ def main(
     """Measure all benchmarks, or those NAMED, and say which goals of the design were reached.
 
     All are measured in rounds, after the broker has been warmed up; each row is the median, beside the spread. What the
-    kernel matters for is measured with it and without. Only by name, and once: large, policy, admin, limited, rolling.
+    kernel matters for is measured with it and without. Only by name, and once: large, operations, named schedules.
 
     Exits with 1 when something could not be measured, or was lost, doubled or early; a missed goal is not an error.
     """

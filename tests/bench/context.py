@@ -39,6 +39,11 @@ class Sizes:
     admin_window_s: int
     limited_window_s: int
     rolling_per_s: int
+    named_window_s: int
+    named_series: int
+    named_occurrences: int
+    named_ids: int
+    named_unnamed: int
 
 
 FULL: Final = Sizes(
@@ -69,6 +74,11 @@ FULL: Final = Sizes(
     admin_window_s=15,
     limited_window_s=8,
     rolling_per_s=1_000,
+    named_window_s=10,
+    named_series=10_000,
+    named_occurrences=40,
+    named_ids=100_000,
+    named_unnamed=1_000_000,
 )
 
 QUICK: Final = Sizes(
@@ -99,6 +109,11 @@ QUICK: Final = Sizes(
     admin_window_s=4,
     limited_window_s=3,
     rolling_per_s=200,
+    named_window_s=3,
+    named_series=500,
+    named_occurrences=5,
+    named_ids=10_000,
+    named_unnamed=300_000,
 )
 
 

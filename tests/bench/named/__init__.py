@@ -1,0 +1,22 @@
+"""What is promised of named and recurring schedules: cancels, receipts, finding, series (``make bench-named``).
+
+Each benchmark has a router of its own, and reads back from the topics what became of what it asked for.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.bench.context import Context
+from tests.bench.named.cancels import cancels
+from tests.bench.named.receipts import receipts
+from tests.bench.named.series import series
+from tests.bench.named.without_id import without_id
+from tests.bench.results import Row
+
+NAMED: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
+    "cancels": cancels,
+    "receipts": receipts,
+    "series": series,
+    "without-id": without_id,
+}
+"""The first takes some 12 minutes, the others one or two each; none needs the ceiling."""

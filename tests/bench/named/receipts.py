@@ -1,0 +1,74 @@
+"""How soon a cancel has its receipt beside a steady release, and what cancelling adds to the lateness of that.
+
+Records are due all the time, scattered; in every second window schedules that are due in an hour are cancelled one by
+one. Windows with and without take turns in one run.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from tests.bench import router, scatter, workload
+from tests.bench.context import Context
+from tests.bench.named import schedules
+from tests.bench.named.schedules import percentile, receipts_of
+from tests.bench.released import TargetReader, lateness_in
+from tests.bench.results import Row, at_most
+
+RELEASED_PER_S: Final = 10_000
+CANCELS_PER_S: Final = 50
+WINDOWS: Final = 6
+TIMEOUT_S: Final = 60.0
+
+P50_MS: Final = 20
+P99_MS: Final = 100
+ADDED_MS: Final = 10
+
+
+def receipts(context: Context) -> Iterator[Row]:
+    """Measure the time from writing a cancel to reading its receipt, and p99 of lateness with and without."""
+    window_ms = context.sizes.named_window_s * 1_000
+    count = RELEASED_PER_S * WINDOWS * context.sizes.named_window_s
+    of_window = CANCELS_PER_S * context.sizes.named_window_s
+    busy_windows = range(1, WINDOWS, 2)
+    with router.running(context.bootstrap) as under:
+        far_ms = workload.now_ms() + scatter.HOUR_MS
+        due_times_ms, first_ms = scatter.write_ahead(context, under, count, WINDOWS * window_ms)
+        workload.fill(
+            context.bootstrap,
+            under.delay_topic,
+            of_window * len(busy_windows) + 1,
+            lambda number: schedules.named(far_ms, under.target, number),
+        )
+        windows = [(first_ms + n * window_ms, first_ms + (n + 1) * window_ms - 1) for n in range(WINDOWS)]
+        asked_ms: dict[int, float] = {}
+        producer = workload.ordered_producer(context.bootstrap, 0)
+        with receipts_of(context.bootstrap, under.delay_topic) as heard:
+            # The first one has the router read which ids its buckets hold.
+            workload.produce(producer, under.delay_topic, schedules.cancel(0))
+            heard.wait(1, TIMEOUT_S)
+            for turn, window in enumerate(busy_windows):
+                for number in range(of_window):
+                    due_ms = windows[window][0] + number * window_ms // of_window
+                    while workload.now_ms() < due_ms:
+                        heard.poll(0)
+                    cancelled = 1 + turn * of_window + number
+                    asked_ms[cancelled] = time.time() * 1_000
+                    workload.produce(producer, under.delay_topic, schedules.cancel(cancelled))
+            heard.wait(1 + len(asked_ms), TIMEOUT_S)
+        workload.sleep_until(windows[-1][1] + 1_000)
+        under.wait_pending(lambda pending: pending == 0, until_ms=workload.now_ms() + 60_000)
+        under.process.stop()
+        reader = TargetReader(context.bootstrap, under.delay_topic, under.target)
+        appended_ms = reader.append_times(due_times_ms)
+    taken_ms = [heard.heard_ms[b"order-%d" % number] - began_ms for number, began_ms in asked_ms.items()]
+    beside = f"{CANCELS_PER_S} cancels/s beside {RELEASED_PER_S // 1_000} k/s released"
+    detail = f"{len(taken_ms)} cancels; ms: min {min(taken_ms):.1f}, max {max(taken_ms):.1f}"
+    for percent, goal_ms in ((50, P50_MS), (99, P99_MS)):
+        taken = percentile(taken_ms, percent)
+        yield Row("receipts", f"{beside}: receipt, p{percent}", taken, "ms", goal=at_most(goal_ms), detail=detail)
+    calm, busy = (lateness_in(due_times_ms, appended_ms, some) for some in (windows[::2], windows[1::2]))
+    yield Row("receipts", "p99 of lateness without cancels", calm.percentile(99), "ms", detail=calm.text())
+    added_ms = busy.percentile(99) - calm.percentile(99)
+    name = f"{beside}: what they add to p99 of lateness"
+    yield Row("receipts", name, added_ms, "ms", goal=at_most(ADDED_MS), detail=busy.text())
