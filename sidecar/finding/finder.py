@@ -16,13 +16,14 @@ from index.record import Record
 from index.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
+from sidecar.finding.known_ids import KnownIds
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Page, Pending, Place, Wanted
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING, log_range, topic_id
 from sidecar.kafka.compacted import read_settled
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.errors import error_of, is_unreadable
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.state import StoredState, fold_state
 
@@ -42,6 +43,7 @@ class Finder:
         self._config = config
         self._admin = admin
         self._room = threading.BoundedSemaphore(AT_ONCE_PAGES)
+        self._ids = KnownIds()
 
     def page(self, topic: DelayTopicConfig, partitions: int, wanted: Wanted, begin: Place, most: int) -> Page:
         """At most ``most`` pending schedules from ``begin`` on; there may be fewer on a page that is not the last."""
@@ -69,8 +71,16 @@ class Finder:
     ) -> Place | None:
         stored = _KafkaStored(self._config, self._admin, topic, place.partition)
         try:
-            walk = Walk(place.partition, self._state(topic, place.partition), wanted, stored, allowance, most)
-            next_from = walk.read(place)
+            state = self._state(topic, place.partition)
+            walk = Walk(place.partition, state, wanted, stored, allowance, self._ids, most)
+            try:
+                next_from = walk.read(place)
+            except KafkaException as exception:
+                if not is_unreadable(error_of(exception)):
+                    raise
+                # Segments do not have what nobody can read.
+                walk = Walk(place.partition, state, wanted, stored, allowance, None, most)
+                next_from = walk.read(place)
         except FormatError as error:
             raise DelayRouterError(f"{topic.name}/{place.partition}: {error}") from error
         finally:
@@ -132,10 +142,15 @@ class _KafkaStored:
         """As ``Stored.records``."""
         return self._reader.read(self._topic.name, self._partition, offsets)
 
-    def log(self, from_offset: int) -> Iterator[tuple[int, Record]]:
+    def log(self, from_offset: int, to_offset: int | None = None) -> Iterator[tuple[int, Record]]:
         """As ``Stored.log``."""
         start, end = log_range(self._admin, self._topic.name, self._partition)
-        return self._reader.scan(self._topic.name, self._partition, max(start, from_offset), end)
+        to_offset = end if to_offset is None else min(to_offset, end)
+        return self._reader.scan(self._topic.name, self._partition, max(start, from_offset), to_offset)
+
+    def log_start(self) -> int:
+        """As ``Stored.log_start``."""
+        return log_range(self._admin, self._topic.name, self._partition)[0]
 
     def close(self) -> None:
         """Give the consumers back."""

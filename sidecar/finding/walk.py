@@ -5,6 +5,11 @@
     held ──► below S: the range of one bucket after the other, each by (due, offset) ──► from S on: by offset
 
 Of a bucket only those segments are read that reach behind its watermark and into the due times that are wanted.
+
+Where an id is wanted, and the delay topic still has everything that is in buckets, it is the log that is looked
+through, by offset, and once only (:mod:`sidecar.finding.known_ids`)::
+
+    held ──► by offset, from where the first bucket begins: blocks in front of C as remembered ──► the rest
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,17 +17,22 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from index.bucket import Manifest, SegmentRef
+from index.headers import Role
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.recurring import recurrence_of
 from index.schedule import Rejection, Schedule
 from index.unreadable import decide
+from sidecar.finding.known_ids import KnownIds, Log
 from sidecar.finding.wanted import Pending, Place, Wanted, due_of
 from snapshots.segment import StoredEntry
 from snapshots.state import StoredState
 
 READ_AGAIN: Final = 200
 """So many records that a segment points to are read from the delay topic at a time."""
+
+IDS_FOR_A_RECORD: Final = 10
+"""To look whether a record has an id costs a tenth of what it costs to decide it, about."""
 
 
 class Stored(Protocol):
@@ -34,8 +44,14 @@ class Stored(Protocol):
     def records(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Records of the delay partition at ascending offsets; None for one that is gone."""
 
-    def log(self, from_offset: int) -> Iterator[tuple[int, Record]]:
-        """Every committed record of the delay partition from there on that is left, with its offset."""
+    def log(self, from_offset: int, to_offset: int | None = None) -> Iterator[tuple[int, Record]]:
+        """Every committed record of the delay partition in [from, to) that is left, with its offset.
+
+        Without ``to_offset`` to its end.
+        """
+
+    def log_start(self) -> int:
+        """The first offset that the delay partition still has."""
 
 
 class Allowance(Protocol):
@@ -50,30 +66,51 @@ class Allowance(Protocol):
 
 @dataclass(slots=True)
 class Walk:
-    """Of one page; ``most`` is how many schedules it still takes."""
+    """Of one page; ``most`` is how many schedules it still takes.
+
+    ``ids`` are shared by all pages; None: part of the log cannot be read, so it is not looked through.
+    """
 
     partition: int
     state: StoredState
     wanted: Wanted
     stored: Stored
     allowance: Allowance
+    ids: KnownIds | None
     most: int
     found: list[Pending] = field(default_factory=list)
     _elsewhere: frozenset[int] = frozenset()
 
     def read(self, place: Place) -> Place | None:
         """Go on from a place of this partition; where the next page does, None when nothing is left here."""
-        state = self.state
-        self._elsewhere = frozenset(state.mask).union(entry.offset for entry in state.held)
+        self._elsewhere = frozenset(self.state.mask).union(entry.offset for entry in self.state.held)
         if place.is_held:
-            for entry in sorted(state.held, key=lambda entry: entry.offset):
-                if entry.offset < place.offset:
-                    continue
-                if self._is_full():
-                    return Place(self.partition, is_held=True, offset=entry.offset)
-                self._take(entry.offset, entry.schedule, entry.record)
+            goes_on = self._held(place.offset)
+            if goes_on is not None:
+                return goes_on
             place = Place(self.partition, is_held=False)
-        for bucket in state.buckets:
+        ids, deliver_id, pending_from = self.ids, self.wanted.deliver_id, max(place.offset, self._pending_from)
+        if ids and deliver_id is not None and not place.to_offset and self.stored.log_start() <= pending_from:
+            return self._by_id(ids, deliver_id, pending_from)
+        return self._stored(place)
+
+    @property
+    def _pending_from(self) -> int:
+        """The first offset that may be pending, but for what is held."""
+        return min([self.state.progress.sealed_to, *(each.from_offset for each in self.state.buckets)])
+
+    def _held(self, from_offset: int) -> Place | None:
+        for entry in sorted(self.state.held, key=lambda entry: entry.offset):
+            if entry.offset < from_offset:
+                continue
+            if self._is_full():
+                return Place(self.partition, is_held=True, offset=entry.offset)
+            self._take(entry.offset, entry.schedule, entry.record)
+        return None
+
+    def _stored(self, place: Place) -> Place | None:
+        """Take what lies in buckets, one after the other, and then what lies behind S."""
+        for bucket in self.state.buckets:
             if bucket.to_offset <= place.offset:
                 continue
             offsets, after = range(max(place.offset, bucket.from_offset), bucket.to_offset), BEFORE_ALL
@@ -84,8 +121,41 @@ class Walk:
             if place.to_offset:
                 return place
             if place.offset < bucket.to_offset:
-                return self.read(place)
-        return self._log(max(place.offset, state.progress.sealed_to))
+                return self._stored(place)
+        return self._log(max(place.offset, self.state.progress.sealed_to))
+
+    def _by_id(self, ids: KnownIds, deliver_id: bytes, from_offset: int) -> Place | None:
+        """Take what has the id, by offset; where the next page goes on, None when nothing is left."""
+        log, span = Log(self.wanted.topic, self.state.delay_topic_id, self.partition), ids.span
+        at = from_offset
+        # What is not decided yet by whoever serves the partition may still become another record of the log.
+        while (start := at // span * span) + span <= self.state.progress.cursor:
+            if at > from_offset and self.allowance.is_spent():
+                return Place(self.partition, is_held=False, offset=at)
+            offsets = ids.find(log, start, deliver_id)
+            if offsets is None:
+                ids.note(log, start, self._ids_of(range(start, start + span)))
+                continue
+            asked = [offset for offset in offsets if offset >= at]
+            read = self.stored.records(asked) if asked else {}
+            for offset in asked:
+                if self._is_full():
+                    return Place(self.partition, is_held=False, offset=offset)
+                if (record := read.get(offset)) is not None and not self._is_passed_over(offset):
+                    self._judge(offset, record)
+            at = start + span
+        return self._log(at)
+
+    def _ids_of(self, offsets: range) -> list[tuple[bytes, int]]:
+        """Read a part of the log: every id in it, with its offset."""
+        found: list[tuple[bytes, int]] = []
+        count = 0
+        for offset, record in self.stored.log(offsets.start, offsets.stop):
+            role = self.state.history.at(offset).controls.role
+            found += [(raw, offset) for name, raw in record.headers if raw is not None and role(name) is Role.ID]
+            count += 1
+        self.allowance.spend(count // IDS_FOR_A_RECORD)
+        return found
 
     def _is_full(self) -> bool:
         return len(self.found) >= self.most
@@ -143,17 +213,30 @@ class Walk:
             # It cancels others.
             return
         is_indexed = due_ms is None and offset < progress.cursor
-        if is_indexed and Position(decision.due_ms, offset) <= progress.watermark:
+        if is_indexed and Position(decision.due_ms, offset) <= self._watermark_at(offset):
             return
         self._take(offset, decision, record)
 
-    def _log(self, from_offset: int) -> Place | None:
+    def _watermark_at(self, offset: int) -> Position:
+        """That of the bucket which holds an offset, where it has one of its own."""
+        progress = self.state.progress
+        behind = dict(progress.catching_up)
+        of_bucket = (
+            behind.get(each.bucket_id) for each in self.state.buckets if each.from_offset <= offset < each.to_offset
+        )
+        return next(of_bucket, None) or progress.watermark
+
+    def _is_passed_over(self, offset: int) -> bool:
+        """Whether it is told elsewhere what has become of this offset."""
         skipped = self.state.progress.skipped
+        return offset in self._elsewhere or any(each[0] <= offset < each[1] for each in skipped)
+
+    def _log(self, from_offset: int) -> Place | None:
         for offset, record in self.stored.log(from_offset):
             if self._is_full() or self.allowance.is_spent():
                 return Place(self.partition, is_held=False, offset=offset)
             self.allowance.spend(1)
-            if offset not in self._elsewhere and not any(each[0] <= offset < each[1] for each in skipped):
+            if not self._is_passed_over(offset):
                 self._judge(offset, record)
         return None
 

@@ -17,6 +17,7 @@ from index.recurring import Occurrence
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
+from sidecar.finding.known_ids import KnownIds
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Pending, Place, Wanted
 from snapshots.held import HeldEntry
@@ -25,7 +26,7 @@ from snapshots.state import StoredState
 
 RULES = Rules("d", default_target="out", allowed_targets=("a", "b"), recurring=True, max_delay_ms=0)
 SENT_MS = 1_000
-SEEDS = 150
+SEEDS = 400
 
 
 class Row(NamedTuple):
@@ -72,6 +73,8 @@ class World:
     cancelled: frozenset[int] = frozenset()
     skipped: range = range(0)
     behind: tuple[Behind, ...] = ()
+    begins: int = 0
+    looked_through: int = 0
 
     def write(self, count: int) -> None:
         for _ in range(count):
@@ -95,7 +98,7 @@ class World:
         self.cursor = max(self.cursor, to_offset)
 
     def _segment(self, rows: list[Row]) -> SegmentRef:
-        number, inline = len(self.segments), self.random.random() < 0.5
+        number, inline = len(self.segments), self.random.random() < 0.5 or any(row.offset < self.begins for row in rows)
         entries = [(row.due_ms or 0, row.offset, row.record if inline else None) for row in rows]
         self.segments[number] = entries
         first, last = Position(*entries[0][:2]), Position(*entries[-1][:2])
@@ -139,11 +142,23 @@ class World:
     def segment(self, ref: SegmentRef) -> Sequence[StoredEntry] | None:
         return self.segments.get(ref.record_offset)
 
-    def records(self, offsets: Sequence[int]) -> dict[int, Record | None]:
-        return {row.offset: row.record for row in self.rows if row.offset in set(offsets)}
+    def inline(self, ref: SegmentRef) -> SegmentRef:
+        """The same segment, with the records themselves."""
+        by_offset = {row.offset: row.record for row in self.rows}
+        entries = [(due_ms, offset, by_offset[offset]) for due_ms, offset, _ in self.segments[ref.record_offset]]
+        self.segments[ref.record_offset] = entries
+        return ref._replace(placement=Placement.INLINE)
 
-    def log(self, from_offset: int) -> Iterator[tuple[int, Record]]:
-        return ((row.offset, row.record) for row in self.rows if row.offset >= from_offset)
+    def records(self, offsets: Sequence[int]) -> dict[int, Record | None]:
+        return {row.offset: row.record for row in self.rows if row.offset in set(offsets) and row.offset >= self.begins}
+
+    def log(self, from_offset: int, to_offset: int | None = None) -> Iterator[tuple[int, Record]]:
+        start, end = max(from_offset, self.begins), self.end if to_offset is None else to_offset
+        self.looked_through += end - start
+        return ((row.offset, row.record) for row in self.rows if start <= row.offset < end)
+
+    def log_start(self) -> int:
+        return self.begins
 
 
 def _is_wanted(row: Row, wanted: Wanted) -> bool:
@@ -172,6 +187,10 @@ def _world(seed: int) -> World:
         start = world.random.randrange(unsealed, world.cursor)
         world.skipped = range(start, min(start + 3, world.cursor))
     world.held -= frozenset(world.skipped)
+    if world.buckets and world.random.random() < 0.3:
+        # Of what is in buckets, retention has removed some.
+        world.begins = world.random.randrange(5, world.buckets[-1].to_offset + 1)
+        world.buckets = tuple(replace(each, segments=tuple(map(world.inline, each.segments))) for each in world.buckets)
     return world
 
 
@@ -185,8 +204,10 @@ def _wanted(random: Random) -> Wanted:
     )
 
 
-def _page(world: World, wanted: Wanted, place: Place, most: int) -> tuple[list[Pending], Place | None]:
-    walk = Walk(0, world.state, wanted, world, Counting(world.random.randrange(1, 9)), most)
+def _page(
+    world: World, wanted: Wanted, place: Place, most: int, ids: KnownIds | None
+) -> tuple[list[Pending], Place | None]:
+    walk = Walk(0, world.state, wanted, world, Counting(world.random.randrange(1, 9)), ids, most)
     return walk.found, walk.read(place)
 
 
@@ -196,8 +217,11 @@ def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
     wanted = _wanted(world.random)
     place: Place | None = Place(0)
     shown: list[int] = []
+    known = KnownIds(span=world.random.randrange(1, 20), most_bytes=world.random.choice([0, 1_200, 1 << 20]))
     while place is not None:
-        found, next_from = _page(world, wanted, place, most := world.random.randrange(1, 7))
+        # The log may be unreadable for one page, and not for another.
+        ids = world.random.choice([known, known, None])
+        found, next_from = _page(world, wanted, place, most := world.random.randrange(1, 7), ids)
         assert len(found) <= most
         assert next_from != place
         shown += [each.offset for each in found]
@@ -213,7 +237,7 @@ def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
 
 def test_it_is_told_what_a_schedule_is_and_nothing_of_its_payload() -> None:
     world = World(Random(1), rows=[Row(7, 2_500, "a", b"order-7")])
-    found, next_from = _page(world, Wanted("d"), Place(0), 10)
+    found, next_from = _page(world, Wanted("d"), Place(0), 10, None)
     assert found == [Pending(2_500, 0, 7, ("a",), b"order-7", None)]
     assert next_from is None
 
@@ -225,7 +249,7 @@ def test_an_occurrence_names_its_series_and_what_recurs_from_now_on_itself() -> 
     shown: list[int | None] = []
     for offset, record in ((3, first), (9, later)):
         stored = _OneRecord(offset, record)
-        walk = Walk(0, state, Wanted("d"), stored, Counting(10), 10)
+        walk = Walk(0, state, Wanted("d"), stored, Counting(10), None, 10)
         assert walk.read(Place(0)) is None
         shown += [each.series for each in walk.found]
     assert shown == [3, 3]
@@ -238,7 +262,7 @@ class _OneRecord(World):
         super().__init__(Random(1))
         self._only = offset, record
 
-    def log(self, from_offset: int) -> Iterator[tuple[int, Record]]:
+    def log(self, from_offset: int, to_offset: int | None = None) -> Iterator[tuple[int, Record]]:
         return iter([self._only] if self._only[0] >= from_offset else [])
 
 
@@ -246,11 +270,11 @@ def test_a_page_ends_where_a_segment_is_gone() -> None:
     world = World(Random(1), rows=[Row(offset, 2_500 + offset, "a", b"x") for offset in range(5, 12)])
     world.seal(5, 12)
     world.segments = {number: each for number, each in world.segments.items() if number != 1}
-    walk = Walk(0, world.state, Wanted("d"), world, Counting(100), 100)
+    walk = Walk(0, world.state, Wanted("d"), world, Counting(100), None, 100)
     next_from = walk.read(Place(0))
     assert [each.offset for each in walk.found] == [5, 6, 7]
     assert next_from == Place(0, False, 5, 12, Position(2_507, 7))
-    assert Walk(0, world.state, Wanted("d"), world, Counting(100), 100).read(next_from) == next_from
+    assert Walk(0, world.state, Wanted("d"), world, Counting(100), None, 100).read(next_from) == next_from
 
 
 @pytest.mark.parametrize("text", ["", "0", "0/tail/3", "0/log/-1", "0/log/1/2", "0/log/1/2/3/4/5", "0/log/1\n"])
@@ -263,6 +287,22 @@ def test_a_segment_that_is_due_at_another_time_is_not_read() -> None:
     world = World(Random(1), rows=[Row(offset, 2_500 + offset, "a", b"x") for offset in range(5, 12)])
     world.seal(5, 12)
     world.segments = {number: each for number, each in world.segments.items() if number == 1}
-    walk = Walk(0, world.state, replace(Wanted("d"), due_from_ms=2_508, due_to_ms=2_511), world, Counting(100), 100)
+    walk = Walk(
+        0, world.state, replace(Wanted("d"), due_from_ms=2_508, due_to_ms=2_511), world, Counting(100), None, 100
+    )
     assert walk.read(Place(0)) is None
     assert [each.offset for each in walk.found] == [8, 9, 10]
+
+
+def test_of_an_id_the_log_is_looked_through_once() -> None:
+    world = World(Random(1), rows=[Row(offset, 2_500 + offset, "a", b"%d" % (offset % 7)) for offset in range(100)])
+    world.seal(0, 60)
+    world.seal(60, 95)
+    world.segments.clear()
+    known = KnownIds(span=10)
+    for number in range(7):
+        world.looked_through = 0
+        walk = Walk(0, world.state, Wanted("d", b"%d" % number), world, Counting(1_000), known, 1_000)
+        assert walk.read(Place(0)) is None
+        assert [each.offset for each in walk.found] == list(range(number, 100, 7))
+        assert world.looked_through == (10 if number else 100)

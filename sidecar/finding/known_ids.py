@@ -1,0 +1,93 @@
+"""Which offsets of a delay partition have records of an id: remembered by blocks of the log, once each was read.
+
+Records in front of C never change, so what was found in a block stays true until retention removes it, whatever is
+sealed or merged meanwhile. What is remembered is a hash of 64 bits and an offset for each record with an id: 16 bytes.
+Two ids of the same hash do no harm, since whoever asks reads the records that are named.
+
+::
+
+    log     0 ......... 65,536 ........ 131,072 ..... C .........
+            ├─ remembered ─┤├─ remembered ─┤├─ read ──────────►
+"""
+
+import threading
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable
+from hashlib import blake2b
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+SPAN: Final = 65_536
+"""Offsets in a block."""
+
+MOST_BYTES: Final = 64 * 1_048_576
+"""Of all blocks; what was not asked for longest is forgotten first."""
+
+_HASH_BYTES: Final = 8
+_BLOCK_BYTES: Final = 500
+
+
+class Log(NamedTuple):
+    """A delay partition, of the topic of that name which was created under that id."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+
+class _Block(NamedTuple):
+    hashes: "array[int]"
+    offsets: "array[int]"
+
+    @property
+    def size_bytes(self) -> int:
+        return _BLOCK_BYTES + self.hashes.itemsize * len(self.hashes) + self.offsets.itemsize * len(self.offsets)
+
+
+class KnownIds:
+    """Of all delay partitions that were looked at; any thread may ask.
+
+    >>> known = KnownIds(span=100)
+    >>> log = Log("orders.delay", "a-topic-id", 0)
+    >>> known.find(log, 300, b"order-7") is None
+    True
+    >>> known.note(log, 300, [(b"order-7", 317), (b"order-8", 318)])
+    >>> known.find(log, 300, b"order-7"), known.find(log, 300, b"order-9")
+    ([317], [])
+    """
+
+    def __init__(self, span: int = SPAN, most_bytes: int = MOST_BYTES) -> None:
+        self.span = span
+        self._most_bytes = most_bytes
+        self._size_bytes = 0
+        self._blocks: OrderedDict[tuple[Log, int], _Block] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, log: Log, start: int, deliver_id: bytes) -> list[int] | None:
+        """Offsets of the block that begins at ``start``, ascending; None when that has to be read."""
+        with self._lock:
+            block = self._blocks.get((log, start))
+            if block is None:
+                return None
+            self._blocks.move_to_end((log, start))
+        wanted = _hash_of(deliver_id)
+        first = bisect_left(block.hashes, wanted)
+        same = takewhile(lambda place: block.hashes[place] == wanted, range(first, len(block.hashes)))
+        return [block.offsets[place] for place in same]
+
+    def note(self, log: Log, start: int, found: Iterable[tuple[bytes, int]]) -> None:
+        """These are all ids of the block that begins at ``start``, each with its offset."""
+        hashed = sorted((_hash_of(deliver_id), offset) for deliver_id, offset in found)
+        block = _Block(array("Q", [each for each, _ in hashed]), array("q", [offset for _, offset in hashed]))
+        with self._lock:
+            before = self._blocks.pop((log, start), None)
+            self._size_bytes += block.size_bytes - (0 if before is None else before.size_bytes)
+            self._blocks[log, start] = block
+            while self._size_bytes > self._most_bytes and len(self._blocks) > 1:
+                self._size_bytes -= self._blocks.popitem(last=False)[1].size_bytes
+
+
+def _hash_of(deliver_id: bytes) -> int:
+    return int.from_bytes(blake2b(deliver_id, digest_size=_HASH_BYTES).digest(), "big")
