@@ -60,6 +60,7 @@ class Staging(TopicFollower):
         self._waiting: dict[StagedAt, dict[bytes, Waiting]] = {}
         self._held_off_to_s: dict[StagedAt, float] = {}
         self._looked: set[StagedAt] = set()
+        self._met: set[str] = set()
         self._changed = threading.Event()
         self._lock = threading.Lock()
 
@@ -98,6 +99,7 @@ class Staging(TopicFollower):
 
     def _follow(self) -> None:
         consumer = self._connect()
+        self._met.clear()
         try:
             self._keep_reading(consumer)
         finally:
@@ -132,6 +134,10 @@ class Staging(TopicFollower):
         with self._lock:
             self._changed.clear()
             at = [TopicPartition(place.backfill, place.partition, offset) for place, offset in self._places.items()]
+        for topic in {each.topic for each in at} - self._met:
+            # To ask for the beginning, a client that does not know the leader yet waits half a second.
+            consumer.list_topics(topic, REQUEST_TIMEOUT_S)
+            self._met.add(topic)
         consumer.assign(at)
 
     def _take_in(self, message: Message, ended: set[StagedAt]) -> bool:

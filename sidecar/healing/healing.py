@@ -135,7 +135,7 @@ class Healing:
 
     def _heal_state(self, ends: Ends) -> None:
         hidden = list(read_hidden(self._config, self._state, ends.settled, ends.written))
-        settled = read_settled(self._config, *self._state)
+        settled = read_settled(self._config, *self._state, self._admin)
         stored = fold_state((record.key, record.value) for record in settled)
         number = stored.progress.number if stored else -1
         latest = {record.key: (offset, record) for offset, record, _ in hidden if record.key != TOUCH_KEY}

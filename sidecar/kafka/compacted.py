@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.errors import NotYetError
@@ -23,22 +23,27 @@ class Stored(NamedTuple):
 
 def read_compacted(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:
     """Every committed record; NotYetError while an open transaction hides some, KafkaException also without a topic."""
-    _, settled = log_range(admin, name, partition)
+    start, settled = log_range(admin, name, partition)
     if settled != uncommitted_end(admin, name, partition):
         raise NotYetError(
             f"an open transaction hides the end of {name}/{partition}; should it last longer than transactions may:"
             " OPERATIONS, 'A transaction that nobody ends'"
         )
-    if not settled:
-        return []
-    return read_settled(config, name, partition)
+    return _read(config, name, partition, start, settled)
 
 
-def read_settled(config: Config, name: str, partition: int) -> list[Stored]:
+def read_settled(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:
     """As ``read_compacted``, up to the first open transaction: all that is committed before it, which agrees."""
+    return _read(config, name, partition, *log_range(admin, name, partition))
+
+
+def _read(config: Config, name: str, partition: int, start: int, end: int) -> list[Stored]:
+    if start == end:
+        return []
     consumer = clients.state_reader(config)
     try:
-        consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING)])
+        # By its number: to ask for the beginning, a client that does not know the leader yet waits half a second.
+        consumer.assign([TopicPartition(name, partition, start)])
         return _to_end(consumer)
     finally:
         consumer.close()

@@ -101,7 +101,7 @@ class _One:
             return self._unknown(f"there is no such record yet: the partition ends at offset {log_end}")
         record = self._read() if self._offset >= log_start else None
         try:
-            stored = read_settled(self._config, self._topic.state, self._partition)
+            stored = read_settled(self._config, self._topic.state, self._partition, self._admin)
             state = fold_state((each.key, each.value) for each in stored)
         except FormatError as error:
             return self._unknown(f"the state topic cannot be read: {error}")

@@ -149,6 +149,5 @@ def _produce(producer: Producer, topic: str, partition: int, key: bytes, value: 
 
 def state_keys(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> set[bytes]:
     """Keys with a value in the state partition, known or not."""
-    _, end = log_range(admin, topic.state, partition)
-    latest = {each.key or b"": each.value for each in read_settled(config, topic.state, partition)} if end else {}
+    latest = {each.key or b"": each.value for each in read_settled(config, topic.state, partition, admin)}
     return {key for key, value in latest.items() if value is not None}

@@ -418,8 +418,9 @@ class Run:
         def read_hidden(_: Any, place: Place, from_offset: int, to_offset: int) -> list[Read]:
             return kafka.hidden(place, from_offset, to_offset)
 
-        def read_settled(_: Any, *place: Any) -> list[Any]:
-            return [SimpleNamespace(key=record.key, value=record.value) for _, record, _ in kafka.seen(place)]
+        def read_settled(_config: Any, name: str, partition: int, _admin: Any) -> list[Any]:
+            found = kafka.seen((name, partition))
+            return [SimpleNamespace(key=record.key, value=record.value) for _, record, _ in found]
 
         def read_seen(_: Any, place: Place, from_offset: int, to_offset: int, source: str) -> list[Any]:
             return ours((each for each in kafka.seen(place, from_offset) if each.offset < to_offset), source)

@@ -70,6 +70,9 @@ class Client:
     def consume(self, count: int, _: float) -> list[Message]:
         return [self.coming.get() for _ in range(min(count, self.coming.qsize()))]
 
+    def list_topics(self, _topic: str, _timeout_s: float) -> None:
+        """It knows the leaders."""
+
     def get_watermark_offsets(self, _: TopicPartition, __: float) -> tuple[int, int]:
         return self._snapshots
 
