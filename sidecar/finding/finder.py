@@ -90,7 +90,9 @@ class Finder:
 
     def _state(self, topic: DelayTopicConfig, partition: int) -> StoredState:
         try:
-            state = fold_state((each.key, each.value) for each in read_settled(self._config, topic.state, partition))
+            state = fold_state(
+                (each.key, each.value) for each in read_settled(self._config, topic.state, partition, self._admin)
+            )
         except KafkaException as exception:
             if error_of(exception).code() not in MISSING:
                 raise

@@ -1,12 +1,12 @@
 """Which offsets of a delay partition have records of an id: remembered by blocks of the log, once each was read.
 
 Records in front of C never change, so what was found in a block stays true until retention removes it, whatever is
-sealed or merged meanwhile. What is remembered is a hash of 64 bits and an offset for each record with an id: 16 bytes.
-Two ids of the same hash do no harm, since whoever asks reads the records that are named.
+sealed or merged meanwhile. What is remembered of each record with an id is a hash of 64 bits and its place in the
+block: 10 bytes. Two ids of the same hash do no harm, since whoever asks reads the records that are named.
 
 ::
 
-    log     0 ......... 65,536 ........ 131,072 ..... C .........
+    log     0 .......... 4,096 .......... 8,192 ..... C .........
             ├─ remembered ─┤├─ remembered ─┤├─ read ──────────►
 """
 
@@ -19,14 +19,14 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-SPAN: Final = 65_536
-"""Offsets in a block."""
+SPAN: Final = 4_096
+"""Offsets in a block: what is behind the last whole one is read each time."""
 
 MOST_BYTES: Final = 64 * 1_048_576
 """Of all blocks; what was not asked for longest is forgotten first."""
 
 _HASH_BYTES: Final = 8
-_BLOCK_BYTES: Final = 500
+_BLOCK_BYTES: Final = 600
 
 
 class Log(NamedTuple):
@@ -39,11 +39,11 @@ class Log(NamedTuple):
 
 class _Block(NamedTuple):
     hashes: "array[int]"
-    offsets: "array[int]"
+    places: "array[int]"
 
     @property
     def size_bytes(self) -> int:
-        return _BLOCK_BYTES + self.hashes.itemsize * len(self.hashes) + self.offsets.itemsize * len(self.offsets)
+        return _BLOCK_BYTES + self.hashes.itemsize * len(self.hashes) + self.places.itemsize * len(self.places)
 
 
 class KnownIds:
@@ -54,6 +54,7 @@ class KnownIds:
     >>> known.find(log, 300, b"order-7") is None
     True
     >>> known.note(log, 300, [(b"order-7", 317), (b"order-8", 318)])
+    True
     >>> known.find(log, 300, b"order-7"), known.find(log, 300, b"order-9")
     ([317], [])
     """
@@ -75,18 +76,20 @@ class KnownIds:
         wanted = _hash_of(deliver_id)
         first = bisect_left(block.hashes, wanted)
         same = takewhile(lambda place: block.hashes[place] == wanted, range(first, len(block.hashes)))
-        return [block.offsets[place] for place in same]
+        return [start + block.places[place] for place in same]
 
-    def note(self, log: Log, start: int, found: Iterable[tuple[bytes, int]]) -> None:
-        """These are all ids of the block that begins at ``start``, each with its offset."""
-        hashed = sorted((_hash_of(deliver_id), offset) for deliver_id, offset in found)
-        block = _Block(array("Q", [each for each, _ in hashed]), array("q", [offset for _, offset in hashed]))
+    def note(self, log: Log, start: int, found: Iterable[tuple[bytes, int]]) -> bool:
+        """These are all ids of the block that begins at ``start``, each with its offset; whether there was room."""
+        hashed = sorted((_hash_of(deliver_id), offset - start) for deliver_id, offset in found)
+        block = _Block(array("Q", [each for each, _ in hashed]), array("H", [place for _, place in hashed]))
         with self._lock:
             before = self._blocks.pop((log, start), None)
             self._size_bytes += block.size_bytes - (0 if before is None else before.size_bytes)
             self._blocks[log, start] = block
+            has_room = self._size_bytes <= self._most_bytes
             while self._size_bytes > self._most_bytes and len(self._blocks) > 1:
                 self._size_bytes -= self._blocks.popitem(last=False)[1].size_bytes
+            return has_room
 
 
 def _hash_of(deliver_id: bytes) -> int:

@@ -134,8 +134,11 @@ class Walk:
                 return Place(self.partition, is_held=False, offset=at)
             offsets = ids.find(log, start, deliver_id)
             if offsets is None:
-                ids.note(log, start, self._ids_of(range(start, start + span)))
-                continue
+                read_now = self._learn(ids, log, at)
+                if read_now is None:
+                    # Retention has removed it meanwhile.
+                    return self._stored(Place(self.partition, is_held=False, offset=at))
+                offsets = [offset for raw, offset in read_now if raw == deliver_id]
             asked = [offset for offset in offsets if offset >= at]
             read = self.stored.records(asked) if asked else {}
             for offset in asked:
@@ -146,16 +149,37 @@ class Walk:
             at = start + span
         return self._log(at)
 
-    def _ids_of(self, offsets: range) -> list[tuple[bytes, int]]:
-        """Read a part of the log: every id in it, with its offset."""
+    def _learn(self, ids: KnownIds, log: Log, at: int) -> list[tuple[bytes, int]] | None:
+        """Read the log from the block of this offset on, as far as the page goes, and remember which ids it has.
+
+        Returns those of the first block, with their offsets; None when the log does not have that any more.
+        """
+        first: list[tuple[bytes, int]] | None = None
+        for start, found, records in self._blocks(ids.span, at):
+            first = found if first is None else first
+            self.allowance.spend(records // IDS_FOR_A_RECORD)
+            if not ids.note(log, start, found) or self.allowance.is_spent():
+                break
+        return first
+
+    def _blocks(self, span: int, at: int) -> Iterator[tuple[int, list[tuple[bytes, int]], int]]:
+        """Each whole block in front of C from this offset on: where it begins, its ids, and how many records it has."""
+        start = at // span * span
+        end = self.state.progress.cursor // span * span
         found: list[tuple[bytes, int]] = []
-        count = 0
-        for offset, record in self.stored.log(offsets.start, offsets.stop):
-            role = self.state.history.at(offset).controls.role
-            found += [(raw, offset) for name, raw in record.headers if raw is not None and role(name) is Role.ID]
-            count += 1
-        self.allowance.spend(count // IDS_FOR_A_RECORD)
-        return found
+        records = 0
+        for offset, record in self.stored.log(start, end):
+            while offset >= start + span:
+                yield start, found, records
+                start, found, records = start + span, [], 0
+            controls = self.state.history.at(offset).controls
+            if controls.name_id(record.headers):
+                named = (raw for name, raw in record.headers if controls.role(name) is Role.ID)
+                found += [(raw, offset) for raw in named if raw is not None]
+            records += 1
+        if start < end and self.stored.log_start() <= at:
+            yield start, found, records
+            yield from ((block, [], 0) for block in range(start + span, end, span))
 
     def _is_full(self) -> bool:
         return len(self.found) >= self.most

@@ -1,16 +1,20 @@
 """The admin API of a router under test, with a token that may look."""
 
+import json
 import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sidecar.demo.router import free_port
 from tests.bench.results import BenchmarkFailed
+
+TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,29 @@ class Api:
     def settings(self) -> dict[str, object]:
         """For the router's configuration."""
         return {"listen": self.listen, "token_file": str(self.tokens)}
+
+    def find(self, path: str) -> int:
+        """Ask for a schedule, page after page to the last; returns how many. BenchmarkFailed unless one is found."""
+        page = self._get(path)
+        schedules, pages = list(page["schedules"]), 1
+        while page["next_from"] is not None:
+            page = self._get(f"{path}&from={page['next_from']}")
+            schedules += page["schedules"]
+            pages += 1
+        if len(schedules) != 1:
+            raise BenchmarkFailed(f"{path}: {len(schedules)} schedules were found")
+        return pages
+
+    def _get(self, path: str) -> dict[str, Any]:
+        connection = HTTPConnection(self.listen, timeout=TIMEOUT_S)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        if answer.status != HTTPStatus.OK:
+            raise BenchmarkFailed(f"{path}: the admin API answered {answer.status}: {text}")
+        page: dict[str, Any] = json.loads(text)
+        return page
 
     def require_found(self, asked: dict[str, Any]) -> None:
         """BenchmarkFailed unless everything that was asked of it has been found."""
