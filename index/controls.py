@@ -23,6 +23,7 @@ from index.headers import (
     RESERVED,
     SERIES,
     Alias,
+    Headers,
     Role,
     Unit,
     lowered,
@@ -43,6 +44,7 @@ _CONTROLS_SLOT: Final = _RECURS_SLOT + 1
 ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None, False, False]
 _NO_SLOT: Final = -1
 KEY_SLOT: Final = SLOTS.index(Role.KEY)
+_ID_SLOT: Final = SLOTS.index(Role.ID)
 AT_BIT: Final = 1 << SLOTS.index(Role.AT)
 AFTER_BIT: Final = 1 << SLOTS.index(Role.AFTER)
 EXPIRE_BIT: Final = 1 << SLOTS.index(Role.EXPIRE)
@@ -142,6 +144,14 @@ class Controls(dict[str, Control | None]):
     def makes_control(self, name: str) -> bool:
         """Whether a record with this header is, or claims to be, a control."""
         return self[name] is _CONTROLS
+
+    def name_id(self, headers: Headers) -> bool:
+        """Whether one of the headers names a schedule: so quick that it may be asked of millions of records."""
+        for name, _ in headers:
+            control = self[name]
+            if control is not None and control[0] == _ID_SLOT:
+                return True
+        return False
 
     def is_read_apart(self, name: str) -> bool:
         """Whether what a header of this name says is not told by its own value."""

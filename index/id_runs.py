@@ -3,11 +3,12 @@
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from itertools import takewhile
+from struct import Struct
 
 from index.progress import Position
 
 HASH_BYTES = 16
+_HALVES = Struct(">QQ")
 
 Places = Mapping[bytes, Position | list[Position]]
 """By hash; nearly every id has one place, and a list for each would double what it costs."""
@@ -32,7 +33,9 @@ class IdRun:
         """``places``, which must not change any more, and of which there is one at least."""
         self._loose: Places | None = places
         self.last = max(max(known) if isinstance(known, list) else known for known in places.values())
-        self._hashes = b""
+        # Both halves of each hash: numbers are found without a call of ours for each that is looked at.
+        self._firsts = array("Q")
+        self._seconds = array("Q")
         self._dues_ms = array("q")
         self._offsets = array("q")
 
@@ -41,7 +44,9 @@ class IdRun:
         if self._loose is None:
             return
         named = sorted(_all(self._loose))
-        self._hashes = b"".join([id_hash for id_hash, _ in named])
+        halves = [_HALVES.unpack(id_hash) for id_hash, _ in named]
+        self._firsts = array("Q", [first for first, _ in halves])
+        self._seconds = array("Q", [second for _, second in halves])
         self._dues_ms = array("q", [place.due_ms for _, place in named])
         self._offsets = array("q", [place.offset for _, place in named])
         self._loose = None
@@ -51,13 +56,14 @@ class IdRun:
         loose = self._loose
         if loose is not None:
             return places_of(loose, id_hash)
-        count = len(self._offsets)
-        first = bisect_left(range(count), id_hash, key=self._hash)
-        same = takewhile(lambda place: self._hash(place) == id_hash, range(first, count))
-        return [Position(self._dues_ms[place], self._offsets[place]) for place in same]
-
-    def _hash(self, place: int) -> bytes:
-        return self._hashes[place * HASH_BYTES : (place + 1) * HASH_BYTES]
+        first, second = _HALVES.unpack(id_hash)
+        found: list[Position] = []
+        at = bisect_left(self._firsts, first)
+        while at < len(self._firsts) and self._firsts[at] == first:
+            if self._seconds[at] == second:
+                found.append(Position(self._dues_ms[at], self._offsets[at]))
+            at += 1
+        return found
 
 
 def _all(places: Places) -> Iterable[tuple[bytes, Position]]:

@@ -1,34 +1,44 @@
 """Which ids the records in buckets have, read from their segments when the first control asks.
 
+Segments that only point to the delay topic are passed over, and that is read in its own order: each of them has records
+of the whole range of its bucket. What is found there of records that have left does no harm, since whoever asks looks
+what is pending.
+
 Meanwhile nothing is taken in, since a control holds for what lies in front of it; what is due goes on. What is sealed
 from then on is known without reading (:mod:`index.names`). So whoever takes a partition over reads each bucket once
 more, and only where there are controls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, TypeAlias
 
 from confluent_kafka import KafkaException
 
-from index.bucket import Bucket, Manifest
+from index.bucket import Bucket, Manifest, Placement
 from index.id_runs import places_of
 from index.names import AnyPlaces, hash_of
-from index.pending import Entry
 from index.progress import Position
+from index.record import Record
+from index.schedule import Rejection
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.errors import error_of, is_unreadable
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.records import Scheduled
 from sidecar.release.gate import Gate
 
 RETRY_AFTER_S: Final = 1.0
 
+READ_TOGETHER: Final = 8
+"""Segments that are asked for at once: each read waits for a round trip."""
+
 TOGETHER: Final = 250_000
 """Places that are made compact together: each time an id is looked for, each lot of them is searched."""
+
+Found: TypeAlias = tuple[bytes, Position]
+"""An id, and where its record is due."""
 
 
 class StoredIds:
@@ -45,6 +55,7 @@ class StoredIds:
         self._log = context.log
         self._metrics = context.metrics
         self._topic = context.name
+        self._partition = context.partition
         self._reading: dict[int, Future[list[AnyPlaces]]] = {}
         self._retry_s = 0.0
 
@@ -84,17 +95,60 @@ class StoredIds:
         manifest, first = bucket.manifest, bucket.passed(self._ledger.committed.watermark)
 
         def read(reader: OffsetReader) -> list[AnyPlaces]:
-            return self._read(manifest, first, reader)
+            found: list[AnyPlaces] = [{}]
+            for deliver_id, place in self._read(manifest, first, reader):
+                id_hash, lot = hash_of(deliver_id), found[-1]
+                lot[id_hash] = [*places_of(lot, id_hash), place] if id_hash in lot else place
+                if len(lot) >= TOGETHER:
+                    found.append({})
+            return found
 
         self._reading[manifest.bucket_id] = self._pool.scan(read)
 
-    def _read(self, manifest: Manifest, first: int, reader: OffsetReader) -> list[AnyPlaces]:
-        found: list[AnyPlaces] = [{}]
-        for number in range(first, len(manifest.segments)):
-            _note(self._source.load(manifest, number, reader), found[-1])
-            if len(found[-1]) >= TOGETHER:
-                found.append({})
-        return found
+    def _read(self, manifest: Manifest, first: int, reader: OffsetReader) -> Iterator[Found]:
+        """Each id that the bucket has from segment ``first`` on, and where; some may come twice."""
+        left = range(first, len(manifest.segments))
+        inline = [number for number in left if manifest.segments[number].placement is Placement.INLINE]
+        for at in range(0, len(inline), READ_TOGETHER):
+            yield from self._inline(manifest, inline[at : at + READ_TOGETHER], reader)
+        if len(inline) == len(left):
+            return
+        try:
+            yield from self._in_log(manifest, reader)
+        except KafkaException as exception:
+            if not is_unreadable(error_of(exception)):
+                raise
+            # Segments do not point to what nobody can read.
+            for number in sorted({*left} - {*inline}):
+                for due_ms, offset, (schedule, _, _) in self._source.load(manifest, number, reader):
+                    if schedule.deliver_id is not None and schedule.targets:
+                        yield schedule.deliver_id, Position(due_ms, offset)
+
+    def _inline(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[Found]:
+        read = self._source.read(manifest, numbers, reader)
+        for number, segment in zip(numbers, read, strict=True):
+            absent: list[int] = []
+            for _, offset, record in self._source.stored(manifest, number, segment, reader):
+                if record is None:
+                    absent.append(offset)
+                else:
+                    yield from self._named(offset, record)
+            again = reader.read(self._topic, self._partition, sorted(absent)) if absent else {}
+            for offset, record in again.items():
+                if record is not None:
+                    yield from self._named(offset, record)
+
+    def _in_log(self, manifest: Manifest, reader: OffsetReader) -> Iterator[Found]:
+        start = max(manifest.from_offset, manifest.needs_from or 0)
+        for offset, record in reader.scan_left(self._topic, self._partition, start, manifest.to_offset):
+            yield from self._named(offset, record)
+
+    def _named(self, offset: int, record: Record) -> Iterator[Found]:
+        # Most have none, and to decide a record takes several times as long as to look.
+        if self._source.names_id(offset, record):
+            schedule = self._source.decide(offset, record)
+            if not isinstance(schedule, Rejection) and schedule.deliver_id is not None and schedule.targets:
+                yield schedule.deliver_id, Position(schedule.due_ms, offset)
 
     def _take_in(self) -> None:
         for bucket_id, reading in list(self._reading.items()):
@@ -117,10 +171,3 @@ class StoredIds:
 
 def _range(bucket: Bucket) -> range:
     return range(bucket.manifest.from_offset, bucket.manifest.to_offset)
-
-
-def _note(entries: Sequence[Entry[Scheduled]], found: AnyPlaces) -> None:
-    for due_ms, offset, (schedule, _, _) in entries:
-        if schedule.deliver_id is not None and schedule.targets:
-            id_hash, place = hash_of(schedule.deliver_id), Position(due_ms, offset)
-            found[id_hash] = [*places_of(found, id_hash), place] if id_hash in found else place

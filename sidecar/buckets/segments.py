@@ -60,8 +60,8 @@ class SegmentSource:
         read = self.read(manifest, numbers, reader)
         return [self._loaded(manifest, *each, reader) for each in zip(numbers, read, strict=True)]
 
-    def read(self, manifest: Manifest, numbers: range, reader: OffsetReader) -> list[Record | None]:
-        """Some segments that follow each other, as they lie in the snapshots topic; None for one that is not there.
+    def read(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> list[Record | None]:
+        """Some segments, ascending, as they lie in the snapshots topic; None for one that is not there.
 
         KafkaException when the cluster does not answer.
         """
@@ -147,6 +147,10 @@ class SegmentSource:
     def decide(self, offset: int, record: Record) -> Schedule | Rejection:
         """Decide a record again, by the rules that held when it was indexed."""
         return decide(self._history.at(offset), record)[0]
+
+    def names_id(self, offset: int, record: Record) -> bool:
+        """Whether a record has an id, unless it is rejected: by a glance at the names of its headers."""
+        return self._history.at(offset).controls.name_id(record.headers)
 
     def _from_delay_topic(
         self, manifest: Manifest, number: int, reader: OffsetReader, cause: FormatError

@@ -49,9 +49,13 @@ class Reader(OffsetReader):
         if self._is_owner() and not self._store.was_damaged:
             raise Violation(f"a segment of offsets {from_offset} to {to_offset} is not what its manifest says")
         if from_offset >= self._log.start:
-            for each in self._log.records:
-                if from_offset <= each.offset < to_offset:
-                    yield each.offset, record_of(each)
+            yield from self.scan_left(topic, partition, from_offset, to_offset)
+
+    def scan_left(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
+        assert (topic, partition) == (DELAY_TOPIC, 0)
+        for each in self._log.records:
+            if max(from_offset, self._log.start) <= each.offset < to_offset:
+                yield each.offset, record_of(each)
 
     def _segment(self, offset: int) -> Record | None:
         if offset not in self._store.snapshots:
