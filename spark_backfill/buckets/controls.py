@@ -15,6 +15,7 @@ lie: nothing is gained but where they are so dense that hardly anything is left 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,10 +23,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from index.headers import Headers
+from index.receipts import Action
 from index.rules import Rules
+from index.schedule import Rejection
+from spark_backfill.buckets.deciding import header_pairs, milliseconds
 from spark_backfill.source import OffsetRange
 
 SPAN_SCHEMA: Final = "partition int, first bigint, last bigint"
+CONTROL_SCHEMA: Final = "partition int, offset bigint, timestamp_ms bigint, is_schedule boolean"
 
 MOST_STRETCHES: Final = 100
 """Of one partition; to adopt one takes a router some tenths of a second."""
@@ -44,6 +50,15 @@ def spans(records: DataFrame, rules: Rules, stretch_records: int) -> list[Span]:
     columns = records.select("partition", "offset", "headers")
     found = columns.mapInArrow(_Finding(rules.to_json(), stretch_records), SPAN_SCHEMA).collect()
     return [Span(*row) for row in found]
+
+
+def controls_of(records: DataFrame, rules: Rules) -> DataFrame:
+    """Rows of CONTROL_SCHEMA, one for each of ``records`` of the connector that is a control.
+
+    ``is_schedule``: where it holds without a condition, it is a schedule itself.
+    """
+    columns = records.select("partition", "offset", "timestamp", "headers")
+    return columns.mapInArrow(_Telling(rules.to_json()), CONTROL_SCHEMA)
 
 
 def stretches(ranges: Iterable[OffsetRange], found: Iterable[Span], stretch_records: int) -> list[OffsetRange]:
@@ -94,6 +109,37 @@ class _Finding:
             ],
             names=["partition", "first", "last"],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """For mapInArrow: rows of CONTROL_SCHEMA; what is to be rejected is no control."""
+
+    rules_json: bytes
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rules = Rules.from_json(self.rules_json)
+        for batch in batches:
+            rows = controls_among(batch.column("headers"), rules)
+            some = batch.take(pa.array(rows))
+            timestamps_ms = milliseconds(some.column("timestamp")).tolist()
+            told = map(partial(_tells, rules), header_pairs(some.column("headers")), timestamps_ms)
+            columns = [
+                some.column("partition"),
+                some.column("offset"),
+                pa.array(timestamps_ms, pa.int64()),
+                pa.array(told, pa.bool_()),
+            ]
+            made = pa.RecordBatch.from_arrays(columns, names=["partition", "offset", "timestamp_ms", "is_schedule"])
+            yield made.filter(pc.is_valid(made.column("is_schedule")))
+
+
+def _tells(rules: Rules, headers: Headers, timestamp_ms: int) -> bool | None:
+    """Whether a control is a schedule itself without any condition; None where it is rejected."""
+    if isinstance(rules.decide(headers, timestamp_ms), Rejection):
+        return None
+    control = rules.control(headers)
+    return control is not None and control.action is Action.REPLACE and control.if_due_ms is None
 
 
 def controls_among(headers: pa.ListArray, rules: Rules) -> Any:

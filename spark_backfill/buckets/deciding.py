@@ -42,13 +42,14 @@ class Deciding:
     """For mapInArrow over records of the delay topic; ``slot_keys`` are the values by which Spark shares out slots.
 
     Records in none of the buckets are left out. ``keeps_payload`` is False where every segment only points to the delay
-    topic. NeedsOwnerError for a record that is a control.
+    topic. NeedsOwnerError for a record that is a control, unless those that there are have been ``answered``.
     """
 
     rules_json: bytes
     slots: Slots
     slot_keys: tuple[int, ...]
     keeps_payload: bool
+    answered: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of DECIDED_SCHEMA for batches of the connector."""
@@ -70,7 +71,7 @@ class Deciding:
         headers = list(header_pairs(batch.column("headers")))
         offsets = batch.column("offset").to_numpy()
         try:
-            dues_ms, rejected = decide(headers, timestamps_ms.tolist(), rules)
+            dues_ms, rejected = decide(headers, timestamps_ms.tolist(), rules, answered=self.answered)
         except ControlFoundError as found:
             partition, offset = batch.column("partition")[found.number].as_py(), int(offsets[found.number])
             raise NeedsOwnerError(
@@ -126,10 +127,12 @@ def _lengths(column: pa.Array) -> Any:
     return pc.fill_null(pc.binary_length(column), 0).to_numpy()
 
 
-def decide(headers: Iterable[Headers], timestamps_ms: Iterable[int], rules: Rules) -> tuple[list[int], list[int]]:
+def decide(
+    headers: Iterable[Headers], timestamps_ms: Iterable[int], rules: Rules, *, answered: bool = False
+) -> tuple[list[int], list[int]]:
     """Due time of each record, AT_ONCE for one that is rejected; and the numbers of those that are.
 
-    ControlFoundError with the number of the first one that is a control.
+    ControlFoundError with the number of the first one that is a control, unless these have been ``answered``.
     """
     dues_ms: list[int] = []
     rejected: list[int] = []
@@ -139,7 +142,7 @@ def decide(headers: Iterable[Headers], timestamps_ms: Iterable[int], rules: Rule
         if isinstance(decision, Rejection) or not (takes_any or are_plain(pairs)):
             rejected.append(len(dues_ms))
             dues_ms.append(AT_ONCE)
-        elif decision[4] is not None and rules.claims_control(pairs):
+        elif decision[4] is not None and not answered and rules.claims_control(pairs):
             raise ControlFoundError(len(dues_ms))
         else:
             dues_ms.append(decision[0])

@@ -167,11 +167,18 @@ def _segments(bucket: BucketRange, found: Sequence[Sampled], seal_rules: SealRul
 
 
 def run(
-    spark: SparkSession, job: Job, records: DataFrame, say: Callable[[str], None], *, keep: str = "true"
+    spark: SparkSession,
+    job: Job,
+    records: DataFrame,
+    say: Callable[[str], None],
+    *,
+    keep: str = "true",
+    answered: bool = False,
 ) -> Outcome:
     """Index ``records`` of the connector, of which only those stay that ``keep``, an SQL condition, holds for.
 
-    It may name the columns of DECIDED_SCHEMA.
+    It may name the columns of DECIDED_SCHEMA. NeedsOwnerError when one is a control, unless all that there are have
+    been ``answered``.
     """
     intents = Intents(job, cluster.appended_ends(cluster.connect(job), job.snapshots, job.partitions))
     intents.write()
@@ -182,7 +189,7 @@ def run(
     context.setJobGroup(group, f"{job.name} of {job.delay_topic}", interruptOnCancel=False)
     try:
         with Progress(context, group, offsets, say, intents):
-            _write(spark, job, records, keep)
+            _write(spark, job, records, keep, answered=answered)
         return _outcome(job)
     except BaseException:
         if not outcome_is_open(job):
@@ -192,9 +199,10 @@ def run(
         Path(job.report).unlink(missing_ok=True)
 
 
-def _write(spark: SparkSession, job: Job, records: DataFrame, keep: str) -> None:
+def _write(spark: SparkSession, job: Job, records: DataFrame, keep: str, *, answered: bool) -> None:
     slots = job.slots
-    deciding = Deciding(job.rules_json, slots, job.slot_keys, keeps_payload=job.seal_rules.placement != "pointer")
+    keeps_payload = job.seal_rules.placement != "pointer"
+    deciding = Deciding(job.rules_json, slots, job.slot_keys, keeps_payload, answered)
     columns = ("partition", "offset", "timestamp", "key", "value", "headers")
     decided = records.select(*columns).mapInArrow(deciding, DECIDED_SCHEMA).where(keep)
     by_slot = decided.repartition(slots.count, "slot_key").sortWithinPartitions("due_ms", "offset")

@@ -1,16 +1,20 @@
 """``rebuild``: the index again, of a delay topic whose state or snapshots are gone.
 
-Pending is what the delay topic holds, less what was released, less what was rejected. It is staged up to the end of the
-log and marked as restoring: a router that finds no state starts from it, once and for all partitions it covers.
+Pending is what the delay topic holds, less what was released, rejected or cancelled. It is staged up to the end of the
+log, or to the first control that no router has read, and marked as restoring: a router that finds no state starts from
+it, once and for all partitions it covers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from spark_backfill import cluster
-from spark_backfill.build import released, scope
+from spark_backfill.build import answered, released, scope
 from spark_backfill.build.index_job import Options, Outcome, prepare, run
+from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError, NeedsOwnerError
 from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.source import OffsetRange, connector_options, read_ranges
@@ -27,7 +31,7 @@ def rebuild(
     targets: Sequence[str] = (),
     released_before_ms: int = -1,
 ) -> Outcome:
-    """Stage what is pending; JobError when that cannot be known, as where a control lies in the log.
+    """Stage what is pending; JobError before any of it is staged when that cannot be known.
 
     ``targets`` are topics that records were released to and that the configuration no longer allows. Records whose due
     time and timestamp are at or before ``released_before_ms`` are taken as gone, whatever the target topics hold.
@@ -45,15 +49,45 @@ def rebuild(
         say(f"{topic.name}: nothing was ever written to it; nothing to do")
         return Outcome()
     connector = connector_options(settings.kafka, options.kafka_options)
-    job = prepare(settings, topic, known.delay.topic_id, ranges, options, admin, restores=True)
     held = [OffsetRange(partition, *log) for partition, log in known.logs.items()]
     records = read_ranges(spark, connector, topic.name, held, options.task_records)
     say(f"{topic.name}: released and rejected records are in {', '.join(logs) or 'no topic'}")
     left = released.without_left(spark, connector, topic, logs, records, options.task_records)
+    keep = f"greatest(due_ms, timestamp_ms) > {released_before_ms}"
+    job = partial(prepare, settings, topic, known.delay.topic_id, options=options, admin=admin, restores=True)
     try:
-        return run(spark, job, left, say, keep=f"greatest(due_ms, timestamp_ms) > {released_before_ms}")
+        return run(spark, job(ranges=ranges), left, say, keep=keep)
     except NeedsOwnerError as found:
-        raise JobError(
-            f"{found}. What it has cancelled would be pending again, so no index is made of this topic. To go on"
-            f" without its state, releasing again what it holds: delay-router start-over {topic.name}"
-        ) from found
+        say(f"{found}; reading what receipts say of that")
+    receipts = _receipts(admin, topic, known)
+    said = answered.answers(spark, connector, topic.name, topic.receipts, receipts, options.task_records)
+    gone = [f"{topic.receipts}/{number} begins at offset {log.start}" for number, log in receipts.items() if log.start]
+    unanswered = answered.first_unanswered(left, topic.rules, said, released_before_ms, gone)
+    pending = answered.without_answered(left, topic.rules, said, released_before_ms)
+    ranges = _up_to(ranges, unanswered, say)
+    for partition, offset in answered.named_behind(said, unanswered):
+        say(f"{topic.name}/{partition}/{offset} was cancelled or moved before a router read it, and is pending again")
+    return run(spark, job(ranges=ranges), pending, say, keep=keep, answered=True) if ranges else Outcome()
+
+
+def _receipts(admin: AdminClient, topic: DelayTopic, known: scope.Known) -> Mapping[int, LogRange]:
+    """What the receipts topic has of each partition that is looked at; nothing where there is no such topic."""
+    if topic.receipts not in cluster.all_topics(admin):
+        return {}
+    return cluster.log_ranges(admin, topic.receipts, known.logs)
+
+
+def _up_to(
+    ranges: Sequence[OffsetRange], unanswered: Mapping[int, int], say: Callable[[str], None]
+) -> list[OffsetRange]:
+    """The ranges up to the first control of each partition that no router has read: there it goes on."""
+    found = []
+    for partition, start, end in ranges:
+        to_offset = min(end, unanswered.get(partition, end))
+        if to_offset < end:
+            say(f"partition {partition}: the router goes on at offset {to_offset}, with a control that has no receipt")
+        if to_offset:
+            found.append(OffsetRange(partition, min(start, to_offset - 1), to_offset))
+        else:
+            say(f"partition {partition} begins with it: delay-router init --deliver-existing has all of it delivered")
+    return found

@@ -18,7 +18,7 @@ from spark_backfill.build.index_job import Options, Outcome
 from spark_backfill.build.scope import Asked
 from spark_backfill.errors import JobError
 from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
-from tests.integration.stored_buckets import state, truncate
+from tests.integration.stored_buckets import delete_records, state, truncate
 from tests.spark.backfill import COMPACT, delay_topic, entries_of, settings_of, staged
 
 
@@ -112,15 +112,75 @@ def test_what_the_targets_no_longer_hold_must_be_spoken_for(spark: SparkSession,
     assert pending_offsets(stage, delay) == sorted(set(range(10, 20)) - due_by_then)
 
 
-def test_what_controls_have_cancelled_is_not_made_pending_again(
-    spark: SparkSession, stage: Stage, tmp_path: Path
-) -> None:
+def named(name: bytes, due_ms: int, *more: Header) -> list[Header]:
+    """A schedule of that id."""
+    return [("deliver-id", name), ("deliver-at", b"%d" % due_ms), *more]
+
+
+def test_what_controls_have_cancelled_is_not_pending_again(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    delay = delay_topic(stage, default_target=stage.target())
+    far_ms = now_ms() + 90_000
+    with stage.router() as router:
+        router.start_and_wait()
+        for name in (b"kept", b"cancelled", b"replaced", b"moved", b"open"):
+            stage.send(delay, *named(name, far_ms), value=name)
+        stage.send(delay, ("deliver-cancel", b"cancelled"))
+        stage.send(delay, *named(b"replaced", far_ms + 1, ("deliver-replace", b"true")), value=b"instead")
+        no_more: Header = ("deliver-if-due", b"7")
+        stage.send(delay, *named(b"kept", far_ms, ("deliver-replace", b"true"), no_more), value=b"never")
+        stage.send(delay, ("deliver-move", b"moved"), ("deliver-at", b"%d" % (far_ms + 2)))
+        stage.send(delay, ("deliver-cancel", b"nobody"))
+        stage.wait_records(f"{delay}.receipts", 5)
+        wait_until(lambda: len(stage.records(delay)) == 11, "what was moved is written again")
+        assert router.stop() == 0
+    stage.send(delay, ("deliver-cancel", b"open"))
+    stage.send(delay, *named(b"later", far_ms), value=b"later")
+    admin = cluster.connect(settings_of(stage, tmp_path))
+    wait_until(lambda: not cluster.group_members(admin, stage.group_id), "end of the router's session")
+    lose_state(stage, delay)
+
+    rebuild(spark, stage, tmp_path, delay)
+
+    by_value = {each.value: each.offset for each in stage.records(delay)}
+    # The last of its value is the one that was appended for what was moved.
+    pending = {by_value[name] for name in (b"kept", b"instead", b"moved", b"open")}
+    assert pending_offsets(stage, delay) == sorted(pending)
+    with stage.router() as router:
+        router.start_and_wait()
+        (told,) = [each for each in stage.wait_records(f"{delay}.receipts", 6) if each.key == b"open"]
+        assert b'"outcome": "cancelled"' in (told.value or b"")
+        report = stage.settle(timeout_s=150)
+    assert sorted(each.value or b"" for each in stage.records(stage.targets[0])) == [
+        b"instead",
+        b"kept",
+        b"later",
+        b"moved",
+    ]
+    assert (report.cancelled, report.replaced, report.moved, report.answered) == (2, 1, 1, 5)
+
+
+def test_receipts_that_are_gone_must_be_spoken_for(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     delay = delay_topic(stage, default_target=stage.target(), begun=False)
-    stage.send(delay, ("deliver-id", b"a"), ("deliver-after", b"PT1H"))
+    far_ms = now_ms() + 3_600_000
+    stage.send(delay, *named(b"a", far_ms))
     stage.send(delay, ("deliver-cancel", b"a"))
-    with pytest.raises(JobError, match=rf"{delay}/0: the record at offset 1 cancels.*delay-router start-over"):
+    stage.send(delay, *named(b"b", far_ms, ("deliver-replace", b"true")))
+    stage.send(f"{delay}.receipts", ("delay-source", b"elsewhere/0/1"), value=b"{}")
+    delete_records(stage, f"{delay}.receipts", 0, 1)
+    with pytest.raises(JobError, match=rf"{delay}.receipts/0 begins at offset 1.*{delay}/0/1 .*--released-before"):
         rebuild(spark, stage, tmp_path, delay)
     assert staged(stage, delay) == ([], [])
+    rebuild(spark, stage, tmp_path, delay, released_before_ms=max(each.timestamp_ms for each in stage.records(delay)))
+    assert pending_offsets(stage, delay) == [0, 2]
+
+
+def test_a_list_that_a_receipt_left_out_cannot_be_made_up(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    delay = delay_topic(stage, default_target=stage.target(), begun=False)
+    stage.send(delay, ("deliver-cancel", b"a"))
+    said = b'{"action": "cancel", "outcome": "cancelled", "cancelled": [], "due": null, "omitted": {"cancelled": 7}}'
+    stage.send(f"{delay}.receipts", ("delay-source", f"{delay}/0/0".encode()), value=said)
+    with pytest.raises(JobError, match=rf"{delay}/0/0 was too large to name the 7 schedules"):
+        rebuild(spark, stage, tmp_path, delay)
 
 
 def provenance(delay: str, offset: int, sent_ms: int) -> list[Header]:

@@ -1,0 +1,117 @@
+"""What controls have done, by their receipts: so that nothing which they have cancelled is pending again.
+
+A receipt and what it tells of were committed together, so the receipts of a partition say how far its controls were
+acted on. What a receipt names does not leave. A control with a receipt is nothing but the schedule that takes the place
+of what it cancelled, if it is one. The first control without a receipt has not been read yet, nor has anything behind
+it: there the router goes on. In the receipts topic, where nobody but the router may write, ``delay-source`` names the
+control.
+
+Receipts that retention has removed say nothing. The caller has to say then until when every control that was written
+has been acted on: such a control is taken as answered, and what it has cancelled is pending again.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from index.headers import DELAY_SOURCE
+from index.rules import Rules
+from spark_backfill.buckets.controls import controls_of
+from spark_backfill.cluster import LogRange
+from spark_backfill.errors import JobError
+from spark_backfill.source import OffsetRange, read_ranges
+
+_PLACE_PARTS: Final = 3
+_SAID: Final = "action string, due bigint, cancelled array<struct<offset:bigint>>, omitted struct<cancelled:bigint>"
+
+
+class Answers(NamedTuple):
+    """Rows of ``partition`` and ``offset``.
+
+    * ``controls``: those with a receipt, and ``schedules``, whether each is a schedule itself.
+    * ``named``: what receipts name.
+    """
+
+    controls: DataFrame
+    named: DataFrame
+
+
+def answers(
+    spark: SparkSession,
+    connector: Mapping[str, str],
+    topic: str,
+    receipts: str,
+    logs: Mapping[int, LogRange],
+    split_records: int,
+) -> Answers | None:
+    """What the receipts say of a delay topic; None when there are none. JobError for a list that was left out."""
+    ranges = [OffsetRange(partition, *log) for partition, log in logs.items() if log.start < log.end]
+    if not ranges:
+        return None
+    records = read_ranges(spark, connector, receipts, ranges, split_records)
+    named = f.filter("headers", lambda each: each["key"] == DELAY_SOURCE)
+    place = f.split(f.get(named, f.size(named) - 1)["value"].cast("string"), "/")
+    told = (
+        records.select(place.alias("place"), f.from_json(f.col("value").cast("string"), _SAID).alias("said"))
+        .where((f.size("place") == _PLACE_PARTS) & (f.get("place", f.lit(0)) == topic))
+        .select(
+            f.get("place", f.lit(1)).try_cast("int").alias("partition"),
+            f.get("place", f.lit(2)).try_cast("bigint").alias("offset"),
+            "said",
+        )
+    )
+    for row in told.where("said.omitted.cancelled > 0").take(1):
+        raise JobError(
+            f"{receipts}: the receipt of {topic}/{row.partition}/{row.offset} was too large to name the"
+            f" {row.said.omitted.cancelled} schedules that it tells of; they would be pending again"
+        )
+    is_schedule = (f.col("said.action") == "replace") & f.col("said.due").isNotNull()
+    return Answers(
+        told.select("partition", "offset", is_schedule.alias("schedules")),
+        told.select("partition", f.explode("said.cancelled.offset").alias("offset")),
+    )
+
+
+def first_unanswered(
+    left: DataFrame, rules: Rules, said: Answers | None, known_ms: int, gone: Sequence[str]
+) -> dict[int, int]:
+    """Of each partition that has one, the offset of the first control that was not acted on.
+
+    ``left`` are the records that have not left. Controls written by ``known_ms`` have been acted on; JobError when that
+    has to be said because receipts are ``gone``, in words.
+    """
+    controls = controls_of(left, rules).where(f.col("timestamp_ms") > known_ms)
+    if said is not None:
+        controls = controls.join(said.controls.select("partition", "offset"), ["partition", "offset"], "left_anti")
+    found = {
+        row.partition: row.first for row in controls.groupBy("partition").agg(f.min("offset").alias("first")).collect()
+    }
+    if found and gone and known_ms < 0:
+        partition, offset = min(found.items())
+        raise JobError(
+            f"not every receipt can be seen any more: {', '.join(gone[:5])}. Whether the control at {rules.topic}/"
+            f"{partition}/{offset} was acted on cannot be told; say until when all that were written have been, and all"
+            " that was due has left: --released-before INSTANT"
+        )
+    return found
+
+
+def without_answered(left: DataFrame, rules: Rules, said: Answers | None, known_ms: int) -> DataFrame:
+    """Without what receipts name, and controls that are answered and no schedules."""
+    answered = controls_of(left, rules).where(f.col("timestamp_ms") <= known_ms)
+    gone = answered.where(~f.col("is_schedule")).select("partition", "offset")
+    if said is not None:
+        mute = said.controls.where(~f.col("schedules")).select("partition", "offset")
+        gone = gone.unionAll(mute).unionAll(said.named)
+    return left.join(gone, ["partition", "offset"], "left_anti")
+
+
+def named_behind(said: Answers | None, unanswered: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Partition and offset of what receipts name although no router has read it: it was cancelled in transit."""
+    if said is None or not unanswered:
+        return []
+    behind = [(f.col("partition") == partition) & (f.col("offset") >= at) for partition, at in unanswered.items()]
+    return [tuple(row) for row in said.named.where(reduce(Column.__or__, behind)).collect()]
