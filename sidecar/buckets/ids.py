@@ -1,8 +1,8 @@
 """Which ids the records in buckets have, read from their segments when the first control asks.
 
-Segments that only point to the delay topic are passed over, and that is read in its own order: each of them has records
-of the whole range of its bucket. What is found there of records that have left does no harm, since whoever asks looks
-what is pending.
+Where segments only point to the delay topic, that is read in its own order instead: each of them has records of the
+whole range of its bucket. What is found there of records that have left does no harm, since whoever asks looks what is
+pending.
 
 Meanwhile nothing is taken in, since a control holds for what lies in front of it; what is due goes on. What is sealed
 from then on is known without reading (:mod:`index.names`). So whoever takes a partition over reads each bucket once
@@ -56,14 +56,14 @@ class StoredIds:
         self._metrics = context.metrics
         self._topic = context.name
         self._partition = context.partition
-        self._reading: dict[int, Future[list[AnyPlaces]]] = {}
+        self._reading: dict[int, tuple[range, Future[list[AnyPlaces]]]] = {}
         self._retry_s = 0.0
 
     @property
     def is_reading(self) -> bool:
         """Whether something has to be read before the next record can be taken in."""
         fails = self._clock.running_s() < self._retry_s
-        return fails or any(not reading.done() for reading in self._reading.values())
+        return fails or any(not reading.done() for _, reading in self._reading.values())
 
     @property
     def being_read(self) -> tuple[int, ...]:
@@ -103,28 +103,30 @@ class StoredIds:
                     found.append({})
             return found
 
-        self._reading[manifest.bucket_id] = self._pool.scan(read)
+        self._reading[manifest.bucket_id] = _range(bucket), self._pool.scan(read)
 
     def _read(self, manifest: Manifest, first: int, reader: OffsetReader) -> Iterator[Found]:
         """Each id that the bucket has from segment ``first`` on, and where; some may come twice."""
         left = range(first, len(manifest.segments))
         inline = [number for number in left if manifest.segments[number].placement is Placement.INLINE]
-        for at in range(0, len(inline), READ_TOGETHER):
-            yield from self._inline(manifest, inline[at : at + READ_TOGETHER], reader)
-        if len(inline) == len(left):
+        is_in_log = len(inline) < len(left)
+        if is_in_log:
+            try:
+                for offset, record in reader.scan_left(
+                    self._topic, self._partition, manifest.from_offset, manifest.to_offset
+                ):
+                    yield from self._named(offset, record)
+            except KafkaException as exception:
+                if not is_unreadable(error_of(exception)):
+                    raise
+                # Segments do not have what nobody can read.
+                is_in_log, inline = False, [*left]
+        if is_in_log and reader.log_start(self._topic, self._partition) <= manifest.from_offset:
             return
-        try:
-            yield from self._in_log(manifest, reader)
-        except KafkaException as exception:
-            if not is_unreadable(error_of(exception)):
-                raise
-            # Segments do not point to what nobody can read.
-            for number in sorted({*left} - {*inline}):
-                for due_ms, offset, (schedule, _, _) in self._source.load(manifest, number, reader):
-                    if schedule.deliver_id is not None and schedule.targets:
-                        yield schedule.deliver_id, Position(due_ms, offset)
+        for at in range(0, len(inline), READ_TOGETHER):
+            yield from self._stored(manifest, inline[at : at + READ_TOGETHER], reader)
 
-    def _inline(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[Found]:
+    def _stored(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[Found]:
         read = self._source.read(manifest, numbers, reader)
         for number, segment in zip(numbers, read, strict=True):
             absent: list[int] = []
@@ -138,11 +140,6 @@ class StoredIds:
                 if record is not None:
                     yield from self._named(offset, record)
 
-    def _in_log(self, manifest: Manifest, reader: OffsetReader) -> Iterator[Found]:
-        start = max(manifest.from_offset, manifest.needs_from or 0)
-        for offset, record in reader.scan_left(self._topic, self._partition, start, manifest.to_offset):
-            yield from self._named(offset, record)
-
     def _named(self, offset: int, record: Record) -> Iterator[Found]:
         # Most have none, and to decide a record takes several times as long as to look.
         if self._source.names_id(offset, record):
@@ -151,12 +148,11 @@ class StoredIds:
                 yield schedule.deliver_id, Position(schedule.due_ms, offset)
 
     def _take_in(self) -> None:
-        for bucket_id, reading in list(self._reading.items()):
+        for bucket_id, (offsets, reading) in list(self._reading.items()):
             if not reading.done():
                 continue
             del self._reading[bucket_id]
-            bucket = self._ledger.parts.buckets.get(bucket_id)
-            if bucket is None:
+            if reading.exception() is not None and bucket_id not in self._ledger.parts.buckets:
                 # It was merged meanwhile: what it was merged into is read instead.
                 continue
             try:
@@ -166,7 +162,8 @@ class StoredIds:
                 self._log.warning("ids_not_read", bucket=bucket_id, error=error_of(exception).str())
                 self._retry_s = self._clock.running_s() + RETRY_AFTER_S
                 continue
-            self._ledger.named.names.read(_range(bucket), *found)
+            # Where each record lies does not depend on how buckets are merged.
+            self._ledger.named.names.read(offsets, *found)
 
 
 def _range(bucket: Bucket) -> range:

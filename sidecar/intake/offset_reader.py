@@ -62,8 +62,11 @@ class OffsetReader:
 
     def scan_left(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Every record of [from_offset, to_offset) that the topic still holds, with its offset."""
-        log_start = self._bulk.log_start((topic, partition))
-        return self._bulk.scan((topic, partition), max(from_offset, log_start), to_offset)
+        return self._bulk.scan((topic, partition), max(from_offset, self.log_start(topic, partition)), to_offset)
+
+    def log_start(self, topic: str, partition: int) -> int:
+        """The first offset that the topic still has."""
+        return self._bulk.log_start((topic, partition))
 
     def close(self) -> None:
         """Give the consumers back to librdkafka."""

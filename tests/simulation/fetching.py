@@ -57,6 +57,10 @@ class Reader(OffsetReader):
             if max(from_offset, self._log.start) <= each.offset < to_offset:
                 yield each.offset, record_of(each)
 
+    def log_start(self, topic: str, partition: int) -> int:
+        assert (topic, partition) == (DELAY_TOPIC, 0)
+        return self._log.start
+
     def _segment(self, offset: int) -> Record | None:
         if offset not in self._store.snapshots:
             return None
