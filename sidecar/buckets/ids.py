@@ -15,9 +15,10 @@ from typing import Final, TypeAlias
 
 from confluent_kafka import KafkaException
 
-from index.bucket import Bucket, Manifest, Placement
+from index.bucket import Bucket, Manifest
 from index.id_runs import places_of
 from index.names import AnyPlaces, hash_of
+from index.pending import Entry
 from index.progress import Position
 from index.record import Record
 from index.schedule import Rejection
@@ -27,6 +28,7 @@ from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.errors import error_of, is_unreadable
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.records import Scheduled
 from sidecar.release.gate import Gate
 
 RETRY_AFTER_S: Final = 1.0
@@ -108,35 +110,31 @@ class StoredIds:
     def _read(self, manifest: Manifest, first: int, reader: OffsetReader) -> Iterator[Found]:
         """Each id that the bucket has from segment ``first`` on, and where; some may come twice."""
         left = range(first, len(manifest.segments))
-        inline = [number for number in left if manifest.segments[number].placement is Placement.INLINE]
-        is_in_log = len(inline) < len(left)
-        if is_in_log:
+        if manifest.needs_from is not None:
             try:
-                for offset, record in reader.scan_left(
-                    self._topic, self._partition, manifest.from_offset, manifest.to_offset
-                ):
-                    yield from self._named(offset, record)
+                yield from self._in_log(manifest, reader)
             except KafkaException as exception:
                 if not is_unreadable(error_of(exception)):
                     raise
-                # Segments do not have what nobody can read.
-                is_in_log, inline = False, [*left]
-        if is_in_log and reader.log_start(self._topic, self._partition) <= manifest.from_offset:
-            return
-        for at in range(0, len(inline), READ_TOGETHER):
-            yield from self._stored(manifest, inline[at : at + READ_TOGETHER], reader)
+                # Segments have nothing that nobody can read, and do not point to it.
+                for number in left:
+                    yield from _loaded(self._source.load(manifest, number, reader))
+                return
+            if reader.log_start(self._topic, self._partition) <= manifest.from_offset:
+                return
+        for at in range(left.start, left.stop, READ_TOGETHER):
+            yield from self._inline(manifest, left[at - left.start :][:READ_TOGETHER], reader)
 
-    def _stored(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[Found]:
+    def _in_log(self, manifest: Manifest, reader: OffsetReader) -> Iterator[Found]:
+        span = manifest.from_offset, manifest.to_offset
+        for offset, record in reader.scan_left(self._topic, self._partition, *span):
+            yield from self._named(offset, record)
+
+    def _inline(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[Found]:
+        """Of the records that segments hold themselves; those they point to have been read from the log."""
         read = self._source.read(manifest, numbers, reader)
         for number, segment in zip(numbers, read, strict=True):
-            absent: list[int] = []
             for _, offset, record in self._source.stored(manifest, number, segment, reader):
-                if record is None:
-                    absent.append(offset)
-                else:
-                    yield from self._named(offset, record)
-            again = reader.read(self._topic, self._partition, sorted(absent)) if absent else {}
-            for offset, record in again.items():
                 if record is not None:
                     yield from self._named(offset, record)
 
@@ -164,6 +162,12 @@ class StoredIds:
                 continue
             # Where each record lies does not depend on how buckets are merged.
             self._ledger.named.names.read(offsets, *found)
+
+
+def _loaded(entries: Sequence[Entry[Scheduled]]) -> Iterator[Found]:
+    for due_ms, offset, (schedule, _, _) in entries:
+        if schedule.deliver_id is not None and schedule.targets:
+            yield schedule.deliver_id, Position(due_ms, offset)
 
 
 def _range(bucket: Bucket) -> range:
