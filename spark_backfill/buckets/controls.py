@@ -31,7 +31,7 @@ from spark_backfill.buckets.deciding import header_pairs, milliseconds
 from spark_backfill.source import OffsetRange
 
 SPAN_SCHEMA: Final = "partition int, first bigint, last bigint"
-CONTROL_SCHEMA: Final = "partition int, offset bigint, timestamp_ms bigint, is_schedule boolean"
+CONTROL_SCHEMA: Final = "partition int, offset bigint, timestamp_ms bigint, replaces boolean"
 
 MOST_STRETCHES: Final = 100
 """Of one partition; to adopt one takes a router some tenths of a second."""
@@ -55,7 +55,7 @@ def spans(records: DataFrame, rules: Rules, stretch_records: int) -> list[Span]:
 def controls_of(records: DataFrame, rules: Rules) -> DataFrame:
     """Rows of CONTROL_SCHEMA, one for each of ``records`` of the connector that is a control.
 
-    ``is_schedule``: where it holds without a condition, it is a schedule itself.
+    ``replaces``: whether it is a schedule itself, if what it asks for holds.
     """
     columns = records.select("partition", "offset", "timestamp", "headers")
     return columns.mapInArrow(_Telling(rules.to_json()), CONTROL_SCHEMA)
@@ -130,16 +130,16 @@ class _Telling:
                 pa.array(timestamps_ms, pa.int64()),
                 pa.array(told, pa.bool_()),
             ]
-            made = pa.RecordBatch.from_arrays(columns, names=["partition", "offset", "timestamp_ms", "is_schedule"])
-            yield made.filter(pc.is_valid(made.column("is_schedule")))
+            made = pa.RecordBatch.from_arrays(columns, names=["partition", "offset", "timestamp_ms", "replaces"])
+            yield made.filter(pc.is_valid(made.column("replaces")))
 
 
 def _tells(rules: Rules, headers: Headers, timestamp_ms: int) -> bool | None:
-    """Whether a control is a schedule itself without any condition; None where it is rejected."""
+    """Whether a control replaces what it cancels; None where it is rejected."""
     if isinstance(rules.decide(headers, timestamp_ms), Rejection):
         return None
     control = rules.control(headers)
-    return control is not None and control.action is Action.REPLACE and control.if_due_ms is None
+    return control is not None and control.action is Action.REPLACE
 
 
 def controls_among(headers: pa.ListArray, rules: Rules) -> Any:

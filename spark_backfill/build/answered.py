@@ -100,13 +100,18 @@ def first_unanswered(
 
 
 def without_answered(left: DataFrame, rules: Rules, said: Answers | None, known_ms: int) -> DataFrame:
-    """Without what receipts name, and controls that are answered and no schedules."""
-    answered = controls_of(left, rules).where(f.col("timestamp_ms") <= known_ms)
-    gone = answered.where(~f.col("is_schedule")).select("partition", "offset")
+    """Without what receipts name, and controls that are answered and no schedules.
+
+    Where no receipt says whether a replacement was one, it is: it had rather come beside what it was to replace than
+    not at all.
+    """
+    places = ["partition", "offset"]
+    known = controls_of(left, rules).where(f.col("timestamp_ms") <= known_ms)
+    gone = known.where(~f.col("replaces")).select(places)
     if said is not None:
-        mute = said.controls.where(~f.col("schedules")).select("partition", "offset")
+        mute = said.controls.where(~f.col("schedules")).select(places)
         gone = gone.unionAll(mute).unionAll(said.named)
-    return left.join(gone, ["partition", "offset"], "left_anti")
+    return left.join(gone, places, "left_anti")
 
 
 def named_behind(said: Answers | None, unanswered: Mapping[int, int]) -> list[tuple[int, int]]:

@@ -165,13 +165,14 @@ def test_receipts_that_are_gone_must_be_spoken_for(spark: SparkSession, stage: S
     stage.send(delay, *named(b"a", far_ms))
     stage.send(delay, ("deliver-cancel", b"a"))
     stage.send(delay, *named(b"b", far_ms, ("deliver-replace", b"true")))
+    stage.send(delay, *named(b"c", far_ms, ("deliver-replace", b"true"), ("deliver-if-due", b"7")))
     stage.send(f"{delay}.receipts", ("delay-source", b"elsewhere/0/1"), value=b"{}")
     delete_records(stage, f"{delay}.receipts", 0, 1)
     with pytest.raises(JobError, match=rf"{delay}.receipts/0 begins at offset 1.*{delay}/0/1 .*--released-before"):
         rebuild(spark, stage, tmp_path, delay)
     assert staged(stage, delay) == ([], [])
     rebuild(spark, stage, tmp_path, delay, released_before_ms=max(each.timestamp_ms for each in stage.records(delay)))
-    assert pending_offsets(stage, delay) == [0, 2]
+    assert pending_offsets(stage, delay) == [0, 2, 3]
 
 
 def test_a_list_that_a_receipt_left_out_cannot_be_made_up(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
