@@ -4,15 +4,12 @@ A steady scattered load is due all the time; in every second window a process of
 second: everything it can answer, and now and then a policy is set. Windows with and without take turns in one run.
 """
 
-import secrets
-import tempfile
 from collections.abc import Iterator
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any, Final
 
-from sidecar.demo.router import free_port
 from tests.bench import child, router, scatter, workload
+from tests.bench.api import Api, api
 from tests.bench.context import Context
 from tests.bench.released import Lateness, TargetReader, lateness_in
 from tests.bench.results import BenchmarkFailed, Row, at_most
@@ -28,21 +25,18 @@ Window = tuple[int, int]
 
 def admin_load(context: Context) -> Iterator[Row]:
     """Measure p99 of lateness with and without requests to the admin API."""
-    policies, token = workload.name("policies"), secrets.token_urlsafe(48)
-    with tempfile.TemporaryDirectory(prefix="delay-router-bench-") as directory:
-        tokens = Path(directory) / "tokens"
-        tokens.touch(mode=0o600)
-        tokens.write_text(f"operate {token}\n")
-        listen = f"127.0.0.1:{free_port()}"
-        settings = {"listen": listen, "token_file": str(tokens)}
+    policies = workload.name("policies")
+    with api("operate") as served:
         try:
-            with router.running(context.bootstrap, router={"policies_topic": policies}, admin=settings) as running:
-                yield from _measured(context, running, listen, token)
+            with router.running(
+                context.bootstrap, router={"policies_topic": policies}, admin=served.settings
+            ) as running:
+                yield from _measured(context, running, served)
         finally:
             workload.delete(context.bootstrap, [policies])
 
 
-def _measured(context: Context, running: router.Router, listen: str, token: str) -> Iterator[Row]:
+def _measured(context: Context, running: router.Router, served: Api) -> Iterator[Row]:
     window_ms = context.sizes.admin_window_s * 1_000
     count = RECORDS_PER_S * WINDOWS * context.sizes.admin_window_s
     due_times_ms, first_ms = scatter.write_ahead(context, running, count, WINDOWS * window_ms)
@@ -51,8 +45,8 @@ def _measured(context: Context, running: router.Router, listen: str, token: str)
     asked = child.run(
         "tests.bench.admin_requests",
         (WINDOWS * window_ms + scatter.lead_ms(count)) / 1_000 + 60,
-        listen=listen,
-        token=token,
+        listen=served.listen,
+        token=served.token,
         requests=_requests(running, REQUESTS_PER_S),
         rate_per_s=REQUESTS_PER_S,
         windows=busy,

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.bench import child, router, scatter, workload
+from tests.bench.api import Api, api
+from tests.bench.compacted import contents
 from tests.bench.context import Context
 from tests.bench.named import schedules
-from tests.bench.named.api import Api, api
 from tests.bench.named.schedules import receipts_of
 from tests.bench.released import Lateness
 from tests.bench.results import BenchmarkFailed, Row, at_most
@@ -37,7 +38,7 @@ def cancels(context: Context) -> Iterator[Row]:
     what = f"{count / 1e6:g} M pending"
     with api() as served, router.running(context.bootstrap, topic={"seal_age": "10s"}, admin=served.settings) as under:
         _fill(context, under, count)
-        before = schedules.latest_bytes(context.bootstrap, f"{under.delay_topic}.delay-state")
+        before = _state_bytes(context, under)
         with receipts_of(context.bootstrap, under.delay_topic) as receipts:
             first_s = _taken_s(context, under, receipts, [0], FIRST_TIMEOUT_S)
             yield Row("cancels", f"{what}: the first cancel, to its receipt", first_s, "s")
@@ -46,7 +47,7 @@ def cancels(context: Context) -> Iterator[Row]:
         detail = f"{len(others) / taken_s / 1_000:.1f} k/s, from the first that is written to the last receipt"
         of_all = f"{what}: {len(others) / 1_000:.0f} k cancels"
         yield Row("cancels", of_all, taken_s, "s", goal=at_most(WITHIN_S), detail=detail)
-        state = schedules.latest_bytes(context.bootstrap, f"{under.delay_topic}.delay-state")
+        state = _state_bytes(context, under)
         detail = f"{before:,} B before"
         yield Row("cancels", f"{of_all}: state", state, "B", goal=at_most(STATE_BYTES), detail=detail)
         began_s = time.monotonic()
@@ -56,6 +57,11 @@ def cancels(context: Context) -> Iterator[Row]:
         found = _finds(under, served, count)
         name = f"{what}: found by id, others, p99"
         yield Row("cancels", name, found.percentile(99), "ms", goal=at_most(FOUND_MS), detail=found.text())
+
+
+def _state_bytes(context: Context, under: Router) -> int:
+    stored = contents(context.bootstrap, f"{under.delay_topic}.delay-state")
+    return sum(len(key) + len(value) for key, value in stored.items())
 
 
 def _fill(context: Context, under: Router, count: int) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -17,20 +17,21 @@ CHUNK: Final = 10_000
 
 def named(due_ms: int, target: str, number: int) -> workload.Headers:
     """A schedule with an id of its own."""
-    return [*workload.headers(due_ms, target), ("deliver-id", _id(number))]
+    return [*workload.headers(due_ms, target), ("deliver-id", id_of(number))]
 
 
 def cancel(number: int) -> workload.Headers:
     """What cancels it."""
-    return [("deliver-cancel", _id(number))]
+    return [("deliver-cancel", id_of(number))]
 
 
 def path(topic: str, number: int) -> str:
     """Where the admin API finds it."""
-    return f"/api/v1/topics/{topic}/schedules?id={_id(number).decode()}"
+    return f"/api/v1/topics/{topic}/schedules?id={id_of(number).decode()}"
 
 
-def _id(number: int) -> bytes:
+def id_of(number: int) -> bytes:
+    """The id of the n-th schedule."""
     return b"order-%d" % number
 
 
@@ -51,11 +52,9 @@ class Receipts:
 
     def poll(self, timeout_s: float) -> None:
         """Take in what there is."""
-        messages = self._consumer.consume(CHUNK, timeout_s) if timeout_s else [self._consumer.poll(0.001)]
+        first = self._consumer.poll(timeout_s)
         now_ms = time.time() * 1_000
-        for message in messages:
-            if message is None:
-                continue
+        for message in [first, *self._consumer.consume(CHUNK, 0)] if first is not None else ():
             error = message.error()
             if error is not None:
                 if error.code() != KafkaError._PARTITION_EOF:
@@ -78,25 +77,3 @@ def receipts_of(bootstrap: str, delay_topic: str) -> Iterator[Receipts]:
         yield Receipts(consumer)
     finally:
         consumer.close()
-
-
-def latest_bytes(bootstrap: str, topic: str) -> int:
-    """Bytes of the latest value of each key in partition 0: what a compacted topic comes down to."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    latest: dict[bytes, int] = {}
-    try:
-        while True:
-            for message in consumer.consume(CHUNK, 1.0):
-                if message.error() is not None:
-                    return sum(latest.values())
-                key = message.key() or b""
-                latest[key] = len(key) + len(message.value() or b"")
-    finally:
-        consumer.close()
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest of them that ``percent`` of them do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(-(-len(ordered) * int(percent) // 100), 1) - 1]

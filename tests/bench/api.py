@@ -1,4 +1,4 @@
-"""The admin API of a router under test, with a token that may look."""
+"""The admin API of a router under test, with a token for it."""
 
 import json
 import secrets
@@ -60,10 +60,10 @@ class Api:
 
 
 @contextmanager
-def api() -> Iterator[Api]:
-    """Until the end of the block."""
+def api(role: str = "read") -> Iterator[Api]:
+    """Until the end of the block, with a token of this role."""
     with tempfile.TemporaryDirectory(prefix="delay-router-bench-") as directory:
         token, tokens = secrets.token_urlsafe(48), Path(directory) / "tokens"
         tokens.touch(mode=0o600)
-        tokens.write_text(f"read {token}\n")
+        tokens.write_text(f"{role} {token}\n")
         yield Api(f"127.0.0.1:{free_port()}", token, tokens)
