@@ -184,7 +184,8 @@ class _Placing:
         for partition in np.unique(partitions).tolist():
             if partition not in self._starts:
                 continue
-            here, there = partitions == partition, offsets[partitions == partition]
+            here = partitions == partition
+            there = offsets[here]
             at = np.searchsorted(self._starts[partition], there, side="right") - 1
             # In front of all buckets this is the last one, whose end says nothing then.
             number = self._numbers[partition][at]

@@ -17,14 +17,13 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from index.headers import DELAY_SOURCE
 from index.rules import Rules
 from spark_backfill.buckets.controls import controls_of
+from spark_backfill.build.released import about
 from spark_backfill.cluster import LogRange
 from spark_backfill.errors import JobError
 from spark_backfill.source import OffsetRange, read_ranges
 
-_PLACE_PARTS: Final = 3
 _SAID: Final = "action string, due bigint, cancelled array<struct<offset:bigint>>, omitted struct<cancelled:bigint>"
 
 
@@ -52,16 +51,10 @@ def answers(
     if not ranges:
         return None
     records = read_ranges(spark, connector, receipts, ranges, split_records)
-    named = f.filter("headers", lambda each: each["key"] == DELAY_SOURCE)
-    place = f.split(f.get(named, f.size(named) - 1)["value"].cast("string"), "/")
-    told = (
-        records.select(place.alias("place"), f.from_json(f.col("value").cast("string"), _SAID).alias("said"))
-        .where((f.size("place") == _PLACE_PARTS) & (f.get("place", f.lit(0)) == topic))
-        .select(
-            f.get("place", f.lit(1)).try_cast("int").alias("partition"),
-            f.get("place", f.lit(2)).try_cast("bigint").alias("offset"),
-            "said",
-        )
+    told = about(records, topic).select(
+        f.col("source_partition").alias("partition"),
+        f.col("source_offset").alias("offset"),
+        f.from_json(f.col("value").cast("string"), _SAID).alias("said"),
     )
     for row in told.where("said.omitted.cancelled > 0").take(1):
         raise JobError(

@@ -95,25 +95,40 @@ def without_left(
     return records.join(copies, _is_copy(topic.rules.aliases, sorted(logs)), "left_anti")
 
 
-def _copies(records: DataFrame, topic: DelayTopic) -> DataFrame:
-    """What the records of an outgoing topic say of their origin, and of what it was."""
+def about(records: DataFrame, topic: str) -> DataFrame:
+    """Those of an outgoing topic that name a record of the delay topic: ``source_partition``, ``source_offset``.
+
+    ``all`` are their headers, never null.
+    """
     headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
     placed = records.select("*", headers.alias("all"), f.split(_last(headers, "delay-source"), "/").alias("place"))
+    return (
+        placed.where((f.size("place") == _PLACE_PARTS) & (f.get("place", f.lit(0)) == topic))
+        .withColumn("source_partition", f.get("place", f.lit(1)).try_cast("int"))
+        .withColumn("source_offset", f.get("place", f.lit(2)).try_cast("bigint"))
+    )
+
+
+def _copies(records: DataFrame, topic: DelayTopic) -> DataFrame:
+    """What the records of an outgoing topic say of their origin, and of what it was."""
     is_rejected = f.col("topic") == topic.rejected
-    from_here = placed.where((f.size("place") == _PLACE_PARTS) & (f.get("place", f.lit(0)) == topic.name))
     names = f.transform("all", lambda each: each["key"])
     added = f.array(*map(f.lit, ("delay-error", "delay-error-message", "delay-source")))
     as_rejected = f.slice(names, f.greatest(f.size(names) - 2, f.lit(1)), f.lit(3)) == added
     own = f.filter("all", lambda each: ~each["key"].isin(sorted(PROVENANCE)))
-    return from_here.where(~is_rejected | as_rejected).select(
-        f.get("place", f.lit(1)).try_cast("int").alias("copy_partition"),
-        f.get("place", f.lit(2)).try_cast("bigint").alias("copy_offset"),
-        f.col("topic").alias("copy_topic"),
-        is_rejected.alias("copy_rejected"),
-        _last(f.col("all"), "delay-source-timestamp").alias("copy_sent"),
-        _digest(f.col("key")).alias("copy_key"),
-        _digest(f.col("value")).alias("copy_value"),
-        f.transform(own, _digest_of_header).alias("copy_headers"),
+    return (
+        about(records, topic.name)
+        .where(~is_rejected | as_rejected)
+        .select(
+            f.col("source_partition").alias("copy_partition"),
+            f.col("source_offset").alias("copy_offset"),
+            f.col("topic").alias("copy_topic"),
+            is_rejected.alias("copy_rejected"),
+            _last(f.col("all"), "delay-source-timestamp").alias("copy_sent"),
+            _digest(f.col("key")).alias("copy_key"),
+            _digest(f.col("value")).alias("copy_value"),
+            f.transform(own, _digest_of_header).alias("copy_headers"),
+        )
     )
 
 
