@@ -145,7 +145,7 @@ class Controls(dict[str, Control | None]):
         """Whether a record with this header is, or claims to be, a control."""
         return self[name] is _CONTROLS
 
-    def name_id(self, headers: Headers) -> bool:
+    def names_id(self, headers: Headers) -> bool:
         """Whether one of the headers names a schedule: so quick that it may be asked of millions of records."""
         for name, _ in headers:
             control = self[name]

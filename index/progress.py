@@ -64,6 +64,10 @@ class Progress(NamedTuple):
         """
         return offset < self.cursor and (due_ms, offset) <= self.watermark
 
+    def watermark_of(self, bucket_id: int) -> Position:
+        """What has left of a bucket: its own watermark while it is catching up, else W."""
+        return dict(self.catching_up).get(bucket_id, self.watermark)
+
 
 def start_of(log_start: int) -> Progress:
     """Progress of a partition that begins at ``log_start``, the first offset its delay topic still holds."""

@@ -65,6 +65,15 @@ class StoredState:
     mask: tuple[int, ...] = ()
     transit: Mapping[Lot, tuple[InTransit, ...]] = field(default_factory=dict)
 
+    def bucket_at(self, offset: int) -> Manifest | None:
+        """The bucket whose range has this offset, if one has."""
+        return next((each for each in self.buckets if each.from_offset <= offset < each.to_offset), None)
+
+    def watermark_at(self, offset: int) -> Position:
+        """What has left of whatever holds this offset: the watermark of a bucket that is catching up, else W."""
+        bucket = self.bucket_at(offset)
+        return self.progress.watermark if bucket is None else self.progress.watermark_of(bucket.bucket_id)
+
 
 def encode_progress(progress: Progress, delay_topic_id: str, inventory: Inventory | None = None) -> bytes:
     """Value of the ``progress`` record; without an ``inventory`` it is not said what else the state holds."""

@@ -1,12 +1,12 @@
 """Which ids the records in buckets have, read from their segments when the first control asks.
 
-Where segments only point to the delay topic, that is read in its own order instead: each of them has records of the
-whole range of its bucket. What is found there of records that have left does no harm, since whoever asks looks what is
-pending.
-
 Meanwhile nothing is taken in, since a control holds for what lies in front of it; what is due goes on. What is sealed
 from then on is known without reading (:mod:`index.names`). So whoever takes a partition over reads each bucket once
 more, and only where there are controls.
+
+Where segments only point to the delay topic, that is read in its own order instead: each of them has records of the
+whole range of its bucket. What is found there of records that have left does no harm, since whoever asks looks what is
+pending.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,17 +18,15 @@ from confluent_kafka import KafkaException
 from index.bucket import Bucket, Manifest
 from index.id_runs import places_of
 from index.names import AnyPlaces, hash_of
-from index.pending import Entry
 from index.progress import Position
 from index.record import Record
-from index.schedule import Rejection
+from index.schedule import Rejection, Schedule
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.errors import error_of, is_unreadable
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.records import Scheduled
 from sidecar.release.gate import Gate
 
 RETRY_AFTER_S: Final = 1.0
@@ -118,12 +116,13 @@ class StoredIds:
                     raise
                 # Segments have nothing that nobody can read, and do not point to it.
                 for number in left:
-                    yield from _loaded(self._source.load(manifest, number, reader))
+                    for _, offset, (schedule, _, _) in self._source.load(manifest, number, reader):
+                        yield from _found(offset, schedule)
                 return
             if reader.log_start(self._topic, self._partition) <= manifest.from_offset:
                 return
-        for at in range(left.start, left.stop, READ_TOGETHER):
-            yield from self._inline(manifest, left[at - left.start :][:READ_TOGETHER], reader)
+        for at in range(0, len(left), READ_TOGETHER):
+            yield from self._inline(manifest, left[at : at + READ_TOGETHER], reader)
 
     def _in_log(self, manifest: Manifest, reader: OffsetReader) -> Iterator[Found]:
         span = manifest.from_offset, manifest.to_offset
@@ -141,9 +140,9 @@ class StoredIds:
     def _named(self, offset: int, record: Record) -> Iterator[Found]:
         # Most have none, and to decide a record takes several times as long as to look.
         if self._source.names_id(offset, record):
-            schedule = self._source.decide(offset, record)
-            if not isinstance(schedule, Rejection) and schedule.deliver_id is not None and schedule.targets:
-                yield schedule.deliver_id, Position(schedule.due_ms, offset)
+            decision = self._source.decide(offset, record)
+            if not isinstance(decision, Rejection):
+                yield from _found(offset, decision)
 
     def _take_in(self) -> None:
         for bucket_id, (offsets, reading) in list(self._reading.items()):
@@ -164,10 +163,9 @@ class StoredIds:
             self._ledger.named.names.read(offsets, *found)
 
 
-def _loaded(entries: Sequence[Entry[Scheduled]]) -> Iterator[Found]:
-    for due_ms, offset, (schedule, _, _) in entries:
-        if schedule.deliver_id is not None and schedule.targets:
-            yield schedule.deliver_id, Position(due_ms, offset)
+def _found(offset: int, schedule: Schedule) -> Iterator[Found]:
+    if schedule.deliver_id is not None and schedule.targets:
+        yield schedule.deliver_id, Position(schedule.due_ms, offset)
 
 
 def _range(bucket: Bucket) -> range:

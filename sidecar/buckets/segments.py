@@ -150,7 +150,7 @@ class SegmentSource:
 
     def names_id(self, offset: int, record: Record) -> bool:
         """Whether a record has an id, unless it is rejected: by a glance at the names of its headers."""
-        return self._history.at(offset).controls.name_id(record.headers)
+        return self._history.at(offset).controls.names_id(record.headers)
 
     def _from_delay_topic(
         self, manifest: Manifest, number: int, reader: OffsetReader, cause: FormatError

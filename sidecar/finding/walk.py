@@ -173,7 +173,7 @@ class Walk:
                 yield start, found, records
                 start, found, records = start + span, [], 0
             controls = self.state.history.at(offset).controls
-            if controls.name_id(record.headers):
+            if controls.names_id(record.headers):
                 named = (raw for name, raw in record.headers if controls.role(name) is Role.ID)
                 found += [(raw, offset) for raw in named if raw is not None]
             records += 1
@@ -185,8 +185,7 @@ class Walk:
         return len(self.found) >= self.most
 
     def _bucket(self, bucket: Manifest, offsets: range, after: Position) -> Place:
-        behind = dict(self.state.progress.catching_up).get(bucket.bucket_id)
-        watermark = self.state.progress.watermark if behind is None else behind
+        watermark = self.state.progress.watermark_of(bucket.bucket_id)
         for ref in bucket.segments:
             if ref.last <= max(watermark, after) or not self.wanted.takes_any(ref.first.due_ms, ref.last.due_ms):
                 continue
@@ -237,18 +236,9 @@ class Walk:
             # It cancels others.
             return
         is_indexed = due_ms is None and offset < progress.cursor
-        if is_indexed and Position(decision.due_ms, offset) <= self._watermark_at(offset):
+        if is_indexed and Position(decision.due_ms, offset) <= self.state.watermark_at(offset):
             return
         self._take(offset, decision, record)
-
-    def _watermark_at(self, offset: int) -> Position:
-        """That of the bucket which holds an offset, where it has one of its own."""
-        progress = self.state.progress
-        behind = dict(progress.catching_up)
-        of_bucket = (
-            behind.get(each.bucket_id) for each in self.state.buckets if each.from_offset <= offset < each.to_offset
-        )
-        return next(of_bucket, None) or progress.watermark
 
     def _is_passed_over(self, offset: int) -> bool:
         """Whether it is told elsewhere what has become of this offset."""

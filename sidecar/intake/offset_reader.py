@@ -108,16 +108,13 @@ class _Head:
                 for at, handed in [found, *self._fetched()]:
                     if at >= to_offset:
                         return
-                    doubtful = at in self._doubtful
-                    yield at, (doubtful and _examined(handed, self._raw.read(*place, [at])[at])) or handed
+                    yield at, self._examined(place, at, handed) if at in self._doubtful else handed
                     from_offset = at + 1
         finally:
             self._rest()
 
     def log_start(self, place: Place) -> int:
-        if self._consumer is None:
-            self._consumer = self._connect()
-        return self._consumer.get_watermark_offsets(TopicPartition(*place), READ_TIMEOUT_S)[0]
+        return self._connected().get_watermark_offsets(TopicPartition(*place), READ_TIMEOUT_S)[0]
 
     def close(self) -> None:
         if self._consumer is not None:
@@ -174,8 +171,7 @@ class _Head:
 
     def _fetched(self) -> list[tuple[int, Record]]:
         """What has come already behind the position, up to the first error: together it costs a third of one by one."""
-        assert self._consumer is not None
-        messages = self._consumer.consume(FETCHED_RECORDS, 0)
+        messages = self._connected().consume(FETCHED_RECORDS, 0)
         good = list(takewhile(lambda message: message.error() is None, messages))
         if len(good) < len(messages):
             # Whatever it is, it comes again where the next read begins anew.
@@ -191,6 +187,9 @@ class _Head:
         if len(good) == len(messages):
             self._next_offset = found[-1][0] + 1
         return found
+
+    def _examined(self, place: Place, at: int, handed: Record) -> Record:
+        return _examined(handed, self._raw.read(*place, [at])[at]) or handed
 
     def _record(self, at: int, message: Message) -> Record:
         headers, is_whole = handed_over_one(message)
@@ -208,11 +207,15 @@ class _Head:
         self.close()
 
     def _at(self, place: Place, offset: int) -> Consumer:
+        consumer = self._connected()
+        if place != self._place or not self._next_offset <= offset <= self._next_offset + SCAN_GAP_RECORDS:
+            consumer.assign([TopicPartition(*place, offset)])
+            self._place, self._next_offset = place, offset
+        return consumer
+
+    def _connected(self) -> Consumer:
         if self._consumer is None:
             self._consumer = self._connect()
-        if place != self._place or not self._next_offset <= offset <= self._next_offset + SCAN_GAP_RECORDS:
-            self._consumer.assign([TopicPartition(*place, offset)])
-            self._place, self._next_offset = place, offset
         return self._consumer
 
 

@@ -23,7 +23,6 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from index.bucket import Manifest
 from index.errors import FormatError
 from index.progress import Position
 from index.receipts import Outcome
@@ -143,9 +142,7 @@ class _One:
             if isinstance(decision, Rejection):
                 return self._rejected(Fate.PENDING, decision.reason, "not indexed yet; to be rejected: ")
             return self._judged(Fate.PENDING, decision, record, "not indexed yet")
-        bucket = _bucket_of(state, offset)
-        behind = None if bucket is None else dict(progress.catching_up).get(bucket.bucket_id)
-        watermark = progress.watermark if behind is None else behind
+        bucket, watermark = state.bucket_at(offset), state.watermark_at(offset)
         if isinstance(decision, Rejection):
             if bucket is not None and bucket.built_from is not None and watermark < Position(AT_ONCE, offset):
                 return self._rejected(Fate.PENDING, decision.reason, "built by a backfill; to be rejected: ")
@@ -242,7 +239,3 @@ def _dated(answer: LookupAnswer, record: Record, *, indexed: bool) -> LookupAnsw
     # A record of the oldest format has no time.
     sent_ms = None if record.timestamp_ms < 0 else record.timestamp_ms
     return answer.model_copy(update={"sent_ms": sent_ms, "indexed": indexed})
-
-
-def _bucket_of(state: StoredState, offset: int) -> Manifest | None:
-    return next((each for each in state.buckets if each.from_offset <= offset < each.to_offset), None)
