@@ -15,6 +15,7 @@ from tests.support.paths import ROOT
 
 CHART: Final = ROOT / "helm" / "delay-router"
 README: Final = (ROOT / "README.md").read_text(encoding="utf-8")
+PRODUCERS: Final = (ROOT / "PRODUCERS.md").read_text(encoding="utf-8")
 OPERATIONS: Final = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
 
 EXAMPLES: Final = {
@@ -70,12 +71,12 @@ def _is_taken(scope: PolicyScope, key: str) -> bool:
 
 @pytest.mark.parametrize("code", list(Reason))
 def test_every_code_is_explained(code: Reason) -> None:
-    assert f"`{code}`" in README
+    assert f"`{code}`" in PRODUCERS
 
 
 @pytest.mark.parametrize("header", [native.name for native in NATIVE])
 def test_every_header_is_explained(header: str) -> None:
-    assert f"`{header}`" in README
+    assert f"`{header}`" in PRODUCERS
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
