@@ -9,12 +9,13 @@ class Entry:
 
     ``first_offset`` is that of the record from which it follows, or of the control that has moved it, its own for
     nearly all: a control behind that holds for it. ``answers`` counts its own receipts, ``named`` has the outcome of
-    each receipt that names it, ``is_void`` says that it is a control and no schedule.
+    each receipt that names it, ``is_void`` says that it is a control and no schedule, ``has_moved`` that a record was
+    written for it.
     """
 
     __slots__ = (
         *("arrivals", "as_rejected", "as_released", "due_ms", "rejections", "targets", "timestamp_ms"),
-        *("answers", "control", "deliver_id", "first_offset", "has_begun", "is_void", "named", "recurs"),
+        *("answers", "control", "deliver_id", "first_offset", "has_begun", "has_moved", "is_void", "named", "recurs"),
     )
 
     def __init__(self, record: Record, default_target: str, delay_ms: int) -> None:
@@ -26,6 +27,7 @@ class Entry:
         self.due_ms = due_ms(record, delay_ms)
         self.recurs = recurs(record.headers)
         self.has_begun = False
+        self.has_moved = False
         self.first_offset = record.offset if (first := follows_from(record)) is None else first
         self.timestamp_ms = record.timestamp_ms
         self.targets = () if self.cancels else targets(record.headers, default_target)

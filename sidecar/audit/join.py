@@ -27,7 +27,7 @@ _OUTCOMES: Final = (
 )
 _COUNTS: Final = (
     *("early", "altered", "wrong_target", "foreign", "unreadable", "create_time"),
-    *("cancelled_but_left", "answered_twice"),
+    *("cancelled_but_left", "answered_twice", "moved_to_nowhere"),
 )
 
 
@@ -86,6 +86,7 @@ class _Books:
         self._single: dict[str, tuple[str, ...]] = {}
         self._lateness_ms = array("q")
         self._unnamed: list[tuple[str, Control, Receipt]] = []
+        self._moves: list[tuple[str, Receipt]] = []
         self._counts = dict.fromkeys(_COUNTS, 0)
         self._samples: dict[str, list[str]] = {}
 
@@ -95,6 +96,10 @@ class _Books:
         self._entries[record.place] = Entry(record, target, delay_ms)
         if beginning := begun_by(record):
             self._begun.append(beginning)
+        # A control lies in front of what is written for it.
+        mover = self._entries.get(source_of(record))
+        if mover is not None:
+            mover.has_moved = True
 
     def release(self, record: Record) -> None:
         """Match a record of a target topic; one without ``delay-source`` came from somebody else."""
@@ -157,6 +162,8 @@ class _Books:
             self._note("altered", f"{source}: {record.place} is not the receipt of this control")
         if receipt is None:
             return
+        if receipt.is_move:
+            self._moves.append((source, receipt))
         entry.is_void = entry.is_void or (control.conditional and receipt.is_in_vain)
         for offset in receipt.offsets:
             self._name(offset, source, control, receipt)
@@ -190,9 +197,16 @@ class _Books:
             if len(found) != receipt.unnamed:
                 self._note("altered", f"{source}: its receipt has {receipt.unnamed} unnamed, {len(found)} are nowhere")
 
+    def _follow_the_moved(self, now_ms: int) -> None:
+        """Look for the record of each schedule that was moved; until it is due, an open transaction may hide it."""
+        for source, receipt in self._moves:
+            if not self._entries[source].has_moved and (receipt.due_ms is None or receipt.due_ms <= now_ms):
+                self._note("moved_to_nowhere", f"{source}: moved by its receipt, and no record was written for it")
+
     def report(self, now_ms: int) -> AuditReport:
         """Sum up; records due later than `now_ms` may still be pending."""
         self._name_the_unnamed()
+        self._follow_the_moved(now_ms)
         for beginning in self._begun:
             if beginning in self._entries:
                 self._entries[beginning].has_begun = True

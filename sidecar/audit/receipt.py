@@ -35,8 +35,8 @@ class Control:
 class Receipt:
     """What a receipt says: of which id, the ``outcome``, and the offsets of what it names.
 
-    ``unnamed``: how many more it stands for, whose list its topic has refused; ``whole``: its control's headers are
-    there.
+    ``due_ms``: when the schedule is due that goes on; ``unnamed``: how many more it stands for, whose list its topic
+    has refused; ``whole``: its control's headers are there.
     """
 
     deliver_id: bytes | None
@@ -45,11 +45,17 @@ class Receipt:
     offsets: tuple[int, ...]
     unnamed: int
     whole: bool
+    due_ms: int | None
 
     @property
     def is_in_vain(self) -> bool:
         """Whether its control found nothing of what it was to act on."""
         return self.outcome in _IN_VAIN
+
+    @property
+    def is_move(self) -> bool:
+        """Whether one of what it names goes on in a record of its own."""
+        return self.action == "move" and self.outcome == _DONE["move"]
 
     @property
     def done(self) -> str:
@@ -96,6 +102,7 @@ def receipt_of(record: Record) -> Receipt | None:
         action, outcome, left_out = str(said["action"]), str(said["outcome"]), said.get("omitted", {})
         offsets = tuple(int(each["offset"]) for each in said["cancelled"])
         unnamed, whole = int(left_out.get("cancelled", 0)), "headers" not in left_out
+        due_ms = None if said["due"] is None else int(said["due"])
     except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return Receipt(record.key, action, outcome, offsets, unnamed, whole) if action in _DONE else None
+    return Receipt(record.key, action, outcome, offsets, unnamed, whole, due_ms) if action in _DONE else None

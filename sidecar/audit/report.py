@@ -7,7 +7,7 @@ from typing import Final
 
 _ONLY_WHERE_ANY: Final = (
     *("cancelled", "replaced", "moved", "answered", "pending", "altered", "wrong_target", "foreign", "unreadable"),
-    *("create_time", "cancelled_but_left", "answered_twice"),
+    *("create_time", "cancelled_but_left", "answered_twice", "moved_to_nowhere"),
 )
 
 
@@ -32,6 +32,7 @@ class AuditReport:
     * ``create_time``: released to a topic without append times; its punctuality is the router's own word.
     * ``cancelled_but_left``: named in a receipt, and released or rejected all the same.
     * ``answered_twice``: a control with more than one receipt.
+    * ``moved_to_nowhere``: moved, as a receipt says, and no record stands for it, although it is due again.
 
     And, to look into it:
 
@@ -57,6 +58,7 @@ class AuditReport:
     create_time: int = 0
     cancelled_but_left: int = 0
     answered_twice: int = 0
+    moved_to_nowhere: int = 0
     lateness_ms: Sequence[int] = ()
     samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -66,7 +68,8 @@ class AuditReport:
 
         What is in ``cancelled_but_left`` or ``answered_twice`` is among the duplicated.
         """
-        return not (self.duplicated or self.lost or self.early or self.altered or self.wrong_target or self.foreign)
+        gone = self.lost or self.moved_to_nowhere
+        return not (gone or self.duplicated or self.early or self.altered or self.wrong_target or self.foreign)
 
     def percentile_ms(self, percent: float) -> int:
         """Return the lateness in ms that `percent` % of the released copies kept within; 0 without any."""

@@ -39,6 +39,7 @@ def receipt(
     outcome: str = "",
     omitted: dict[str, int] | None = None,
     key: bytes = b"a",
+    due_ms: int | None = None,
 ) -> Record:
     """The receipt of a control that names these offsets."""
     named = {name for name, _ in control.headers}
@@ -47,7 +48,7 @@ def receipt(
         "action": action,
         "outcome": outcome or (DONE[action] if cancelled else "not-pending"),
         "cancelled": [{"offset": offset, "due": SENT_MS + 1_000} for offset in cancelled],
-        "due": None,
+        "due": due_ms,
     }
     if omitted:
         said["omitted"] = omitted
@@ -80,6 +81,21 @@ def test_what_is_moved_stays_and_what_takes_its_place_is_released() -> None:
     assert report.ok, report.samples
     both = audited([FIRST, MOVES, MOVED], [receipt(MOVES, 0)], out=[released(FIRST), released(MOVED)])
     assert (both.duplicated, both.cancelled_but_left) == (1, 1)
+
+
+def test_what_is_moved_and_not_written_again_is_found_missing_once_it_is_due() -> None:
+    report = audited([FIRST, MOVES], [receipt(MOVES, 0, due_ms=NOW_MS)])
+    assert counts(report) == {"sent": 2, "moved": 1, "answered": 1, "moved_to_nowhere": 1}
+    assert not report.ok
+    assert report.samples["moved_to_nowhere"] == [
+        f"{MOVES.place}: moved by its receipt, and no record was written for it"
+    ]
+    # The transaction that has written it may be hidden by one that is open in front of it.
+    waits = audited([FIRST, MOVES], [receipt(MOVES, 0, due_ms=NOW_MS + 1)])
+    assert counts(waits) == {"sent": 2, "moved": 1, "answered": 1}
+    # What others have appended since, or what was written for another control, does not stand for it.
+    other = sent(5, ID, AFTER, ("delay-source", FIRST.place.encode()))
+    assert audited([FIRST, MOVES, other], [receipt(MOVES, 0, due_ms=NOW_MS)]).moved_to_nowhere == 1
 
 
 def test_a_control_behind_a_move_holds_for_what_it_appends() -> None:
