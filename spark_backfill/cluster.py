@@ -157,6 +157,8 @@ def records_of(
         return
     consumer = Consumer(reading(settings.kafka, settings.group_id))
     try:
+        # A client that does not know the leader yet waits half a second before it looks for the beginning.
+        consumer.list_topics(name, REQUEST_TIMEOUT_S)
         consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING)])
         while True:
             message = consumer.poll(REQUEST_TIMEOUT_S)

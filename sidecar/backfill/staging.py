@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from index.errors import FormatError
 from sidecar.clock import Clock
 from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
+from sidecar.kafka.compacted import learn_leaders
 from sidecar.kafka.errors import text_of
 from sidecar.kafka.following import TopicFollower
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged
@@ -135,8 +136,7 @@ class Staging(TopicFollower):
             self._changed.clear()
             at = [TopicPartition(place.backfill, place.partition, offset) for place, offset in self._places.items()]
         for topic in {each.topic for each in at} - self._met:
-            # To ask for the beginning, a client that does not know the leader yet waits half a second.
-            consumer.list_topics(topic, REQUEST_TIMEOUT_S)
+            learn_leaders(consumer, topic)
             self._met.add(topic)
         consumer.assign(at)
 

@@ -13,13 +13,14 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from index.orphans import Outcome
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
+from sidecar.kafka.compacted import begin, to_end
 from sidecar.kafka.errors import error_of
 
 LOG: Final = "__transaction_state"
@@ -29,7 +30,6 @@ _DECIDED: Final = {2: Outcome.COMMITTED, 3: Outcome.ABORTED}
 
 _UNREADABLE: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTO_OFFSET_RESET}
 
-_POLL_S: Final = 2.0
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _BEFORE_PARTITIONS: Final = struct.Struct(">qhib")
 
@@ -136,18 +136,10 @@ def _values(config: Config, partition: int, transactional_id: str) -> Iterator[b
     key = _INT16.pack(0) + _INT16.pack(len(transactional_id.encode())) + transactional_id.encode()
     consumer = clients.state_reader(config)
     try:
-        consumer.assign([TopicPartition(LOG, partition, OFFSET_BEGINNING)])
-        while True:
-            first = consumer.poll(_POLL_S)
-            for message in [first, *consumer.consume(10_000, 0)] if first is not None else ():
-                error = message.error()
-                if error is None:
-                    value = message.value()
-                    if message.key() == key and value is not None:
-                        yield value
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return
-                else:
-                    raise KafkaException(error)
+        begin(consumer, LOG, partition)
+        for message in to_end(consumer):
+            value = message.value()
+            if message.key() == key and value is not None:
+                yield value
     finally:
         consumer.close()

@@ -1,14 +1,15 @@
-"""Reading one partition of a compacted topic from its beginning to its end."""
+"""Reading one partition of a topic from its beginning: once to its end, or to follow it."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.errors import NotYetError
 from sidecar.config.model import Config
 from sidecar.kafka import clients
-from sidecar.kafka.admin import log_range, uncommitted_end
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S, log_range, uncommitted_end
 
 POLL_S = 0.5
 
@@ -37,29 +38,40 @@ def read_settled(config: Config, name: str, partition: int, admin: AdminClient) 
     return _read(config, name, partition, *log_range(admin, name, partition))
 
 
+def begin(consumer: Consumer, topic: str, partition: int) -> None:
+    """Assign one partition from its first offset on, wherever that is; KafkaException when no broker answers."""
+    learn_leaders(consumer, topic)
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+
+
+def learn_leaders(consumer: Consumer, topic: str) -> None:
+    """Ask who leads a topic: a client that does not know it waits half a second before it looks for the beginning."""
+    consumer.list_topics(topic, REQUEST_TIMEOUT_S)
+
+
 def _read(config: Config, name: str, partition: int, start: int, end: int) -> list[Stored]:
     if start == end:
         return []
     consumer = clients.state_reader(config)
     try:
-        # By its number: to ask for the beginning, a client that does not know the leader yet waits half a second.
+        # By its number, for the same reason as in learn_leaders; it is known here.
         consumer.assign([TopicPartition(name, partition, start)])
-        return _to_end(consumer)
+        return [Stored(each.offset() or 0, each.key(), each.value()) for each in to_end(consumer)]
     finally:
         consumer.close()
 
 
-def _to_end(consumer: Consumer) -> list[Stored]:
-    records: list[Stored] = []
+def to_end(consumer: Consumer) -> Iterator[Message]:
+    """Every record up to the end of the one partition that is assigned; KafkaException where that cannot be read."""
     while True:
         first = consumer.poll(POLL_S)
         # consume(n, t) returns early only when it has n, so it must not wait here.
         for message in [first, *consumer.consume(10_000, 0)] if first is not None else ():
             error = message.error()
             if error is None:
-                records.append(Stored(message.offset() or 0, message.key(), message.value()))
+                yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 # The event, not the last record: compaction and markers leave gaps before the end.
-                return records
+                return
             else:
                 raise KafkaException(error)

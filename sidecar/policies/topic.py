@@ -9,12 +9,13 @@ import time
 from typing import Final
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from index.errors import ConfigError, FormatError
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING
+from sidecar.kafka.compacted import begin
 from sidecar.kafka.errors import error_of
 from sidecar.policies.policy import Policy, Scope, ScopeKind, decode, encode, scope_of
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy, without_reading
@@ -35,7 +36,7 @@ class PolicyReader:
         self._known = known
         self._topic = config.router.policies_topic
         self._consumer: Consumer = clients.policy_reader(config)
-        self._consumer.assign([TopicPartition(self._topic, PARTITION, OFFSET_BEGINNING)])
+        begin(self._consumer, self._topic, PARTITION)
         self._log = structlog.get_logger().bind(policies_topic=self._topic)
 
     def poll(self, wait_s: float) -> bool:

@@ -47,6 +47,9 @@ class Log:
     def write(self, scope: Scope, value: bytes | None = None, **values: object) -> None:
         self.records.append((scope.key, encode(policy_of(scope, values)) if values else value))
 
+    def list_topics(self, topic: str, _: float) -> None:
+        assert topic == CONFIG.router.policies_topic
+
     def assign(self, places: list[TopicPartition]) -> None:
         start = max(places[0].offset, 0)
         self._queue = deque(Message(n, *self.records[n]) for n in range(start, len(self.records)))
