@@ -2,6 +2,10 @@
 
 A control holds in its own partition. Whoever knows which one the schedule lies in names it; else each partition gets a
 control, and the one that holds the id says what it has done, while the others say that nothing was pending.
+
+Rejected: to ask first which partition holds the id, and to write only there. Whoever has not asked before reads all
+that is pending for it, which takes longer than a record in each partition; and what comes in behind that would be
+missed, so that 'not pending' were a guess. The receipts of all partitions together are an answer.
 """
 
 import time

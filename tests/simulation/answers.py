@@ -27,10 +27,12 @@ class Answers:
         produced: Mapping[int, Produced],
         left: MutableMapping[int, str],
         may_be_rejected: Callable[[Produced], bool],
+        due_us: Callable[[Produced], int],
     ) -> None:
         self._produced = produced
         self._left = left
         self._may_be_rejected = may_be_rejected
+        self._due_us = due_us
         self._has_appended: set[int] = set()
         self._passed_over: set[int] = set()
         self._log_end_as_left: dict[int, int] = {}
@@ -79,10 +81,10 @@ class Answers:
         pending = [each for each in of_its_id if each.offset not in rejected]
         # It was in transit, and it depends on when it was read whether the control found it.
         is_doubtful = any(each.says is not None and each.offset in rejected for each in of_its_id)
-        hit = [each for each in pending if named.if_due_ms in (None, due_ms_of(each))]
+        hit = [each for each in pending if named.if_due_ms in (None, self._due_ms(each))]
         cancelled = {each["offset"]: each["due"] for each in says["cancelled"]}
         certain = [each for each in hit if self._is_certain(each, log_start) and not _is_conditional(each, named)]
-        wanted = {each.offset: due_ms_of(each) for each in hit}
+        wanted = {each.offset: self._due_ms(each) for each in hit}
         require(cancelled.items() <= wanted.items(), f"{answer.offset} cancels {cancelled}, not {wanted}")
         missed = [each.offset for each in certain if each.offset not in cancelled]
         require(not missed, f"{answer.offset} has not cancelled {missed}")
@@ -125,7 +127,7 @@ class Answers:
             require(due_ms is None, f"{control.offset} is no schedule, and is told as due at {due_ms}")
             self._left[control.offset] = "its receipt"
         else:
-            require(due_ms == due_ms_of(control), f"{control.offset} is told as due at {due_ms}")
+            require(due_ms == self._due_ms(control), f"{control.offset} is told as due at {due_ms}")
 
     def _is_in_front(self, record: Produced, offset: int) -> bool:
         """Whether a control at an offset holds for a record: it lies in front, or follows from what does."""
@@ -148,7 +150,7 @@ class Answers:
         require(moved is not None, f"{answer.offset} says {says}, and nothing is appended")
         assert moved is not None
         last = self._produced[says["cancelled"][-1]["offset"]]
-        require(says["due"] == due_ms_of(control) == due_ms_of(moved), f"{answer.offset}: {says} of {moved}")
+        require(says["due"] == self._due_ms(control) == self._due_ms(moved), f"{answer.offset}: {says} of {moved}")
         wanted = last.key, last.value, last.target, _own(last), _which(last)
         found = moved.key, moved.value, moved.target, _own(moved), _which(moved)
         require(found == wanted, f"{answer.offset} has moved {wanted}, and made {found} of it")
@@ -163,8 +165,14 @@ class Answers:
             control = self._produced[offset].named
             assert control is not None
             if self._is_in_front(record, offset) and control.deliver_id == record.named.deliver_id:
-                spared = control.if_due_ms not in (None, due_ms_of(record)) or _is_conditional(record, control)
+                spared = control.if_due_ms not in (None, self._due_ms(record)) or _is_conditional(record, control)
                 require(spared, f"{record.offset} leaves, and {offset} was to cancel it")
+
+    def _due_ms(self, record: Produced) -> int:
+        """When it is due by its headers and its topic; what begins a series, as soon as it is read."""
+        if record.series is not None and record.series.begins:
+            return 0
+        return -(-self._due_us(record) // 1_000)
 
 
 def _own(record: Produced) -> list[tuple[str, bytes | None]]:
@@ -180,10 +188,3 @@ def _which(record: Produced) -> tuple[int, ...]:
 
 def _is_conditional(record: Produced, control: Named) -> bool:
     return record.says is not None and control.if_due_ms is not None
-
-
-def due_ms_of(record: Produced) -> int:
-    """When it is due by its own headers; what begins a series, as soon as it is read."""
-    if record.series is not None and record.series.begins:
-        return 0
-    return -(-record.due_us // 1_000)

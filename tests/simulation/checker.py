@@ -39,7 +39,7 @@ class Checker:
         self._produced: dict[int, Produced] = {}
         self._left: dict[int, str] = {}
         self._numbers = Numbers(0, (-1, -1), 0)
-        self._answers = Answers(self._produced, self._left, self._may_be_rejected)
+        self._answers = Answers(self._produced, self._left, self._may_be_rejected, self._due_us)
         self._delays_ms = [(0, rules_used[0].delay_ms)]
 
     def follow(self) -> None:
@@ -64,8 +64,8 @@ class Checker:
     def _one(self, transaction: Transaction) -> None:
         before, self._numbers = self._numbers, self._numbers_after(transaction)
         self._no_number_moves_back(before)
-        self._answers.follow(transaction)
         self._note_delays(transaction)
+        self._answers.follow(transaction)
         for offset, topic, written, _ in transaction.left:
             record = self._produced[offset]
             require(written is None or _is_of(written, record), f"{offset} altered: {written}, not {record}")

@@ -113,8 +113,7 @@ class Run:
         self._named = random.Random(f"{seed}, named")
         self._names = self._named.random() < NAMES_SHARE
         self._delaying = random.Random(f"{seed}, delays")
-        # Receipts tell due times by what records say.
-        self._delays = not self._names and self._delaying.random() < DELAY_SHARE
+        self._delays_ms = [0, 20, 100] if self._delaying.random() < DELAY_SHARE else [0]
         self._rules_used = [self._some_rules()]
         self._around = Surroundings(
             OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims, self._rules_used[0]
@@ -214,7 +213,7 @@ class Run:
             ids = IDS if self._names else ()
             append_recurring(self._recurring, self._clock.now_ms, self._around.log, ids)
         if self._names:
-            append_named(self._named, self._clock.now_ms, self._around.log)
+            append_named(self._named, self._clock.now_ms, self._around.log, self._delays_ms)
         self._note(f"appended up to {self._around.log.end}")
 
     def _restart(self) -> None:
@@ -269,7 +268,7 @@ class Run:
 
     def _some_rules(self) -> Rules:
         version = KNOWS_CONTROLS if self._names else RULES_VERSION
-        delay_ms = self._delaying.choice([0, 20, 100]) if self._delays else 0
+        delay_ms = self._delaying.choice(self._delays_ms)
         return some_rules(self._rng, recurring=self._recurs, version=version, delay_ms=delay_ms)
 
     def _pause_or_resume(self) -> None:

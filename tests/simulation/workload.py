@@ -78,8 +78,11 @@ def append_recurring(rng: random.Random, now_ms: int, log: DelayLog, ids: Sequen
     log.end += 1
 
 
-def append_named(rng: random.Random, now_ms: int, log: DelayLog) -> None:
-    """Append some schedules with an id, and what cancels, replaces or moves such."""
+def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequence[int]) -> None:
+    """Append some schedules with an id, and what cancels, replaces or moves such.
+
+    ``delays_ms``: those that may hold for what names no time.
+    """
     for _ in range(rng.randint(1, 3)):
         deliver_id = rng.choice(IDS)
         plain = _record(rng, log.end, now_ms, now_ms * 1_000 + _delay_us(rng))
@@ -93,7 +96,7 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog) -> None:
             headers, legible = [*times, ("Deliver-Move", deliver_id)], plain.legible and bool(times)
         elif action == "replace":
             headers.append(("deliver-replace", b"true"))
-        if_due_ms = _if_due_ms(rng, deliver_id, log) if action else None
+        if_due_ms = _if_due_ms(rng, deliver_id, log, delays_ms) if action else None
         if if_due_ms is not None:
             headers.append(("deliver-if-due", b"%d" % if_due_ms))
         elif action and rng.random() < 0.1:
@@ -106,10 +109,15 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog) -> None:
         log.end += 1
 
 
-def _if_due_ms(rng: random.Random, deliver_id: bytes, log: DelayLog) -> int | None:
+def _if_due_ms(rng: random.Random, deliver_id: bytes, log: DelayLog, delays_ms: Sequence[int]) -> int | None:
     """When a recent schedule of this id is due; None for a control that asks for none."""
     recent = [each for each in log.records[-60:] if each.named and each.named[:2] == (deliver_id, "")]
-    return -(-rng.choice(recent).due_us // 1_000) if recent and rng.random() < 0.3 else None
+    if not recent or rng.random() >= 0.3:
+        return None
+    record = rng.choice(recent)
+    if not record.due_us and any(delays_ms):
+        return record.timestamp_ms + rng.choice(delays_ms)
+    return -(-record.due_us // 1_000)
 
 
 def _series(rng: random.Random, offset: int, timestamp_ms: int) -> tuple[Series, int, bool]:

@@ -11,6 +11,7 @@ from index.names import Names
 from index.pending import Entry
 from index.progress import Position
 from index.receipts import Receipt
+from index.record import Record
 from index.transit import Transit
 from sidecar.buckets.ids import StoredIds
 from sidecar.payload.ledger import PartitionLedger
@@ -92,6 +93,20 @@ class SealedSpared(Wrong):
     """Does not cancel what it has sealed itself."""
 
     replaces: ClassVar = {"index.named.Names": _ForgetsSealed}
+
+
+class _DecidesUndelayed(StoredIds):
+    def _named(self, offset: int, record: Record) -> Iterator[tuple[bytes, Position]]:
+        for deliver_id, place in super()._named(offset, record):
+            times = {"deliver-at", "deliver-after", "deliver-every", "deliver-cron", "deliver-series"}
+            is_timed = any(name.lower() in times and raw is not None for name, raw in record.headers)
+            yield deliver_id, place if is_timed else Position(0, offset)
+
+
+class TopicsDelaySpared(Wrong):
+    """Does not cancel what lies in a bucket and has its due time from the topic."""
+
+    replaces: ClassVar = {OWNED + "StoredIds": _DecidesUndelayed}
 
 
 class _KeepsHeld(Gate):
@@ -230,6 +245,7 @@ ALL: tuple[type[Wrong], ...] = (
     MaskForgottenInLog,
     HeldSpared,
     BucketsSpared,
+    TopicsDelaySpared,
     SealedSpared,
     HeldNotTakenOut,
     DoomedResumed,
