@@ -122,7 +122,7 @@ def _show_staged(staged: Staged, *, segments: bool) -> Iterator[str]:
 
 
 def _show_intent(intent: Intent) -> Iterator[str]:
-    yield _line("job", f"{intent.job} writes segments, key {intent_key(intent.job).decode()}")
+    yield _line("job", f"{intent.run} writes segments, key {intent_key(intent.run).decode()}")
     yield _line("keeps", f"the snapshots topic from offset {intent.snapshots_from} on")
     yield _line("expires", _instant(intent.expires_ms))
 

@@ -6,7 +6,7 @@ The topic is compacted and has the partitions of its delay topic. In partition p
 key                                   value
 ====================================  ===============================================================
 ``bucket/<job>/<from offset>``        a bucket that waits: its manifest, and what it was made of
-``intent/<job>``                      the job writes segments: they must not be trimmed meanwhile
+``intent/<run>``                      a run of a job writes segments: they must not be trimmed meanwhile
 ====================================  ===============================================================
 
 The segments of a staged bucket lie in the snapshots topic like any other. Jobs write here, and the owner of the
@@ -53,12 +53,13 @@ class Staged(NamedTuple):
 
 
 class Intent(NamedTuple):
-    """A job writes segments at or beyond ``snapshots_from``, which no manifest names yet.
+    """A run of a job writes segments at or beyond ``snapshots_from``, which no manifest names yet.
 
-    Nothing from there on may be trimmed from the snapshots topic before ``expires_ms``.
+    Nothing from there on may be trimmed from the snapshots topic before ``expires_ms``. ``run`` is of this run alone, 1
+    to 64 of ``[a-zA-Z0-9._-]``: of two runs of one job, the first to end must not take the other's intent with it.
     """
 
-    job: str
+    run: str
     snapshots_from: int
     expires_ms: int
 
@@ -68,9 +69,9 @@ def staged_key(job: str, from_offset: int) -> bytes:
     return b"%b%b/%020d" % (STAGED_PREFIX, _checked(job), from_offset)
 
 
-def intent_key(job: str) -> bytes:
-    """Key of the intent of a job in the backfill topic."""
-    return INTENT_PREFIX + _checked(job)
+def intent_key(run: str) -> bytes:
+    """Key of the intent of a run of a job in the backfill topic."""
+    return INTENT_PREFIX + _checked(run)
 
 
 def staged_segment_key(job: str, from_offset: int, number: int, attempt: int | str) -> bytes:
@@ -118,7 +119,7 @@ def parse_staged(value: bytes) -> Staged:
 def encode_intent(intent: Intent) -> bytes:
     """Value of an ``intent/...`` record; FormatError when it is out of range."""
     _check_intent(intent)
-    message = staged_pb2.Intent(job=intent.job, snapshots_from=intent.snapshots_from, expires_ms=intent.expires_ms)
+    message = staged_pb2.Intent(job=intent.run, snapshots_from=intent.snapshots_from, expires_ms=intent.expires_ms)
     return wrap(Kind.INTENT, message.SerializeToString())
 
 
@@ -126,8 +127,8 @@ def decode_intent(key: bytes, value: bytes) -> Intent:
     """Return the intent under ``key``; FormatError names the key of one that cannot be trusted."""
     try:
         intent = parse_intent(value)
-        if key != intent_key(intent.job):
-            raise FormatError(f"holds the intent of job {intent.job}")  # noqa: TRY301 -- named below
+        if key != intent_key(intent.run):
+            raise FormatError(f"holds the intent of {intent.run}")  # noqa: TRY301 -- named below
     except FormatError as error:
         raise _named(key, error) from error
     return intent
@@ -191,7 +192,7 @@ def _check(staged: Staged) -> None:
 
 
 def _check_intent(intent: Intent) -> None:
-    _checked(intent.job)
+    _checked(intent.run)
     for name, number in (("offset", intent.snapshots_from), ("time", intent.expires_ms)):
         if not 0 <= number <= _MAX_NUMBER:
             raise FormatError(f"intent has {name} {number}; 0 to {_MAX_NUMBER} are possible")

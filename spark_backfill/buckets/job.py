@@ -52,6 +52,11 @@ class Job:
         return f"{self.group_id}~{self.delay_topic}~{self.name}"
 
     @property
+    def intent(self) -> str:
+        """What its intents are named by: this run, and as much of the job's name as fits."""
+        return f"{self.run}.{self.name}"[:64]
+
+    @property
     def partitions(self) -> list[int]:
         """Partitions of the delay topic that it is about."""
         return sorted(self.slots.of_partition())

@@ -15,11 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest, SegmentRef
+from index.errors import FormatError
 from snapshots.manifest import MAX_SEGMENTS
 from snapshots.staged import (
+    INTENT_PREFIX,
     STAGED_PREFIX,
     Intent,
     Staged,
+    decode_intent,
     encode_intent,
     encode_staged,
     intent_key,
@@ -49,7 +52,7 @@ class Intents:
         expires_ms = time.time_ns() // 1_000_000 + INTENT_LASTS_MS
         self._send(
             {
-                partition: encode_intent(Intent(self._job.name, offset, expires_ms))
+                partition: encode_intent(Intent(self._job.intent, offset, expires_ms))
                 for partition, offset in self._snapshots_from.items()
             },
             TRANSACTION_TIMEOUT_S,
@@ -77,7 +80,7 @@ class Intents:
             producer.produce(
                 self._job.backfill,
                 value,
-                intent_key(self._job.name),
+                intent_key(self._job.intent),
                 partition,
                 on_delivery=lambda error, _: errors.append(error) if error is not None else None,
             )
@@ -108,7 +111,7 @@ def stage(job: Job, segments: Sequence[tuple[int, SegmentRef]], needs_from: Mapp
     for bucket, each in zip(job.slots.buckets, staged, strict=True):
         key = staged_key(job.name, bucket.from_offset)
         producer.produce(job.backfill, encode_staged(each), key, bucket.partition)
-    for partition, key in [*stale, *((partition, intent_key(job.name)) for partition in job.partitions)]:
+    for partition, key in [*stale, *((partition, intent_key(job.intent)) for partition in job.partitions)]:
         producer.produce(job.backfill, None, key, partition)
     _commit(job, producer)
     manifests = [each.manifest for each in staged]
@@ -164,13 +167,22 @@ def staged_buckets(job: Job, segments: Sequence[tuple[int, SegmentRef]], needs_f
 
 
 def _stale(job: Job, admin: AdminClient) -> Iterator[tuple[int, bytes]]:
-    """What an earlier run of the job has staged and this one does not write again, since it was divided otherwise."""
+    """What earlier runs have left: buckets, where this one divides otherwise, and intents that are over."""
     prefix = STAGED_PREFIX + f"{job.name}/".encode("ascii")
     written = {(bucket.partition, staged_key(job.name, bucket.from_offset)) for bucket in job.slots.buckets}
     for partition, log in cluster.log_ranges(admin, job.backfill, job.partitions).items():
-        for key in latest_of(cluster.records_of(job, job.backfill, partition, log.end)):
-            if key.startswith(prefix) and (partition, key) not in written:
+        for key, value in latest_of(cluster.records_of(job, job.backfill, partition, log.end)).items():
+            is_old = key.startswith(prefix) and (partition, key) not in written
+            if is_old or (key.startswith(INTENT_PREFIX) and _is_over(key, value)):
                 yield partition, key
+
+
+def _is_over(key: bytes, value: bytes) -> bool:
+    """Whether an intent has expired; what cannot be read is left to who can."""
+    try:
+        return decode_intent(key, value).expires_ms < time.time_ns() // 1_000_000
+    except FormatError:
+        return False
 
 
 def _refuse_other_topic(job: Job, admin: AdminClient) -> None:

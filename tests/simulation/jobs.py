@@ -51,14 +51,15 @@ class Job:
         # What those cancel, only the owner knows.
         self._to = min([self._to, *controls])
         self._name = rng.choice(["nightly", f"job{rng.getrandbits(40)}"])
+        self._run = f"{next(_attempts)}.{self._name}"
 
     def steps(self) -> Iterator[str]:
         """Intent, then segments, then the staged bucket in the place of the intent."""
         if self._from >= self._to:
             return
         span = f"[{self._from}, {self._to})"
-        intent = Intent(self._name, self._store.snapshots_end, NEVER_MS)
-        self._store.stage(intent_key(self._name), encode_intent(intent))
+        intent = Intent(self._run, self._store.snapshots_end, NEVER_MS)
+        self._store.stage(intent_key(self._run), encode_intent(intent))
         yield f"job {self._name} intends {span}"
         entries = self._entries()
         writer = SegmentWriter(0, self._from, self._to)
@@ -74,7 +75,7 @@ class Job:
         yield f"job {self._name} has written {span}"
         staged = Staged(self._name, self._topic_id, self._rules, writer.manifest(), restores=False)
         self._store.stage(staged_key(self._name, self._from), encode_staged(staged))
-        self._store.withdraw(intent_key(self._name))
+        self._store.withdraw(intent_key(self._run))
         yield f"job {self._name} has staged {span}"
 
     def _entries(self) -> list[StoredEntry]:

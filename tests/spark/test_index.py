@@ -1,5 +1,6 @@
 """``index``: what it stages is what the router would have indexed, whatever happens to its tasks."""
 
+import re
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from index.partition import PartitionIndex
 from index.progress import start_of
 from index.record import Record
 from index.schedule import AT_ONCE
-from snapshots.staged import Staged
+from snapshots.staged import Intent, Staged, encode_intent, intent_key
 from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
 from spark_backfill.build.scope import Asked
@@ -218,11 +219,24 @@ def test_missing_topics_are_named(spark: SparkSession, stage: Stage, tmp_path: P
         index(spark, stage, tmp_path, delay)
 
 
+def test_intents_of_others_stay_until_they_are_over(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    delay = delay_topic(stage, default_target="out")
+    stage.send_many(delay, [[("deliver-after", b"60000")]] * 20)
+    running, over = Intent("0f.index", 3, now_ms() + 600_000), Intent("0e.index", 2, now_ms() - 1)
+    producer = Producer(stage.kafka)
+    for each in (running, over):
+        producer.produce(f"{delay}.delay-backfill", encode_intent(each), intent_key(each.run), 0)
+    assert producer.flush(10) == 0
+    index(spark, stage, tmp_path, delay)
+    assert staged(stage, delay)[1] == [running]
+
+
 def test_time_of_the_intent_covers_the_job(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     delay = delay_topic(stage, default_target="out")
     stage.send_many(delay, [[("deliver-after", b"60000")]] * 20)
     began_ms = time.time_ns() // 1_000_000
     index(spark, stage, tmp_path, delay)
-    history = [each for each in stage.records(f"{delay}.delay-backfill") if each.key == b"intent/index"]
+    key = re.compile(rb"intent/[0-9a-f]{12}\.index")
+    history = [each for each in stage.records(f"{delay}.delay-backfill") if key.fullmatch(each.key or b"")]
     assert [each.value is None for each in history] == [False, True], "written, and removed with what was staged"
     assert began_ms < history[0].timestamp_ms

@@ -70,7 +70,7 @@ def test_a_job_that_is_no_name_is_refused(job: str) -> None:
         lambda: staged_segment_key(job, 0, 0, 1),
         lambda: staged_segment_key("j", 0, 0, job),
         lambda: encode_staged(staged(job, 0, 1)),
-        lambda: encode_intent(INTENT._replace(job=job)),
+        lambda: encode_intent(INTENT._replace(run=job)),
     ]
     for make in makers:
         with pytest.raises(FormatError, match="is no name of a job; 1 to 64 letters, digits") as raised:
@@ -99,7 +99,7 @@ def test_every_flipped_bit_is_found() -> None:
         (decode_intent, INTENT_KEY, "intent-v1-bit-flipped.bin", "checksum does not match"),
         (decode_intent, INTENT_KEY, "intent-v2-future.bin", "version 2 is not known here"),
         (decode_intent, INTENT_KEY, "staged-v1.bin", r"holds kind 5, not INTENT \(6\)"),
-        (decode_intent, intent_key("nightly-8"), "intent-v1.bin", "holds the intent of job nightly-7"),
+        (decode_intent, intent_key("nightly-8"), "intent-v1.bin", "holds the intent of nightly-7"),
     ],
 )
 def test_what_cannot_be_trusted_is_refused_by_name(
