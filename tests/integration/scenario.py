@@ -153,6 +153,11 @@ class Stage:
             future.result(TIMEOUT_S)
         wait_until(lambda: not any(self._led(name) for name in topics), f"end of {topics}")
 
+    def end_open(self, delay: str, partition: int = 0) -> None:
+        """End the transaction that a killed router may have left open, behind which nothing is read as committed."""
+        successor = Producer({**self.kafka, "transactional.id": f"{self.group_id}.{delay}.{partition}"})
+        successor.init_transactions(TIMEOUT_S)
+
     def router(self, name: str = "router", *, only: Sequence[str] = (), **options: Any) -> RouterProcess:
         """A router over all delay topics of now, or ``only`` some; routers share a group.
 

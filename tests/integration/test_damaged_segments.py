@@ -106,6 +106,8 @@ def test_segments_that_cannot_be_read(stage: Stage, rng: Random) -> None:
             time.sleep(max(0, began_ms + 500 * (batch + 1) - now_ms()) / 1_000)
         wait_until(lambda: all(sealed(stage, *place) for place in places), "all is in buckets")
         router.kill()
+        for place in places:
+            stage.end_open(*place)
         garble(stage, delay, GARBLED)
         garble(stage, pointers, 0)
         exchange(stage, delay, EXCHANGED)
