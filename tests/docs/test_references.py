@@ -27,7 +27,7 @@ SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
     "delay_topics": DelayTopicConfig,
 }
 WITH_CONTENTS: Final = ("OPERATIONS.md", "API.md", "BENCHMARKS.md", "PRODUCERS.md", "RECIPES.md")
-README_LINES: Final = 150
+README_LINES: Final = 130
 """Whoever opens the repository reads this much; the rest is a link away."""
 
 

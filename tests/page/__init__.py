@@ -1,1 +1,1 @@
-"""The page in a real headless Chromium: against a running router (``test_page.py``), and pictures of it for README."""
+"""The page in a real headless Chromium: against a running router (``test_page.py``), and pictures of it."""

@@ -1,4 +1,4 @@
-"""Pictures of the page for README, with doubles behind it: ``python -m tests.page.pictures`` writes them anew."""
+"""Pictures of the page for OPERATIONS, with doubles behind it: ``python -m tests.page.pictures`` writes them anew."""
 
 import tempfile
 import time
