@@ -21,6 +21,9 @@ LOOK_EVERY_S: Final = 1.0
 
 _SHOWN_DIGITS: Final = 8
 _LINES: Final = "`read TOKEN`, `operate TOKEN` or `produce TOKEN`"
+_PAYLOAD: Final = "+payload"
+"""Behind the role of who reads: also what is in records, as far as anything shows it."""
+
 # token68 of RFC 9110: what may follow "Bearer".
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
@@ -34,10 +37,15 @@ class Role(StrEnum):
 
 
 class Caller(NamedTuple):
-    """Who calls; ``name`` is the beginning of the token's SHA-256, by which a log may name it."""
+    """Who calls; ``name`` is the beginning of the token's SHA-256, by which a log may name it.
+
+    ``sees_payload`` says whether it may also see what is in records: no role has that by itself, so that who operates
+    need not know what is sent.
+    """
 
     role: Role
     name: str
+    sees_payload: bool = False
 
     def may(self, needed: Role) -> bool:
         """Whether a request that takes this role is allowed: operating includes reading, and nothing else another."""
@@ -110,8 +118,9 @@ def _read(path: Path) -> bytes:
 def _parsed(content: bytes) -> tuple[_Token, ...]:
     """The tokens of a file; ConfigError naming the line, and never what stands there."""
     tokens: dict[bytes, _Token] = {}
-    for number, role, token in _lines(content):
+    for number, rights, token in _lines(content):
         where = f"admin.token_file: line {number}"
+        role, sees_payload = rights.removesuffix(_PAYLOAD), rights.endswith(_PAYLOAD)
         if role not in tuple(Role) or not token:
             raise ConfigError(f"{where}: write {_LINES}, or begin it with # for a comment")
         if not _TOKEN.fullmatch(token):
@@ -121,10 +130,12 @@ def _parsed(content: bytes) -> tuple[_Token, ...]:
                 f"{where}: the token has {len(token)} characters and needs {MIN_TOKEN_CHARACTERS};"
                 " make one: openssl rand -hex 32"
             )
+        if sees_payload and role == Role.PRODUCE:
+            raise ConfigError(f"{where}: {Role.PRODUCE} reads nothing, so {_PAYLOAD} goes with read or operate")
         digest = _digest(token.encode())
         if digest in tokens:
             raise ConfigError(f"{where}: this token is there already; two callers need two")
-        tokens[digest] = _Token(digest, Caller(Role(role), digest.hex()[:_SHOWN_DIGITS]))
+        tokens[digest] = _Token(digest, Caller(Role(role), digest.hex()[:_SHOWN_DIGITS], sees_payload))
     if not tokens:
         raise ConfigError(f"admin.token_file: no token is in it; write {_LINES}")
     if len(tokens) > MAX_TOKENS:

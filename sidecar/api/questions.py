@@ -18,7 +18,7 @@ def routes(backend: Backend) -> APIRouter:
     async def get_caller(request: Request) -> Response:
         """What the token of this request may do."""
         caller = request.state.caller
-        return bodies.whole(CallerAnswer(role=caller.role, token=caller.name))
+        return bodies.whole(CallerAnswer(role=caller.role, sees_payload=caller.sees_payload, token=caller.name))
 
     @router.get("/topics", response_model=StatusAnswer)
     async def list_topics() -> Response:

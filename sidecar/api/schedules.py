@@ -5,7 +5,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
@@ -23,11 +23,15 @@ from sidecar.status.answers import Answer, SchedulesAnswer
 
 MOST_LISTED: Final = 500
 MOST_PARTITIONS: Final = 1_000_000
+MAX_KEY_CHARACTERS: Final = 1_024
 
 _Id = Annotated[Id | None, Query(description="With this deliver-id")]
 _From = Annotated[MillisecondsText | None, Query(description="Due then or later; milliseconds since 1970")]
 _To = Annotated[MillisecondsText | None, Query(description="Due before; milliseconds since 1970")]
 _Target = Annotated[TopicName | None, Query(description="To this target topic")]
+_Key = Annotated[
+    str | None, Query(max_length=MAX_KEY_CHARACTERS, description="With this key; takes a token that sees payload")
+]
 _Most = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 _Begin = Annotated[
     str | None, Query(alias="from", pattern=f"^{PLACE.pattern}$", description="next_from of the page before")
@@ -85,24 +89,19 @@ def routes(backend: Backend) -> APIRouter:
 
     @router.get("/topics/{topic}/schedules", response_model=SchedulesAnswer)
     async def list_schedules(
-        topic: TopicName,
-        id: _Id = None,  # noqa: A002 - the name in the query
-        due_from_ms: _From = None,
-        due_to_ms: _To = None,
-        target: _Target = None,
+        request: Request,
+        wanted: Annotated[Wanted, Depends(_wanted)],
         limit: _Most = 100,
         begin: _Begin = None,
     ) -> Response:
-        """Pending schedules of a delay topic; without keys, values and headers, but with the id."""
-        backend.require_topic(topic)
-        wanted = Wanted(
-            topic,
-            None if id is None else id.encode(),
-            milliseconds(due_from_ms),
-            milliseconds(due_to_ms),
-            target or "",
-        )
-        return bodies.whole(await backend.ask(backend.inquiries.schedules, wanted, begin or "", limit))
+        """Pending schedules of a delay topic: with ids, and keys for who sees payload; without values and headers."""
+        backend.require_topic(wanted.topic)
+        sees_payload = request.state.caller.sees_payload
+        if wanted.key is not None and not sees_payload:
+            raise Refusal(HTTPStatus.FORBIDDEN, "this token may not see what is in records: keys are for +payload")
+        page = await backend.ask(backend.inquiries.schedules, wanted, begin or "", limit)
+        shown = page.schedules if sees_payload else tuple(each.without_key() for each in page.schedules)
+        return bodies.whole(page.model_copy(update={"schedules": shown}))
 
     # An id may hold a slash.
     @router.delete("/topics/{topic}/schedules/{id:path}", response_model=CancelledAnswer)
@@ -149,6 +148,25 @@ def routes(backend: Backend) -> APIRouter:
         return bodies.whole(await backend.cancel(_definitely, order))
 
     return router
+
+
+def _wanted(
+    topic: TopicName,
+    id: _Id = None,  # noqa: A002 - the name in the query
+    due_from_ms: _From = None,
+    due_to_ms: _To = None,
+    target: _Target = None,
+    key: _Key = None,
+) -> Wanted:
+    """What the query asks for."""
+    return Wanted(
+        topic,
+        None if id is None else id.encode(),
+        milliseconds(due_from_ms),
+        milliseconds(due_to_ms),
+        target or "",
+        None if key is None else key.encode(),
+    )
 
 
 def _replace(backend: Backend, topic: str, deliver_id: str, body: RecordOrder, if_due_ms: int | None) -> ReplacedAnswer:

@@ -203,6 +203,7 @@ class CallerAnswer(Answer):
     """Who asks."""
 
     role: Role
+    sees_payload: bool = Field(description="Whether it may see keys of records, and look for one")
     token: str = Field(description="First 8 hex digits of the token's SHA-256, as the log names it")
 
 

@@ -95,6 +95,7 @@ class ApiClient:
             "due_from_ms": wanted.due_from_ms,
             "due_to_ms": wanted.due_to_ms,
             "target": wanted.target or None,
+            "key": None if wanted.key is None else wanted.key.decode(),
             "limit": most,
             "from": begin or None,
         }

@@ -27,6 +27,7 @@ AT_ONCE: Final = 500
 @click.option("--due-from", "due_from_ms", type=Instant(), help="Due at this instant or later: RFC 3339 or ms.")
 @click.option("--due-to", "due_to_ms", type=Instant(), help="Due before this instant.")
 @click.option("--target", default="", metavar="TOPIC", help="To this target topic.")
+@click.option("--key", metavar="KEY", help="With this key; by the API for a token that sees payload.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=SHOWN, show_default=True, help="Schedules at most.")
 @click.option("--from", "begin", default="", metavar="PLACE", help="Go on where the listing before ended.")
 @side_options
@@ -38,14 +39,16 @@ def schedules_command(
     due_from_ms: int | None,
     due_to_ms: int | None,
     target: str,
+    key: str | None,
     limit: int,
     begin: str,
     chosen: Chosen,
 ) -> None:
-    """Show what is pending in a delay TOPIC, without keys and values."""
+    """Show what is pending in a delay TOPIC, without values; keys, where they may be seen, with --json."""
     from sidecar.finding.wanted import Wanted  # noqa: PLC0415 - the help needs no Kafka client
 
-    wanted = Wanted(topic, None if deliver_id is None else deliver_id.encode(), due_from_ms, due_to_ms, target)
+    raw_id, raw_key = (None if given is None else given.encode() for given in (deliver_id, key))
+    wanted = Wanted(topic, raw_id, due_from_ms, due_to_ms, target, raw_key)
     with chosen as side:
         found, next_from = _found(side, wanted, begin, limit)
     if as_json:

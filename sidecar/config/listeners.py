@@ -40,7 +40,8 @@ class AdminConfig(Listener):
     token_file: str = Field(
         "",
         description="File with a line for each token, `read TOKEN`, `operate TOKEN` or `produce TOKEN`, of 32 "
-        "characters at least; it is read again when it changes. Empty: the admin API is off, and nothing listens.",
+        "characters at least; `read+payload` and `operate+payload` also see keys of records. It is read again when it "
+        "changes. Empty: the admin API is off, and nothing listens.",
     )
     tls_cert_file: str = Field("", description="Certificate chain (PEM) of the admin API. Empty: no TLS.")
     tls_key_file: str = Field("", description="Its private key (PEM), without a password.")

@@ -256,12 +256,11 @@ class Walk:
 
     def _take(self, offset: int, schedule: Schedule, record: Record) -> None:
         due_ms = due_of(schedule, record)
-        if not self.wanted.takes(schedule, due_ms):
+        if not self.wanted.takes(schedule, record, due_ms):
             return
         targets = tuple(dict.fromkeys(schedule.targets))
-        self.found.append(
-            Pending(due_ms, self.partition, offset, targets, schedule.deliver_id, self._series(offset, record))
-        )
+        series = self._series(offset, record)
+        self.found.append(Pending(due_ms, self.partition, offset, targets, schedule.deliver_id, series, record.key))
 
     def _series(self, offset: int, record: Record) -> int | None:
         if not self.state.progress.series_key:

@@ -22,6 +22,8 @@ class Wanted:
     due_from_ms: int | None = None
     due_to_ms: int | None = None
     target: str = ""
+    key: bytes | None = None
+    """Of the record that a producer wrote."""
 
     def takes_due(self, due_ms: int) -> bool:
         """Whether what is due then may be wanted."""
@@ -36,17 +38,18 @@ class Wanted:
         ends = self.due_from_ms is not None and last_ms < self.due_from_ms
         return not ends and (self.due_to_ms is None or first_ms < self.due_to_ms)
 
-    def takes(self, schedule: Schedule, due_ms: int) -> bool:
-        """Whether a schedule that is due then is wanted."""
+    def takes(self, schedule: Schedule, record: Record, due_ms: int) -> bool:
+        """Whether a schedule that is due then is wanted; ``record`` is the one that made it."""
         return (
             self.takes_due(due_ms)
             and (self.deliver_id is None or schedule.deliver_id == self.deliver_id)
             and (not self.target or self.target in schedule.targets)
+            and (self.key is None or record.key == self.key)
         )
 
 
 class Pending(NamedTuple):
-    """One pending schedule: neither key nor value nor header of it, but for its id.
+    """One pending schedule: neither value nor header of it, but for its id.
 
     ``due_ms`` of one that named no time is that of the record. ``series`` is the offset of the first record of the
     recurring schedule that it is an occurrence of.
@@ -58,6 +61,7 @@ class Pending(NamedTuple):
     targets: tuple[str, ...]
     deliver_id: bytes | None
     series: int | None
+    key: bytes | None
 
 
 class Place(NamedTuple):

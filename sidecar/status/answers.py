@@ -1,11 +1,12 @@
 """What an operator may ask, and the shape of the answers: the same for the admin API and for the command line.
 
 Every number is of the whole group. A partition that no router has reported lately stands in the answer with the state
-``unserved``, so that a sum never hides what is missing. Nothing here holds payload, keys, header values or settings.
+``unserved``, so that a sum never hides what is missing. Nothing here holds settings, or values and header values of
+records; keys only of schedules one by one, and the admin API takes them out for who may not see them.
 """
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -124,16 +125,21 @@ class LookupAnswer(Answer):
 
 
 class ScheduleAnswer(Answer):
-    """One pending schedule; nothing of its key, value and headers but the id."""
+    """One pending schedule; nothing of its value and headers but the id."""
 
     partition: int
     offset: int
     due_ms: int = Field(description="Of one that named no time: the time of its record")
     targets: tuple[str, ...]
     id: str | None = Field(None, description="Its deliver-id")
+    key: str | None = Field(None, description="Of its record; null too where the token may not see it")
     series: str | None = Field(
         None, description="topic/partition/offset of the first record of the recurring schedule it is an occurrence of"
     )
+
+    def without_key(self) -> Self:
+        """The same, for who may not see what is in records."""
+        return self.model_copy(update={"key": None})
 
 
 class SchedulesAnswer(Answer):

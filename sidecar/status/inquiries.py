@@ -254,13 +254,18 @@ def schedules_answer(topic: str, page: Page) -> SchedulesAnswer:
             offset=each.offset,
             due_ms=each.due_ms,
             targets=each.targets,
-            id=None if each.deliver_id is None else each.deliver_id.decode("utf-8", "replace"),
+            id=_text(each.deliver_id),
+            key=_text(each.key),
             series=None if each.series is None else f"{topic}/{each.partition}/{each.series}",
         )
         for each in page.schedules
     ]
     next_from = None if page.next_from is None else str(page.next_from)
     return SchedulesAnswer(topic=topic, schedules=tuple(found), next_from=next_from)
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode("utf-8", "replace")
 
 
 def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Iterable[int]) -> PendingAnswer:

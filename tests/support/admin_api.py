@@ -49,6 +49,9 @@ SCHEDULES: Final = 7
 
 OPERATE: Final = "operates-0123456789abcdef0123456789ab"
 PRODUCE: Final = "produces-0123456789abcdef0123456789ab"
+SEES: Final = "sees-payload-0123456789abcdef01234567"
+"""Reads, and sees what is in records."""
+
 JSON: Final = {"content-type": "application/json"}
 
 
@@ -143,9 +146,9 @@ class FakeInquiries:
         self.before()
         self.wanted = wanted
         first = int(begin.rpartition("/")[2]) if begin else 0
-        shown_id = None if wanted.deliver_id is None else wanted.deliver_id.decode()
+        shown = {"key": "canary", "id": None if wanted.deliver_id is None else wanted.deliver_id.decode()}
         found = [
-            ScheduleAnswer(partition=0, offset=offset, due_ms=1_000 + offset, targets=("out",), id=shown_id)
+            ScheduleAnswer(partition=0, offset=offset, due_ms=1_000 + offset, targets=("out",), **shown)
             for offset in range(first, min(first + most, SCHEDULES))
         ]
         last = first + len(found)
@@ -268,7 +271,8 @@ class Api:
 
     def __init__(self, directory: Path, *, timeout_s: float = 20.0, **admin: Any) -> None:
         self.token_file = directory / "tokens"
-        self.token_file.write_text(f"# for tests\nread {READ}\n\noperate {OPERATE}\nproduce {PRODUCE}\n")
+        lines = ("# for tests", f"read {READ}", "", f"operate {OPERATE}", f"produce {PRODUCE}", f"read+payload {SEES}")
+        self.token_file.write_text("\n".join(lines))
         self.config = config(token_file=str(self.token_file), **admin)
         self.operations = FakeOperations(self.config)
         self.inquiries = FakeInquiries(self.config)

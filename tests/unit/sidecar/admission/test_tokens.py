@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from index.errors import ConfigError
 from sidecar.admission import tokens
 from sidecar.admission.tokens import Role, TokenFile
-from tests.support.admin_api import OPERATE, PRODUCE, READ
+from tests.support.admin_api import OPERATE, PRODUCE, READ, SEES
 
 
 class Clock:
@@ -25,6 +25,17 @@ def file(tmp_path: Path) -> Path:
     made = tmp_path / "tokens"
     made.write_text(f"# who reads\n  read {READ}  \n\noperate\t{OPERATE}=\nproduce {PRODUCE}\n".replace("\t", " "))
     return made
+
+
+def test_what_is_in_records_is_for_who_is_said_to_see_it(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"read {READ}\nread+payload {SEES}\noperate+payload {OPERATE}\n")
+    found = [TokenFile(file).caller(token.encode()) for token in (READ, SEES, OPERATE)]
+    assert [each and (each.role, each.sees_payload) for each in found] == [
+        (Role.READ, False),
+        (Role.READ, True),
+        (Role.OPERATE, True),
+    ]
 
 
 def test_roles(file: Path) -> None:
@@ -76,6 +87,9 @@ SECRET = "s3cret-that-must-never-be-shown"
         (f"write {SECRET}0123456789\n", "line 1: write `read TOKEN`, `operate TOKEN` or `produce TOKEN`"),
         (f"{SECRET}0123456789\n", "line 1: write `read TOKEN`"),
         ("operate\n", "line 1: write `read TOKEN`"),
+        (f"payload {SECRET}0123456789\n", "line 1: write `read TOKEN`"),
+        (f"read+payload+payload {SECRET}0123456789\n", "line 1: write `read TOKEN`"),
+        (f"produce+payload {SECRET}0123456789\n", "line 1: produce reads nothing"),
         (f"operate {SECRET} {SECRET}\n", "line 1: a token is of letters"),
         (f"operate {SECRET}é{SECRET}\n", "line 1: a token is of letters"),
         (f"operate {READ}\nread {READ}\n", "line 2: this token is there already"),

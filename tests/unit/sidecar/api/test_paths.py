@@ -17,7 +17,7 @@ from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendi
 from sidecar.finding.wanted import Wanted
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
 from sidecar.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer, TopicAnswer
-from tests.support.admin_api import OPERATE, PRODUCE, READ, Api
+from tests.support.admin_api import OPERATE, PRODUCE, READ, SEES, Api
 
 ONE_TOPIC = {"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}
 
@@ -71,6 +71,19 @@ def test_schedules_one_by_one(api: Api) -> None:
     assert ([each["offset"] for each in rest["schedules"]], rest["next_from"]) == ([4, 5, 6], None)
     get(api, "/topics/d/schedules?id=order%2F7&due_from_ms=5&due_to_ms=9&target=out")
     assert api.inquiries.wanted == Wanted("d", b"order/7", 5, 9, "out")
+
+
+def test_keys_are_for_who_may_see_what_is_in_records(api: Api) -> None:
+    for token in (READ, OPERATE):
+        shown = api.client(token).get(f"{PREFIX}/topics/d/schedules")
+        assert "canary" not in shown.text
+        assert {each["key"] for each in shown.json()["schedules"]} == {None}
+        api.inquiries.wanted = None
+        assert api.client(token).get(f"{PREFIX}/topics/d/schedules?key=canary").status_code == 403
+        assert api.inquiries.wanted is None, "whether there is such a key"
+    shown = api.client(SEES).get(f"{PREFIX}/topics/d/schedules?key=a%26b")
+    assert {each["key"] for each in shown.json()["schedules"]} == {"canary"}
+    assert api.inquiries.wanted == Wanted("d", key=b"a&b")
 
 
 def test_what_is_pending_under_an_id_is_cancelled(api: Api) -> None:
@@ -152,9 +165,10 @@ def test_a_question_for_schedules_that_cannot_be(api: Api, query: str) -> None:
 
 
 def test_who_asks(api: Api) -> None:
-    for token, role in ((READ, "read"), (OPERATE, "operate")):
+    for token, role in ((READ, "read"), (OPERATE, "operate"), (SEES, "read")):
         name = hashlib.sha256(token.encode()).hexdigest()[:8]
-        assert api.client(token).get(f"{PREFIX}/caller").json() == {"role": role, "token": name}
+        told = {"role": role, "sees_payload": token == SEES, "token": name}
+        assert api.client(token).get(f"{PREFIX}/caller").json() == told
 
 
 @pytest.mark.parametrize(

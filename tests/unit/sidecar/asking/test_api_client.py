@@ -117,7 +117,7 @@ def test_questions_are_asked_with_the_token_and_answered_as_from_kafka(fake: Fak
 
 def test_schedules_are_asked_for_page_after_page(fake: Fake, token_file: Path) -> None:
     path = "GET /api/v1/topics/d/schedules"
-    of_id = "id=order-7&due_from_ms=2000&due_to_ms=1769853600000&target=out"
+    of_id = "id=order-7&due_from_ms=2000&due_to_ms=1769853600000&target=out&key=a%26b"
     found = [
         ScheduleAnswer(partition=1, offset=offset, due_ms=due_ms, targets=("out",), id="order-7", series="d/1/3")
         for offset, due_ms in ((9, 1_769_853_000_000), (7, 1_769_852_000_000))
@@ -129,7 +129,8 @@ def test_schedules_are_asked_for_page_after_page(fake: Fake, token_file: Path) -
         f"{path}?{of_id}&limit=99&from=1%2Flog%2F10": (200, then.model_dump(mode="json")),
         f"{path}?limit=1": (200, first.model_dump(mode="json")),
     }
-    given = ["--id", "order-7", "--due-from", "2000", "--due-to", "2026-01-31T10:00:00Z", "--target", "out"]
+    due = ["--due-from", "2000", "--due-to", "2026-01-31T10:00:00Z"]
+    given = ["--id", "order-7", *due, "--target", "out", "--key", "a&b"]
     shown = json.loads(run(fake, token_file, "schedules", "d", *given, "--json").stdout)
     assert shown == {
         "topic": "d",

@@ -38,11 +38,15 @@ class Row(NamedTuple):
     deliver_id: bytes
 
     @property
+    def key(self) -> bytes | None:
+        return (b"one", b"other", None)[self.offset % 3]
+
+    @property
     def record(self) -> Record:
         """As a producer has written it."""
         headers: Headers = [("deliver-to", self.target.encode()), ("deliver-id", self.deliver_id)]
         at = b"nonsense" if self.due_ms is None else b"%d" % self.due_ms
-        return Record(b"key", b"payload", [*headers, ("deliver-at", at)], SENT_MS)
+        return Record(self.key, b"payload", [*headers, ("deliver-at", at)], SENT_MS)
 
 
 class Counting:
@@ -165,7 +169,8 @@ def _is_wanted(row: Row, wanted: Wanted) -> bool:
     assert row.due_ms is not None
     begins = wanted.due_from_ms is None or row.due_ms >= wanted.due_from_ms
     ends = wanted.due_to_ms is None or row.due_ms < wanted.due_to_ms
-    return begins and ends and wanted.deliver_id in (None, row.deliver_id) and wanted.target in ("", row.target)
+    of_record = wanted.deliver_id in (None, row.deliver_id) and wanted.key in (None, row.key)
+    return begins and ends and of_record and wanted.target in ("", row.target)
 
 
 def _world(seed: int) -> World:
@@ -201,6 +206,7 @@ def _wanted(random: Random) -> Wanted:
         random.choice([None, 2_200]),
         random.choice([None, 2_700]),
         random.choice(["", "a"]),
+        random.choice([None, None, b"other"]),
     )
 
 
@@ -235,10 +241,10 @@ def test_pages_show_everything_that_is_pending_once(seed: int) -> None:
     assert set(shown) == world.pending(wanted)
 
 
-def test_it_is_told_what_a_schedule_is_and_nothing_of_its_payload() -> None:
+def test_it_is_told_what_a_schedule_is_and_nothing_of_its_value() -> None:
     world = World(Random(1), rows=[Row(7, 2_500, "a", b"order-7")])
     found, next_from = _page(world, Wanted("d"), Place(0), 10, None)
-    assert found == [Pending(2_500, 0, 7, ("a",), b"order-7", None)]
+    assert found == [Pending(2_500, 0, 7, ("a",), b"order-7", None, b"other")]
     assert next_from is None
 
 
