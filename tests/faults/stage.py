@@ -13,7 +13,7 @@ from sidecar import local_kafka
 from sidecar.audit import AuditReport
 from sidecar.kafka.admin import log_range, uncommitted_end
 from sidecar.local_kafka.settings import HOST, PORTS_BESIDE, free_ports
-from tests.faults.proxy import Proxy
+from tests.faults.proxy import ApiKey, Proxy
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, Stage, wait_until
 
@@ -114,8 +114,10 @@ class FaultStage(Stage):
 
     def topics(self) -> list[str]:
         """Every topic that routers write to."""
-        own = [f"{delay}.{name}" for delay in self.delays for name in ("delay-state", "delay-snapshots", "rejected")]
-        return [*self.targets, *own]
+        beside = ("delay-state", "delay-snapshots", "rejected", "receipts")
+        own = [f"{delay}.{name}" for delay in self.delays for name in beside]
+        # A delay topic too: the next occurrence of a series is written there, and what is moved.
+        return [*self.targets, *self.delays, *own]
 
     def behind(self) -> list[str]:
         """Partitions of any topic without a leader, or with a replica that is not in sync."""
@@ -145,3 +147,8 @@ def settled(stage: FaultStage, *, at_least: int = 100, timeout_s: float = 180.0)
     assert report.sent >= at_least, f"only {report.sent} records were sent: too few to mean anything"
     wait_until(lambda: not stage.open_transactions(), "the end of every transaction")
     return report
+
+
+def wait_until_lost(running: Proxied, key: ApiKey, number: int) -> None:
+    """Wait until that many answers to requests of this kind were lost since the stage was set."""
+    wait_until(lambda: running.effects[f"lost answer to {key.name}"] == number, f"{number} lost answers to {key.name}")

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from tests.faults.proxy import ApiKey, Way
-from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, settled
+from tests.faults.stage import SMALL_BUCKETS, FaultStage, Proxied, settled, wait_until_lost
 from tests.integration.router_process import RouterProcess
-from tests.integration.scenario import Load, Stage, wait_until
+from tests.integration.scenario import Load, Stage
 
 QUICK = [pytest.param(ApiKey.END_TXN)]
 THOROUGH = [
@@ -28,7 +28,7 @@ def test_the_broker_has_done_it_and_the_router_never_hears(
     with _loaded(lone, rng):
         for number in range(1, LOSSES + 1):
             proxy.lose_answers([key], 1)
-            _wait_until_lost(one_node, key, number)
+            wait_until_lost(one_node, key, number)
             time.sleep(rng.uniform(0.2, 1.5))
 
 
@@ -40,7 +40,7 @@ def test_the_answer_that_fences_the_old_owner_is_lost(one_node: Proxied, lone: F
             router.kill()
             proxy.lose_answers([ApiKey.INIT_PRODUCER_ID], 1)
             router.start()
-            _wait_until_lost(one_node, ApiKey.INIT_PRODUCER_ID, number)
+            wait_until_lost(one_node, ApiKey.INIT_PRODUCER_ID, number)
             router.wait_ready()
 
 
@@ -129,7 +129,3 @@ def _loaded(stage: FaultStage, rng: Random) -> Iterator[RouterProcess]:
         router.wait_ready()
         settled(stage)
         assert router.stop() == 0
-
-
-def _wait_until_lost(running: Proxied, key: ApiKey, number: int) -> None:
-    wait_until(lambda: running.effects[f"lost answer to {key.name}"] == number, f"{number} lost answers to {key.name}")

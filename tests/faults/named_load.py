@@ -1,0 +1,106 @@
+"""Schedules with ids, series and controls about them, at a steady rate; and what their receipts must mean."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from random import Random
+from typing import Any, Final
+
+from index.control_headers import CANCEL, MOVE
+from index.headers import SERIES
+from sidecar.audit import Record
+from tests.integration.scenario import Header, Load, Stage, header
+
+A_SECOND: Final = 100
+NAMES: Final = 40
+TIMES: Final = 60
+PERIOD_MS: Final = 200
+FURTHEST_MS: Final = 12_000
+RECORDS_BETWEEN_SERIES: Final = 50
+
+SLACK_MS: Final = 3_000
+"""A receipt and a release of one transaction lie less than this apart; what is missed by a control is due later."""
+
+RECURS: Final[list[Header]] = [
+    ("deliver-every", b"%dms" % PERIOD_MS),
+    ("deliver-times", b"%d" % TIMES),
+    ("deliver-missed", b"all"),
+]
+RECURRING: Final[dict[str, Any]] = {"recurring": True, "min_period": "100ms"}
+"""Keys of a delay topic that takes this load."""
+
+
+class NamedLoad(Load):
+    """Schedules with ids, controls, records that have neither, and now and then a series.
+
+    Ids are few, so that most controls are about something that is pending.
+    """
+
+    def __init__(self, stage: Stage, delay: str, rng: Random) -> None:
+        super().__init__(stage, [delay], rng, a_second=A_SECOND, delays_ms=(0, FURTHEST_MS))
+
+    def _write(self, number: int) -> None:
+        rng = self._rng
+        name = b"id-%d" % rng.randrange(NAMES)
+        after: Header = ("deliver-after", b"%d" % rng.randint(*self._delays_ms))
+        if number % RECORDS_BETWEEN_SERIES == 1:
+            self._produce(number, ("deliver-id", b"series-%d" % number), *RECURS)
+            return
+        match rng.randrange(8):
+            case 0 | 1:
+                super()._write(number)
+            case 2:
+                self._produce(number, (CANCEL, name))
+            case 3:
+                self._produce(number, (MOVE, name), after)
+            case 4:
+                self._produce(number, ("deliver-id", name), ("deliver-replace", b"true"), after)
+            case 5 if number > RECORDS_BETWEEN_SERIES:
+                begun = rng.randrange(1, number, RECORDS_BETWEEN_SERIES)
+                self._produce(number, (CANCEL, b"series-%d" % begun))
+            case _:
+                self._produce(number, ("deliver-id", name), after)
+
+    def _produce(self, number: int, *headers: Header) -> None:
+        self._producer.produce(self._topics[0], b"%d" % number, b"k", 0, headers=[*headers])
+
+
+def check_receipts(stage: Stage, delay: str, out: str) -> None:
+    """Assert that nothing has left that a control should have found, and that series neither skip nor double."""
+    released, receipts = stage.records(out), stage.records(f"{delay}.receipts")
+    left_ms = {header(each, "delay-source"): each.timestamp_ms for each in released}
+    names: dict[bytes | None, list[Record]] = defaultdict(list)
+    for each in stage.records(delay):
+        names[dict(each.headers).get("deliver-id")].append(each)
+    missed = [
+        f"{receipt.key!r} at {header(receipt, 'delay-source')!r} spared {schedule.offset}"
+        for receipt in receipts
+        for schedule in names[receipt.key]
+        if _is_about(receipt, schedule)
+        and left_ms.get(f"{delay}/0/{schedule.offset}".encode(), 0) > receipt.timestamp_ms + SLACK_MS
+    ]
+    assert not missed, missed
+    cancelled = {receipt.key for receipt in receipts if json.loads(receipt.value or b"")["cancelled"]}
+    series = _occurrences(released)
+    assert len(series) > 1, "no series has begun: nothing was shown of them"
+    for name, numbers in series.items():
+        assert numbers == list(range(1, len(numbers) + 1)), f"{name!r} has left as {numbers}"
+        assert len(numbers) == TIMES or name in cancelled, f"{name!r} ended at {len(numbers)} and was not cancelled"
+
+
+def _is_about(receipt: Record, schedule: Record) -> bool:
+    """Whether a schedule of its id lies in front of the control, or follows in a series from one that does."""
+    control = int((header(receipt, "delay-source") or b"").rpartition(b"/")[2])
+    series = dict(schedule.headers).get(SERIES)
+    begun = schedule.offset if series is None else int(series.split(b" ")[0])
+    return begun < control
+
+
+def _occurrences(released: Iterable[Record]) -> dict[bytes, list[int]]:
+    """The numbers with which each series has left, in the order of its topic, by its id."""
+    found: dict[bytes, list[int]] = defaultdict(list)
+    for each in released:
+        headers = dict(each.headers)
+        if number := headers.get("delay-occurrence"):
+            found[headers["delay-id"] or b""].append(int(number))
+    return found
