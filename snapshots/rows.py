@@ -115,6 +115,10 @@ class RowPacker:
         parts.append(shape)
         return b"".join(parts)
 
+    def shape(self, names: tuple[str, ...]) -> bytes | None:
+        """What a row with headers of these names ends with; None for names that no row can have."""
+        return self._shapes.get(names) or self._shape(names)
+
     def _shape(self, names: tuple[str, ...]) -> bytes | None:
         fresh = [name for name in dict.fromkeys(names) if name not in self._indexes]
         if len(self.names) + len(fresh) > MAX_NAMES or len(names) > MAX_HEADERS:

@@ -4,11 +4,13 @@ A decision must replay, so it depends on the record and on the rules of its offs
 cluster is asked. The clock only tells what will wait for so long that it is packed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from index.errors import RefusedError
+from index.headers import Headers
 from index.names import hash_of
 from index.pending import Entry
 from index.receipts import Action
@@ -20,9 +22,13 @@ from index.unreadable import UnreadableHeaders, decide
 from sidecar.intake.bad_batches import BadBatch
 from sidecar.intake.decided import Controlling, Decided, Rejected, Step
 from sidecar.intake.fetching import Fetch
+from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.payload.budget import PayloadBudget
-from sidecar.payload.records import Payload, Refused, packed, scheduled, size_of
+from sidecar.payload.records import Packed, Payload, Refused, Scheduled, packed, scheduled, size_of
 from snapshots.rows import RowPacker
+
+if TYPE_CHECKING:
+    from sidecar.kernel._deciding import Decider
 
 NEVER = 1 << 63
 """An offset that no log reaches."""
@@ -51,6 +57,7 @@ class Deciding:
         soon_ms: int,
         until_offset: int = NEVER,
         stops_at_bad: Callable[[], int] | None = None,
+        kernel: Kernel = PYTHON,
     ) -> None:
         self.taken_bytes = 0
         self.has_ended = False
@@ -63,6 +70,9 @@ class Deciding:
         self._until_offset = until_offset
         self._stops_at_bad = stops_at_bad
         self._packer = RowPacker()
+        self._kernel = kernel
+        self._native = self._decider(self._rules)
+        self._far_ms = self._room_bytes = 0
 
     def decide(self, fetch: Fetch) -> Decided:
         """What to do to the index for what was read; the memory that this takes is counted at once.
@@ -79,12 +89,47 @@ class Deciding:
         self.taken_bytes += decided.resident_bytes
         return decided
 
-    # In one piece: a call for each record costs more than what it does.
-    def _decide_messages(self, fetch: Fetch, decided: Decided) -> None:  # noqa: C901, PLR0912, PLR0915 -- see above
+    def _decide_messages(self, fetch: Fetch, decided: Decided) -> None:
+        messages, headers = fetch.messages, fetch.headers
+        self._far_ms, self._room_bytes = self._now_ms() + self._soon_ms, self._budget.room_bytes
         run: list[Entry[Payload]] = []
-        steps = decided.steps
-        room_bytes, far_ms = self._budget.room_bytes, self._now_ms() + self._soon_ms
-        for message, headers in zip(fetch.messages, fetch.headers, strict=True):
+        at, count = 0, len(messages)
+        while at < count and not self.has_ended:
+            to = count
+            if self._native is not None:
+                at = self._decide_natively(self._native, fetch, at, run, decided)
+                # In front of something that it does not know, or of other rules.
+                to = at + 1
+            run = self._decide_some(zip(messages[at:to], headers[at:to], strict=True), run, decided)
+            at = to
+        decided.steps.append(run)
+        decided.records = count
+
+    def _decide_natively(
+        self, native: "Decider", fetch: Fetch, at: int, run: list[Entry[Payload]], decided: Decided
+    ) -> int:
+        """Go on with a run from a place of the fetch on; the place of the first message that is left to Python."""
+        to, taken_bytes, without_time = native.decide(
+            fetch.messages,
+            fetch.headers,
+            at,
+            min(self._until_offset, self._rules_end, NEVER - 1),
+            self._far_ms,
+            self._room_bytes - decided.resident_bytes,
+            run,
+            decided.names,
+        )
+        decided.resident_bytes += taken_bytes
+        decided.without_time += without_time
+        return to
+
+    # In one piece: a call for each record costs more than what it does.
+    def _decide_some(  # noqa: C901, PLR0912, PLR0915 -- see above
+        self, messages: Iterable[tuple[Message, Headers]], run: list[Entry[Payload]], decided: Decided
+    ) -> list[Entry[Payload]]:
+        """Go on with a run; the run that is under way at the end."""
+        steps, room_bytes, far_ms = decided.steps, self._room_bytes, self._far_ms
+        for message, headers in messages:
             offset = message.offset() or 0
             error = message.error()
             if error is not None:
@@ -97,7 +142,7 @@ class Deciding:
                 run = []
                 break
             if offset >= self._rules_end:
-                self._rules, self._rules_end = self._history.at(offset), self._history.ends_at(offset) or NEVER
+                self._take_rules(offset)
             timestamp_ms = message.timestamp()[1]
             record = _new(Record, (message.key(), message.value(), headers, timestamp_ms))
             if isinstance(headers, UnreadableHeaders):
@@ -138,8 +183,15 @@ class Deciding:
                     continue
                 decided.names[offset] = hash_of(decision[4])
             run.append(entry)
-        steps.append(run)
-        decided.records = len(fetch.messages)
+        return run
+
+    def _take_rules(self, offset: int) -> None:
+        rules, self._rules_end = self._history.at(offset), self._history.ends_at(offset) or NEVER
+        if rules != self._rules:
+            self._rules, self._native = rules, self._decider(rules)
+
+    def _decider(self, rules: Rules) -> "Decider | None":
+        return self._kernel.decider(rules, self._packer, (Scheduled, Packed))
 
     def _passed(self, bad: BadBatch) -> Step:
         if bad.from_offset >= self._until_offset:

@@ -1,8 +1,8 @@
 """Optional native code for what is done with every record; without it the router does the same in Python, slower.
 
 May import: ``kafka``. Begin with :mod:`sidecar.kernel.choice`: whether a process uses it, and why not.
-``_release.pyx`` writes released records, ``_segments.pyx`` decodes segments and ``_rows.pyx`` joins them of rows;
-``hatch_build.py`` compiles them.
+``_deciding.pyx`` decides records, ``_release.pyx`` writes released ones, ``_segments.pyx`` decodes segments and
+``_rows.pyx`` joins them of rows; ``hatch_build.py`` compiles them.
 
 Python is the definition. A native function does the same, or stops in front of what is not of the common form and
 leaves it to Python: errors, refusals and everything rare stay in one place. It is used only with versions of

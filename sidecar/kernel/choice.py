@@ -8,16 +8,21 @@ from confluent_kafka import Producer
 
 from index.errors import ConfigError
 from index.headers import StrippedNames
-from index.schedule import KEEP_KEY
+from index.names import hash_of
+from index.record import Record
+from index.rules import Rules
+from index.schedule import KEEP_KEY, Schedule
 from sidecar.kafka import librdkafka
+from sidecar.kernel.common_form import CommonForm
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.rows import RowPacker
 
 if TYPE_CHECKING:
-    from sidecar.kernel import _release
+    from sidecar.kernel import _deciding, _release
 
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
-REVISION: Final = 2
+REVISION: Final = 3
 """Of the compiled modules that this code calls: raised with each change of what one of them is given or gives."""
 
 _FUNCTIONS: Final = ("rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")
@@ -43,6 +48,15 @@ class Kernel:
         addresses = {name: librdkafka.address_of(name) for name in _FUNCTIONS}
         return _release.Writer(producer, librdkafka.CLIENT_HANDLE, addresses, stripped, KEEP_KEY, source)
 
+    def decider(self, rules: Rules, packer: RowPacker, kinds: tuple[type, type]) -> "_deciding.Decider | None":
+        """What decides records of the common form by these rules, as ``kinds``; None where Python decides all."""
+        form = None if self.why_not else CommonForm.of(rules)
+        if form is None:
+            return None
+        from sidecar.kernel import _deciding  # noqa: PLC0415 -- it need not be there
+
+        return _deciding.Decider(form, packer, hash_of, (Record, Schedule, *kinds), KEEP_KEY)
+
     @property
     def codec(self) -> SegmentCodec:
         """What encodes and decodes segments."""
@@ -61,10 +75,10 @@ class Kernel:
         if given not in {"", "on"}:
             raise ConfigError(f"{SWITCH}={given}: write off or on")
         try:
-            from sidecar.kernel import _release, _rows, _segments  # noqa: PLC0415
+            from sidecar.kernel import _deciding, _release, _rows, _segments  # noqa: PLC0415
         except ImportError as error:
             return cls(f"it is not compiled for this Python ({error}); see 'Limits' in OPERATIONS")
-        for module in (_release, _rows, _segments):
+        for module in (_deciding, _release, _rows, _segments):
             if module.REVISION != REVISION:
                 return cls(f"it was compiled from other sources (revision {module.REVISION}, not {REVISION})")
         if not librdkafka.is_known():

@@ -180,6 +180,7 @@ class KafkaHost:
             soon_ms=topic.seal_rules.soon_ms,
             until_offset=until_offset,
             stops_at_bad=(lambda: ledger.committed.cursor) if topic.on_unreadable == "stop" else None,
+            kernel=self._shared.kernel,
         )
         fetching = Fetching(connects_of(config), TopicPartition(topic.name, self._partition, ledger.indexed_to))
         name = f"{topic.name}/{self._partition}"

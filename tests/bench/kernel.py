@@ -11,14 +11,20 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final, TypeAlias
 
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 
-from index.headers import NATIVE, StrippedNames
+from index.headers import NATIVE, Headers, StrippedNames
 from index.pending import Entry
 from index.record import Record
+from index.rule_history import RuleHistory
+from index.rules import Rules
 from index.schedule import KEEP_KEY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.intake.deciding import Deciding
+from sidecar.intake.fetching import Fetch
+from sidecar.intake.read_ahead import FETCH_RECORDS
 from sidecar.kernel.choice import PYTHON, Kernel
+from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Scheduled
 from sidecar.release.writer import PartitionWriter
 from snapshots.rows import RowPacker
@@ -47,6 +53,8 @@ def main() -> None:
         "release": lambda kernel: _release_us(kernel, entries),
         "join rows into segments": segment.join_us,
         "decode segments": segment.decode_us,
+        "decide what is due soon": _Fetches(-60_000).decide_us,
+        "decide and pack what is due later": _Fetches(3_600_000).decide_us,
     }
     for name, work in works.items():
         sys.stdout.write(f"{name}, us of CPU a record: {_compared(native, work)}\n")
@@ -102,6 +110,32 @@ class _Segment:
     def decode_us(self, kernel: Kernel) -> float:
         decode, value = kernel.codec.decode_columns, self._value
         return _cpu_us(lambda: [len(decode(value).records) for _ in range(RECORDS // SEGMENT_RECORDS)], RECORDS)
+
+
+class _Fetches:
+    """Records as they are read, due so long after they are decided."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        # A list of headers for each, as the client makes them.
+        read = [
+            (
+                Message(offset=offset, key=b"%d" % offset, value=bytes(200), timestamp=(1, DUE_MS)),
+                _headers(ahead_ms + offset),
+            )
+            for offset in range(RECORDS)
+        ]
+        some = [read[at : at + FETCH_RECORDS] for at in range(0, RECORDS, FETCH_RECORDS)]
+        self._fetches = [Fetch([message for message, _ in each], [headers for _, headers in each]) for each in some]
+
+    def decide_us(self, kernel: Kernel) -> float:
+        history, budget = RuleHistory.beginning(0, Rules("delays", default_target="orders")), PayloadBudget(1 << 40)
+        deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, kernel=kernel)
+        # Kept, or what is measured is how soon it is thrown away.
+        return _cpu_us(lambda: [deciding.decide(fetch) for fetch in self._fetches], RECORDS)
+
+
+def _headers(ahead_ms: int) -> Headers:
+    return [("deliver-at", b"%d" % (DUE_MS + ahead_ms)), ("trace-id", b"%d" % ahead_ms)]
 
 
 def _cpu_us(work: Callable[[], object], records: int) -> float:

@@ -53,7 +53,7 @@ from tests.simulation.world import DELAY_TOPIC, REJECTED, Answer, DelayLog, Faul
 
 TOPIC_ID = "topic-id"
 METRICS = Metrics()
-CODEC = Kernel.chosen(os.environ).codec
+KERNEL = Kernel.chosen(os.environ)
 """As a router would run here: the simulation is played with and without."""
 
 PLENTY_BYTES = 1 << 40
@@ -126,7 +126,7 @@ class Host:
         self.epoch = -1
         self.reads = 30
         self.directory = SimulatedDirectory()
-        self.codec = CODEC
+        self.codec = KERNEL.codec
         self.compresses = True
         self.payload_memory_bytes = PLENTY_BYTES
         topic = SimulatedTopic(name=DELAY_TOPIC, trim=around.trims, limits=around.seal_rules).model_copy(
@@ -171,6 +171,7 @@ class Host:
             now_ms=self.context.clock.now_ms,
             soon_ms=self._around.seal_rules.soon_ms,
             until_offset=until_offset,
+            kernel=KERNEL,
         )
         ahead = SimulatedAhead(self._around, self, deciding, ledger.indexed_to)
         return Intake(ahead, ledger, self.budget, places)

@@ -128,7 +128,7 @@ _INNER: dict[str, frozenset[str]] = {
     "payload": frozenset(),
     "series": frozenset({"payload"}),
     "tracing": frozenset({"payload", "config"}),
-    "intake": frozenset({"payload", "kafka", "config"}),
+    "intake": frozenset({"payload", "kernel", "kafka", "config"}),
     "release": frozenset({"series", "payload", "kernel", "kafka", "config"}),
     "policies": frozenset({"release", "kafka", "config"}),
     "buckets": frozenset({"release", "intake", "payload", "topics", "kafka", "config"}),

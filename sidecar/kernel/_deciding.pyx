@@ -1,0 +1,651 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False, cdivision=True
+"""Records of the common form, decided and packed: the compiled half of ``sidecar.intake.deciding``.
+
+Common is what has a timestamp, at most one header of each control role, times in one of the notations below, at most one
+target, and nothing that cancels, moves or recurs. What names of headers and targets mean is asked of Python the first
+time that one is met. A record of any other form, and one that is to be rejected, is stopped in front of: Python decides
+that one.
+
+==================  ===================================================================================
+``deliver-at``      up to 18 digits that can be nothing but milliseconds; RFC 3339 from 1970 on
+``deliver-after``   up to 18 digits; a number and its unit, ``10s``; one amount of ISO 8601, ``PT15M``, ``P1D``
+==================  ===================================================================================
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_CheckExact
+from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+
+cdef extern from "Python.h":
+    ctypedef object (*allocfunc)(type, Py_ssize_t)
+    ctypedef struct PyTypeObject:
+        allocfunc tp_alloc
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+# Of what is given and returned here; choice.py has the same number.
+REVISION = 3
+
+cdef enum:
+    # Of a record; as in snapshots.rows. One with more is Python's.
+    MAX_HEADERS = 100
+    # Names that are remembered at once, and the places of the table in which they are looked up: a power of two.
+    MAX_NAMES = 512
+    SLOTS = 2048
+    MAX_NAME_BYTES = 256
+    MAX_ROUTES = 4096
+    MAX_SHAPES = 4096
+    # Of a number that is below 2^63 whatever its digits are.
+    MAX_DIGITS = 18
+    MAX_ID_BYTES = 256
+    MAX_PARTITION = 0x7FFFFFFF
+    # As in index.schedule.
+    AT_ONCE = 0
+    BY_KEY = -1
+    NO_EXPIRY = -1
+    # As in sidecar.payload.records and sidecar.intake.deciding.
+    RESIDENT_OVERHEAD_BYTES = 500
+    HEADER_OVERHEAD_BYTES = 120
+    PACKED_OVERHEAD_BYTES = 300
+    PACKED_BYTES = 65536
+    # Of namedtuples.
+    RECORD_FIELDS = 4
+    SCHEDULE_FIELDS = 7
+    SCHEDULED_FIELDS = 3
+    PACKED_FIELDS = 5
+
+# What a header name means, in the numbers of common_form.py: a role, and in which notations its content is read here.
+cdef enum:
+    NOTHING = 0
+    AT = 1
+    AFTER = 2
+    TO = 3
+    KEY = 4
+    PARTITION = 5
+    ID = 6
+    EXPIRE = 7
+    NOT_COMMON = 15
+    ROLE_BITS = 15
+    DIGITS = 16
+    TEXT = 32
+
+# Tags of segment.proto; each is one byte.
+cdef enum:
+    INLINE_KEYS = 0x2A
+    INLINE_VALUES = 0x32
+    INLINE_HEADER_VALUES = 0x52
+    COLUMN_PRESENT = 0x0A
+
+cdef int64_t INT64_MAX = 0x7FFFFFFFFFFFFFFF
+# As in index.readers: what is below the first or between the others can be nothing but milliseconds.
+cdef int64_t FIRST_SECONDS = 1_000_000_000
+cdef int64_t FIRST_MILLIS = 100_000_000_000
+cdef int64_t FIRST_MICROS = 100_000_000_000_000
+
+
+cdef struct Bytes:
+    const char *place
+    Py_ssize_t size
+
+
+cdef struct Header:
+    Bytes name
+    # Without a place it is null.
+    Bytes content
+
+
+cdef struct Name:
+    Bytes text
+    int means
+
+
+cdef struct Seen:
+    int64_t offset
+    int64_t timestamp_ms
+    Bytes key
+    Bytes value
+    int header_count
+    # What is found out.
+    int64_t due_ms
+    int64_t partition
+    int64_t expire_ms
+    Bytes to
+    Bytes own_key
+    Bytes deliver_id
+    int roles
+    bint packable
+    Py_ssize_t content_bytes
+
+
+cdef bint _digits(const char *place, Py_ssize_t size, int64_t *number) noexcept nogil:
+    """Whether these are digits of a number that certainly fits."""
+    cdef int64_t value = 0
+    cdef Py_ssize_t at
+    if not 1 <= size <= MAX_DIGITS:
+        return False
+    for at in range(size):
+        if not c"0" <= place[at] <= c"9":
+            return False
+        value = 10 * value + (place[at] - c"0")
+    number[0] = value
+    return True
+
+
+cdef int64_t _days(int64_t year, int64_t month, int64_t day) noexcept nogil:
+    """Days from 1970 to a date of the Gregorian calendar that is not before; -1 where there is none such."""
+    cdef int64_t length = 31, years, day_of_year
+    cdef bint leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
+    if month == 2:
+        length = 29 if leap else 28
+    elif month == 4 or month == 6 or month == 9 or month == 11:
+        length = 30
+    if year < 1970 or not 1 <= month <= 12 or not 1 <= day <= length:
+        return -1
+    # Counted in years that begin in March, so that the leap day is the last.
+    years = year - 1 if month <= 2 else year
+    day_of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return years * 365 + years // 4 - years // 100 + years // 400 + day_of_year - 719_468
+
+
+cdef bint _instant(Bytes *raw, int64_t *instant_ms) noexcept nogil:
+    """RFC 3339, as ``index.times`` reads it; not what lies before 1970, and no leap second."""
+    cdef const char *text = raw.place
+    cdef Py_ssize_t at = 19, decimals = 0
+    cdef int64_t year, month, day, hour, minute, second, hours, minutes, days, fraction = 0, number
+    if raw.size < 20 or text[4] != c"-" or text[7] != c"-" or text[13] != c":" or text[16] != c":":
+        return False
+    if text[10] != c"T" and text[10] != c"t":
+        return False
+    if not (
+        _digits(text, 4, &year) and _digits(text + 5, 2, &month) and _digits(text + 8, 2, &day)
+        and _digits(text + 11, 2, &hour) and _digits(text + 14, 2, &minute) and _digits(text + 17, 2, &second)
+    ):
+        return False
+    if hour > 23 or minute > 59 or second > 59:
+        return False
+    if text[at] == c".":
+        at += 1
+        while at + decimals < raw.size and c"0" <= text[at + decimals] <= c"9":
+            decimals += 1
+        if decimals > 9 or not _digits(text + at, decimals, &fraction):
+            return False
+        at += decimals
+        while decimals < 9:
+            fraction *= 10
+            decimals += 1
+    days = _days(year, month, day)
+    if days < 0 or at >= raw.size:
+        return False
+    number = days * 1440 + hour * 60 + minute
+    if text[at] == c"Z" or text[at] == c"z":
+        if raw.size != at + 1:
+            return False
+    else:
+        if raw.size != at + 6 or text[at + 3] != c":" or (text[at] != c"+" and text[at] != c"-"):
+            return False
+        if not (_digits(text + at + 1, 2, &hours) and _digits(text + at + 4, 2, &minutes)):
+            return False
+        if hours > 23 or minutes > 59:
+            return False
+        number += hours * 60 + minutes if text[at] == c"-" else -(hours * 60 + minutes)
+    instant_ms[0] = (number * 60 + second) * 1000 + (fraction + 999_999) // 1_000_000
+    return True
+
+
+cdef int64_t _unit_ms(const char *unit, Py_ssize_t size) noexcept nogil:
+    """Of a number and its unit; 0 for what is none."""
+    if size == 2:
+        return 1 if unit[0] == c"m" and unit[1] == c"s" else 0
+    if size != 1:
+        return 0
+    if unit[0] == c"s":
+        return 1_000
+    if unit[0] == c"m":
+        return 60_000
+    if unit[0] == c"h":
+        return 3_600_000
+    return 86_400_000 if unit[0] == c"d" else 0
+
+
+cdef int64_t _iso_unit_ms(char unit, bint of_time) noexcept nogil:
+    if of_time:
+        return 1_000 if unit == c"S" else 60_000 if unit == c"M" else 3_600_000 if unit == c"H" else 0
+    return 86_400_000 if unit == c"D" else 604_800_000 if unit == c"W" else 0
+
+
+cdef bint _written_duration(Bytes *raw, int64_t *duration_ms) noexcept nogil:
+    """A number and its unit, or one amount of ISO 8601, as ``index.times`` reads them."""
+    cdef const char *text = raw.place
+    cdef Py_ssize_t size = 0
+    cdef int64_t amount, unit_ms
+    cdef bint of_time
+    if raw.size < 2:
+        return False
+    if text[0] == c"P":
+        of_time = text[1] == c"T"
+        size = 2 if of_time else 1
+        if raw.size < size + 2:
+            return False
+        unit_ms = _iso_unit_ms(text[raw.size - 1], of_time)
+        if not unit_ms or not _digits(text + size, raw.size - size - 1, &amount):
+            return False
+    else:
+        while size < raw.size and c"0" <= text[size] <= c"9":
+            size += 1
+        unit_ms = _unit_ms(text + size, raw.size - size)
+        if not unit_ms or not _digits(text, size, &amount):
+            return False
+    if amount > INT64_MAX // unit_ms:
+        return False
+    duration_ms[0] = amount * unit_ms
+    return True
+
+
+cdef bint _time(Bytes *raw, int means, int64_t *time_ms) noexcept nogil:
+    """An instant or a length of time; not a number of which it is in doubt what it counts."""
+    cdef bint is_instant = means & ROLE_BITS == AT
+    if _digits(raw.place, raw.size, time_ms):
+        return means & DIGITS and (not is_instant or _is_certain(time_ms[0]))
+    if not means & TEXT:
+        return False
+    return _instant(raw, time_ms) if is_instant else _written_duration(raw, time_ms)
+
+
+cdef bint _is_certain(int64_t due_ms) noexcept nogil:
+    return due_ms < FIRST_SECONDS or FIRST_MILLIS <= due_ms < FIRST_MICROS
+
+
+cdef Py_ssize_t _varint_size(uint64_t number) noexcept nogil:
+    cdef Py_ssize_t size = 1
+    while number >= 0x80:
+        number >>= 7
+        size += 1
+    return size
+
+
+cdef char *_varint(char *at, uint64_t number) noexcept nogil:
+    while number >= 0x80:
+        at[0] = <char>(number & 0x7F | 0x80)
+        at += 1
+        number >>= 7
+    at[0] = <char>number
+    return at + 1
+
+
+cdef Py_ssize_t _column_size(Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t inner = 1 + _varint_size(<uint64_t>size) + size
+    return 1 + _varint_size(<uint64_t>inner) + inner
+
+
+cdef char *_column(char *at, int tag, Bytes *content) noexcept nogil:
+    """A column of one value."""
+    at[0] = <char>tag
+    at = _varint(at + 1, <uint64_t>(1 + _varint_size(<uint64_t>content.size) + content.size))
+    at[0] = COLUMN_PRESENT
+    at = _varint(at + 1, <uint64_t>content.size)
+    memcpy(at, content.place, content.size)
+    return at + content.size
+
+
+cdef bint _number(object given, int64_t *number) except -1:
+    cdef int overflow = 0
+    if not PyLong_CheckExact(given):
+        return False
+    number[0] = PyLong_AsLongLongAndOverflow(given, &overflow)
+    return overflow == 0
+
+
+cdef bint _content(object given, Bytes *content) noexcept:
+    """Bytes or None; a null has no place, an empty one has."""
+    if given is None:
+        content.place, content.size = NULL, 0
+        return True
+    if not PyBytes_CheckExact(given):
+        return False
+    content.place, content.size = PyBytes_AS_STRING(given), PyBytes_GET_SIZE(given)
+    return True
+
+
+cdef bint _text(object given, Bytes *text) except -1:
+    if not PyUnicode_CheckExact(given):
+        return False
+    try:
+        text.place = PyUnicode_AsUTF8AndSize(given, &text.size)
+    except UnicodeError:
+        return False
+    return True
+
+
+cdef object _bytes_of(Bytes *content):
+    return PyBytes_FromStringAndSize(content.place, content.size) if content.place != NULL else None
+
+
+cdef inline tuple _made(type kind, Py_ssize_t fields):
+    """An empty namedtuple, as ``tuple.__new__`` makes it before it has its fields."""
+    return <tuple>(<PyTypeObject *>kind).tp_alloc(kind, fields)
+
+
+cdef inline void _set(tuple made, Py_ssize_t place, object field):
+    Py_INCREF(field)
+    PyTuple_SET_ITEM(made, place, field)
+
+
+cdef class Decider:
+    """Decides by one set of rules; used by one thread.
+
+    ``form`` is the ``CommonForm`` of the rules, ``packer`` what rows are packed with, ``hash_of`` what an id is known
+    by, ``kinds`` the types of Record, Schedule, Scheduled and Packed, ``keep_key`` stands for the key a record has.
+    """
+
+    cdef object means, route_of, packer, hash_of, keep_key
+    cdef type record, schedule, scheduled, packed
+    cdef tuple default_targets, last_targets
+    cdef int64_t max_ahead_ms, delay_ms
+    cdef bint requires_time
+    # Names of headers by their number, and where to find the number of one: 0 for none, or it and one more.
+    cdef list texts
+    cdef Name[MAX_NAMES] names
+    cdef int16_t[SLOTS] slots
+    cdef int name_count
+    cdef dict routes, shapes
+    cdef bytes last_to, last_shape
+    cdef int16_t[MAX_HEADERS] last_numbers
+    cdef int last_count
+    # Of the record that is being decided.
+    cdef Header[MAX_HEADERS] headers
+    cdef int16_t[MAX_HEADERS] numbers
+
+    def __cinit__(self, form, packer, hash_of, tuple kinds not None, keep_key):
+        self.means, self.route_of = form.means, form.route
+        self.packer, self.hash_of, self.keep_key = packer, hash_of, keep_key
+        self.record, self.schedule, self.scheduled, self.packed = kinds
+        for kind in kinds:
+            if not issubclass(kind, tuple):
+                raise TypeError(f"what is made here are tuples, and {kind} is none")
+        self.default_targets = form.default_targets
+        self.max_ahead_ms, self.delay_ms = form.max_ahead_ms, form.delay_ms
+        self.requires_time = form.requires_time
+        self.routes, self.shapes = {}, {}
+        self.last_count = -1
+        self.forget_names()
+
+    def decide(
+        self, messages, headers, Py_ssize_t start, int64_t below, int64_t far_ms, int64_t room_bytes,
+        list run not None, dict names not None,
+    ):
+        """Add the entries of messages from ``start`` on to a run, and the hashes of their ids to ``names``.
+
+        ``(next, taken_bytes, without_time)``: the place of the first that is for Python to decide, the memory that the
+        others take, and how many of them name no time. Nothing is decided at or beyond the offset ``below``, nor what
+        takes ``room_bytes`` or more together with the others; what is due after ``far_ms`` is packed.
+        """
+        cdef Seen seen
+        cdef Py_ssize_t place = start, count = min(len(messages), len(headers))
+        cdef int64_t taken_bytes = 0, size_bytes, without_time = 0
+        if start < 0:
+            return start, 0, 0
+        while place < count:
+            message = messages[place]
+            if message.error() is not None:
+                break
+            key, value, timestamp = message.key(), message.value(), message.timestamp()
+            if not (
+                type(timestamp) is tuple and len(<tuple>timestamp) == 2
+                and _number(message.offset(), &seen.offset) and seen.offset < below
+                and _number((<tuple>timestamp)[1], &seen.timestamp_ms)
+                and _content(key, &seen.key) and _content(value, &seen.value)
+                and self.take_headers(headers[place], &seen) and self.judge(&seen)
+            ):
+                break
+            targets = self.route(&seen)
+            if targets is None:
+                break
+            payload = None
+            if seen.due_ms > far_ms and seen.packable:
+                row = self.pack(&seen)
+                if row is None:
+                    break
+                size_bytes = PACKED_OVERHEAD_BYTES + PyBytes_GET_SIZE(row)
+                if taken_bytes + size_bytes >= room_bytes:
+                    break
+                payload = self.packed_of(&seen, size_bytes, row, targets)
+            else:
+                size_bytes = (
+                    RESIDENT_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * seen.header_count + seen.content_bytes
+                    + seen.value.size + seen.key.size
+                )
+                if taken_bytes + size_bytes >= room_bytes:
+                    break
+                payload = self.scheduled_of(&seen, size_bytes, targets, key, value, headers[place])
+            taken_bytes += size_bytes
+            without_time += seen.due_ms == AT_ONCE
+            if seen.roles & 1 << ID:
+                names[seen.offset] = self.hash_of(_bytes_of(&seen.deliver_id))
+            run.append((seen.due_ms, seen.offset, payload))
+            place += 1
+        return place, taken_bytes, without_time
+
+    cdef bint take_headers(self, object given, Seen *seen) except -1:
+        cdef Py_ssize_t place, count
+        cdef object pair
+        if type(given) is not list and type(given) is not tuple:
+            return False
+        count = len(given)
+        if count > MAX_HEADERS:
+            return False
+        for place in range(count):
+            pair = given[place]
+            if type(pair) is not tuple or len(<tuple>pair) != 2:
+                return False
+            if not _text((<tuple>pair)[0], &self.headers[place].name):
+                return False
+            if not _content((<tuple>pair)[1], &self.headers[place].content):
+                return False
+        seen.header_count = <int>count
+        return True
+
+    cdef bint judge(self, Seen *seen) except -1:
+        """Whether a record is of the common form and accepted, but for its target; and when it is due."""
+        cdef int place, number, means, role
+        cdef int64_t at_ms = 0, after_ms = self.delay_ms
+        cdef Header *header
+        seen.partition, seen.expire_ms, seen.roles = BY_KEY, NO_EXPIRY, 0
+        seen.packable, seen.content_bytes = seen.value.place != NULL, 0
+        if self.name_count + seen.header_count > MAX_NAMES:
+            self.forget_names()
+        for place in range(seen.header_count):
+            header = &self.headers[place]
+            number = self.number_of(&header.name)
+            if number < 0:
+                return False
+            self.numbers[place] = <int16_t>number
+            if header.content.place == NULL:
+                seen.packable = False
+            seen.content_bytes += header.content.size
+            means = self.names[number].means
+            if means == NOTHING:
+                continue
+            role = means & ROLE_BITS
+            # Null is a key; of anything else it says nothing, or cannot be read.
+            if means == NOT_COMMON or seen.roles & 1 << role or (header.content.place == NULL and role != KEY):
+                return False
+            seen.roles |= 1 << role
+            if role == AT:
+                if not _time(&header.content, means, &at_ms):
+                    return False
+            elif role == AFTER:
+                if not _time(&header.content, means, &after_ms):
+                    return False
+            elif role == EXPIRE:
+                if not _time(&header.content, means, &seen.expire_ms):
+                    return False
+            elif role == PARTITION:
+                if not _digits(header.content.place, header.content.size, &seen.partition):
+                    return False
+                if seen.partition > MAX_PARTITION:
+                    return False
+            elif role == TO:
+                seen.to = header.content
+            elif role == KEY:
+                seen.own_key = header.content
+            elif role == ID:
+                if header.content.size > MAX_ID_BYTES:
+                    return False
+                seen.deliver_id = header.content
+            else:
+                return False
+        return self.take_due(seen, at_ms, after_ms)
+
+    cdef bint take_due(self, Seen *seen, int64_t at_ms, int64_t after_ms) noexcept:
+        if seen.timestamp_ms < 0:
+            return False
+        if seen.roles & 1 << AT:
+            if seen.roles & 1 << AFTER:
+                return False
+            seen.due_ms = at_ms
+        elif seen.roles & 1 << AFTER or self.delay_ms:
+            if after_ms > INT64_MAX - seen.timestamp_ms:
+                return False
+            seen.due_ms = seen.timestamp_ms + after_ms
+        else:
+            seen.due_ms = AT_ONCE
+            return not self.requires_time
+        # One that says that it is due at once is counted otherwise than one that says nothing.
+        return seen.due_ms > AT_ONCE and seen.due_ms - seen.timestamp_ms <= self.max_ahead_ms
+
+    cdef tuple route(self, Seen *seen):
+        """The targets of a record; None where they are none that it may have."""
+        if not seen.roles & 1 << TO:
+            return self.default_targets
+        if (
+            self.last_to is not None and PyBytes_GET_SIZE(self.last_to) == seen.to.size
+            and memcmp(PyBytes_AS_STRING(self.last_to), seen.to.place, seen.to.size) == 0
+        ):
+            return self.last_targets
+        raw = _bytes_of(&seen.to)
+        found = self.routes.get(raw)
+        if found is None:
+            found = self.route_of(raw)
+            if found is None:
+                return None
+            if len(self.routes) >= MAX_ROUTES:
+                self.routes.clear()
+            self.routes[raw] = found
+        self.last_to, self.last_targets = raw, found
+        return found
+
+    cdef int number_of(self, Bytes *name) except -2:
+        """The number of a header name, which from now on is known; -1 for one that is not remembered."""
+        cdef uint32_t mixed = 2166136261
+        cdef Py_ssize_t at
+        cdef int number
+        if name.size > MAX_NAME_BYTES:
+            return -1
+        for at in range(name.size):
+            mixed = (mixed ^ <uint8_t>name.place[at]) * 16777619
+        mixed = (mixed ^ mixed >> 15) % SLOTS
+        while self.slots[mixed]:
+            number = self.slots[mixed] - 1
+            if self.names[number].text.size == name.size and not memcmp(
+                self.names[number].text.place, name.place, name.size
+            ):
+                return number
+            mixed = (mixed + 1) % SLOTS
+        return self.learn(name, mixed)
+
+    cdef int learn(self, Bytes *name, uint32_t slot) except -2:
+        cdef int number = self.name_count
+        try:
+            text = PyBytes_FromStringAndSize(name.place, name.size).decode()
+        except UnicodeDecodeError:
+            return -1
+        self.names[number].means = self.means(text)
+        self.names[number].text.place = PyUnicode_AsUTF8AndSize(text, &self.names[number].text.size)
+        self.texts.append(text)
+        self.slots[slot] = <int16_t>(number + 1)
+        self.name_count += 1
+        return number
+
+    cdef void forget_names(self):
+        """Producers choose them, so there is a bound."""
+        memset(self.slots, 0, sizeof(self.slots))
+        self.texts, self.name_count = [], 0
+        self.shapes.clear()
+        self.last_count = -1
+
+    cdef bytes pack(self, Seen *seen):
+        """The row of a record, as ``RowPacker.pack`` makes it; None for one that is too large to be packed, or none."""
+        cdef bytes shape, row
+        cdef char *at
+        cdef int place
+        cdef Py_ssize_t size = _column_size(seen.value.size)
+        if seen.key.place != NULL:
+            size += _column_size(seen.key.size)
+        for place in range(seen.header_count):
+            size += _column_size(self.headers[place].content.size)
+        # Whether the last bytes still fit may be seen by Python.
+        if size > PACKED_BYTES:
+            return None
+        shape = self.shape(seen.header_count)
+        if shape is None or size + PyBytes_GET_SIZE(shape) > PACKED_BYTES:
+            return None
+        row = PyBytes_FromStringAndSize(NULL, size + PyBytes_GET_SIZE(shape))
+        at = PyBytes_AS_STRING(row)
+        if seen.key.place != NULL:
+            at = _column(at, INLINE_KEYS, &seen.key)
+        at = _column(at, INLINE_VALUES, &seen.value)
+        for place in range(seen.header_count):
+            at = _column(at, INLINE_HEADER_VALUES, &self.headers[place].content)
+        memcpy(at, PyBytes_AS_STRING(shape), PyBytes_GET_SIZE(shape))
+        return row
+
+    cdef bytes shape(self, int count):
+        """What tells which headers a row has; None where the table of their names is full."""
+        cdef Py_ssize_t size = count * sizeof(int16_t)
+        cdef int place
+        if self.last_count == count and memcmp(self.last_numbers, self.numbers, size) == 0:
+            return self.last_shape
+        numbers = PyBytes_FromStringAndSize(<char *>self.numbers, size)
+        found = self.shapes.get(numbers)
+        if found is None:
+            found = self.packer.shape(tuple([self.texts[self.numbers[place]] for place in range(count)]))
+            if found is None:
+                return None
+            if len(self.shapes) >= MAX_SHAPES:
+                self.shapes.clear()
+            self.shapes[numbers] = found
+        memcpy(self.last_numbers, self.numbers, size)
+        self.last_count, self.last_shape = count, found
+        return found
+
+    cdef tuple packed_of(self, Seen *seen, int64_t size_bytes, bytes row, tuple targets):
+        cdef tuple made = _made(self.packed, PACKED_FIELDS)
+        _set(made, 0, seen.timestamp_ms)
+        _set(made, 1, size_bytes)
+        _set(made, 2, row)
+        _set(made, 3, self.packer)
+        _set(made, 4, targets[0])
+        return made
+
+    cdef tuple scheduled_of(self, Seen *seen, int64_t size_bytes, tuple targets, object key, object value, object given):
+        cdef tuple made = _made(self.scheduled, SCHEDULED_FIELDS)
+        cdef tuple schedule = _made(self.schedule, SCHEDULE_FIELDS), record = _made(self.record, RECORD_FIELDS)
+        _set(schedule, 0, seen.due_ms)
+        _set(schedule, 1, targets)
+        _set(schedule, 2, seen.partition)
+        _set(schedule, 3, _bytes_of(&seen.own_key) if seen.roles & 1 << KEY else self.keep_key)
+        _set(schedule, 4, _bytes_of(&seen.deliver_id) if seen.roles & 1 << ID else None)
+        _set(schedule, 5, False)
+        _set(schedule, 6, seen.expire_ms)
+        _set(record, 0, key)
+        _set(record, 1, value)
+        _set(record, 2, given)
+        _set(record, 3, seen.timestamp_ms)
+        _set(made, 0, schedule)
+        _set(made, 1, size_bytes)
+        _set(made, 2, record)
+        return made

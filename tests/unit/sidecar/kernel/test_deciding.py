@@ -1,0 +1,346 @@
+"""What the kernel decides is what Python decides, or it leaves the record to Python."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, Message
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from index.headers import PRESETS, Alias, Headers, Role, Unit
+from index.names import hash_of
+from index.record import Record
+from index.rule_history import RuleEpoch, RuleHistory
+from index.rules import Rules, TargetRule
+from index.schedule import KEEP_KEY, Schedule
+from index.unreadable import UnreadableHeaders, examined
+from sidecar.intake.decided import Decided
+from sidecar.intake.deciding import NEVER, PACKED_BYTES, Deciding
+from sidecar.intake.fetching import Fetch
+from sidecar.kernel import common_form
+from sidecar.kernel.choice import PYTHON, Kernel
+from sidecar.kernel.common_form import CommonForm
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.packing import records_of
+from sidecar.payload.records import Packed, Scheduled
+from snapshots.rows import MAX_NAMES, RowPacker
+from tests.support.kernel import native_kernel
+
+NATIVE = native_kernel()
+
+from sidecar.kernel import _deciding  # noqa: E402 -- only where it is compiled
+
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+PLAIN = Rules("d", default_target="t", allowed_targets=("t*",))
+_EVERY_ALIAS = (
+    *(alias for preset in PRESETS.values() for alias in preset),
+    *(Alias(f"{role}-{unit}", role, unit) for role in (Role.AT, Role.AFTER) for unit in (Unit.MS, Unit.S, Unit.US)),
+    Alias("late-s", Role.EXPIRE, Unit.S),
+    Alias("late-ms", Role.EXPIRE, Unit.MS),
+    Alias("after-iso", Role.AFTER, Unit.ISO8601),
+)
+_RULES = [
+    PLAIN,
+    replace(PLAIN, default_target=""),
+    replace(PLAIN, max_delay_ms=HOUR_MS),
+    replace(PLAIN, aliases=_EVERY_ALIAS),
+    replace(PLAIN, require_time=True),
+    replace(PLAIN, delay_ms=5_000),
+    replace(PLAIN, recurring=True, ignores_unknown=True),
+    replace(PLAIN, target_rules=(TargetRule("t1", max_delay_ms=60_000), TargetRule("t2", enabled=False))),
+    replace(PLAIN, enabled=False),
+    replace(PLAIN, at_once=True),
+    *(Rules("d", default_target="t", allowed_targets=("t*",), version=version) for version in (1, 2, 3)),
+]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A message, and the headers that were handed over."""
+
+    at: Any
+    given: Any = ()
+    given_key: Any = b"k"
+    given_value: Any = b"v"
+    timestamp_ms: Any = NOW_MS
+    failed: KafkaError | None = None
+
+    def offset(self) -> Any:
+        return self.at
+
+    def error(self) -> KafkaError | None:
+        return self.failed
+
+    def key(self) -> Any:
+        return self.given_key
+
+    def value(self) -> Any:
+        return self.given_value
+
+    def timestamp(self) -> tuple[int, Any]:
+        return 1, self.timestamp_ms
+
+
+_DURATIONS = [b"0", b"5000", b"10s", b"500ms", b"36h", b"7d", b"PT15M", b"P1D", b"PT1H30M", b"PT0.5S", b"P2W", b"P1M"]
+_DURATIONS += [
+    b"PT",
+    b"P",
+    b"15 m",
+    b"-1",
+    b"1h30m",
+    b"9223372036854775807",
+    b"999999999999999999d",
+    b"5x",
+    b"ms",
+    b"PTS",
+]
+_INSTANTS = [b"2027-01-15T08:00:00Z", b"2027-01-15t08:00:00.0001z", b"2027-01-15T10:00:00.123456789+02:00"]
+_INSTANTS += [b"2028-02-29T23:59:59-23:59", b"2027-02-29T00:00:00Z", b"1969-12-31T23:59:59Z", b"2027-01-15T08:00:60Z"]
+_INSTANTS += [b"2027-01-15 08:00:00Z", b"2027-01-15T08:00:00", b"2027-13-15T08:00:00Z", b"2027-01-15T24:00:00Z"]
+_INSTANTS += [
+    b"2027-01-15T08:00:00.Z",
+    b"2027-01-15T08:00:00.1234567890Z",
+    b"2027-01-15T08:00:00+24:00",
+    b"1970-01-01T00:00:00Z",
+]
+_NUMBERS = [b"0", b"1", b"-1", b"999999999", b"1000000000", b"1800000000", b"99999999999", b"100000000000"]
+_NUMBERS += [b"%d" % (NOW_MS + ahead) for ahead in (-5, 0, 1, 999, 1_000, 1_001, 60_001, HOUR_MS, HOUR_MS + 1)]
+_NUMBERS += [b"0000000000005", b"1800000000000000", b"9223372036854775807", b"9223372036854775808", b"1" * 30, b"1.5"]
+_NUMBERS += [b"", b"\xd9\xa1", b" 1", b"1_0"]
+_VALUES = {
+    "deliver-at": _NUMBERS + _INSTANTS,
+    "Deliver-At": _NUMBERS[-6:],
+    "deliver-after": _DURATIONS,
+    "deliver-to": [b"t", b"t1", b"t2", b"x", b"", b"d", b"__t", b"t\xff", b"t.rejected"],
+    "deliver-key": [b"", b"key", bytes(200)],
+    "deliver-partition": [b"0", b"7", b"2147483647", b"2147483648", b"-1", b""],
+    "deliver-id": [b"", b"order 7", bytes(256), bytes(257)],
+    "deliver-expire-after": _DURATIONS,
+    "deliver-cancel": [b"order 7"],
+    "deliver-replace": [b"true"],
+    "deliver-move": [b"order 7"],
+    "deliver-every": [b"10s"],
+    "deliver-att": [b"1"],
+    "delay-hops": [b"1", b"16"],
+    "cesium-delay-ms": _DURATIONS,
+    "scheduler-epoch": [b"1800000000"],
+    "schedule_source_type": [b"schedule", b"cancel"],
+    "X-Timebridge-When": _INSTANTS,
+    "at-ms": _NUMBERS,
+    "at-us": _NUMBERS,
+    "after-s": _DURATIONS,
+    "after-iso": _DURATIONS,
+    "late-s": _DURATIONS,
+    "late-ms": _DURATIONS,
+    "trace": [b"", b"1", bytes(127), bytes(128), bytes(20_000)],
+    "\N{SNOWMAN}": [b"1"],
+    "a\0b": [b"1"],
+    "\ud800": [b"1"],
+    "n" * 300: [b"1"],
+    "": [b""],
+}
+_header = st.sampled_from(sorted(_VALUES)).flatmap(
+    lambda name: st.tuples(st.just(name), st.none() | st.sampled_from(_VALUES[name]) | st.binary(max_size=20))
+)
+_some_headers = st.lists(_header, max_size=4)
+_common_headers = st.builds(
+    lambda due, more: [("deliver-at", b"%d" % due), *more],
+    st.integers(NOW_MS - 9_000, NOW_MS + 2 * HOUR_MS),
+    st.lists(st.tuples(st.sampled_from(["trace", "x", "y"]), st.binary(max_size=200)), max_size=3),
+)
+_unreadable = st.just(examined(b"\x02\x02\xff\x02x", None))
+_headers = _some_headers | _common_headers | st.just(()) | _unreadable
+_contents = st.none() | st.binary(max_size=300) | st.just(bytes(PACKED_BYTES - 100)) | st.just(bytes(PACKED_BYTES))
+_times = st.just(NOW_MS) | st.sampled_from([-1, 0, 2**63 - 1, NOW_MS - HOUR_MS])
+_end = KafkaError(KafkaError._PARTITION_EOF)
+
+
+@st.composite
+def _messages(draw: st.DrawFn) -> list[Given]:
+    offset, found = draw(st.sampled_from([0, 95, 2**40])), []
+    for _ in range(draw(st.integers(0, 8))):
+        offset += draw(st.integers(1, 3))
+        failed = draw(st.sampled_from([None] * 12 + [_end]))
+        key = draw(st.none() | st.binary(max_size=200))
+        found.append(Given(offset, draw(_headers), key, draw(_contents), draw(_times), failed))
+    return found
+
+
+@st.composite
+def _histories(draw: st.DrawFn) -> RuleHistory:
+    rules = draw(st.lists(st.sampled_from(_RULES), min_size=1, max_size=3))
+    return RuleHistory(tuple(RuleEpoch(98 * number, each) for number, each in enumerate(rules)))
+
+
+def _fetch(messages: Sequence[Given]) -> Fetch:
+    return Fetch(cast("Sequence[Message]", messages), [message.given for message in messages])
+
+
+def _fresh(kernel: Kernel, history: RuleHistory, room_bytes: int = 1 << 30, until_offset: int = NEVER) -> Deciding:
+    budget = PayloadBudget(room_bytes)
+    return Deciding(history, budget, now_ms=lambda: NOW_MS, soon_ms=1_000, until_offset=until_offset, kernel=kernel)
+
+
+def _plain(thing: Any) -> Any:
+    """With what types are, and what is in a packer instead of which one it is."""
+    if isinstance(thing, RowPacker):
+        return tuple(thing.names)
+    if isinstance(thing, UnreadableHeaders):
+        return "unreadable", list(thing), thing.why
+    if isinstance(thing, tuple | list):
+        return (type(thing).__name__, *(_plain(part) for part in thing))
+    return type(thing).__name__, thing
+
+
+def _outcome(deciding: Deciding, fetches: Sequence[Fetch]) -> list[Any]:
+    found = []
+    for fetch in fetches:
+        decided: Decided = deciding.decide(fetch)
+        counts = decided.records, decided.both_times, decided.without_time, decided.resident_bytes
+        found.append((_plain(decided.steps), decided.names, counts))
+    return [*found, deciding.taken_bytes, deciding.has_ended]
+
+
+@given(
+    st.lists(_messages(), max_size=3),
+    _histories(),
+    st.sampled_from([1 << 30, 0, 900, 2_000]),
+    st.sampled_from([NEVER, 0, 97, 101]),
+)
+@example([[Given(0, [("deliver-at", b"%d" % (NOW_MS + 5_000))])]], RuleHistory.beginning(0, PLAIN), 1 << 30, NEVER)
+def test_it_decides_what_python_decides(
+    fetches: list[list[Given]], history: RuleHistory, room_bytes: int, until_offset: int
+) -> None:
+    given_fetches = [_fetch(messages) for messages in fetches]
+    outcomes = [
+        _outcome(_fresh(kernel, history, room_bytes, until_offset), given_fetches) for kernel in (PYTHON, NATIVE)
+    ]
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.fixture(params=[NOW_MS, NOW_MS + HOUR_MS], ids=["near", "far"])
+def due(request: pytest.FixtureRequest) -> bytes:
+    return b"%d" % request.param
+
+
+def _taken(headers: Any, rules: Rules = PLAIN, **message: Any) -> bool:
+    """Whether the kernel takes a record."""
+    decider = NATIVE.decider(rules, RowPacker(), (Scheduled, Packed))
+    run: list[Any] = []
+    return (
+        decider is not None
+        and decider.decide([Given(0, headers, **message)], [headers], 0, NEVER - 1, NOW_MS + 1_000, 1 << 30, run, {})[0]
+        == len(run)
+        == 1
+    )
+
+
+_COMMON: dict[str, Headers] = {
+    "nothing": [],
+    "an instant": [("deliver-at", b"2027-01-15T10:00:00.123+02:00")],
+    "after a number": [("deliver-after", b"5000")],
+    "after a duration": [("deliver-after", b"15m")],
+    "after one of ISO 8601": [("deliver-after", b"PT15M")],
+    "a target": [("deliver-after", b"5000"), ("deliver-to", b"t7")],
+    "all at once": [
+        ("deliver-after", b"5000"),
+        ("deliver-key", None),
+        ("deliver-partition", b"3"),
+        ("deliver-id", b"7"),
+        ("deliver-expire-after", b"1h"),
+        ("trace", b"1"),
+        ("trace", None),
+    ],
+}
+
+
+@pytest.mark.parametrize("what", _COMMON)
+def test_the_common_form_it_takes(what: str) -> None:
+    assert _taken(_COMMON[what])
+    assert _taken(tuple(_COMMON[what]), given_value=None, given_key=None)
+
+
+def test_a_time_it_takes(due: bytes) -> None:
+    assert _taken([("deliver-at", due)])
+    assert _taken([("x-at", due)], replace(PLAIN, aliases=(Alias("x-at", Role.AT, Unit.MS),)))
+    assert not _taken([("x-at", due)], replace(PLAIN, aliases=(Alias("x-at", Role.AT, Unit.S),)))
+
+
+def test_rules_that_it_does_not_know_are_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So are those that say one day what nobody has thought of here."""
+    assert CommonForm.of(replace(PLAIN, delay_ms=5)) is not None
+    for rules in (replace(PLAIN, enabled=False), replace(PLAIN, at_once=True), Rules("d", version=3)):
+        assert CommonForm.of(rules) is None
+    known = common_form.__dict__["_KNOWN"]
+    monkeypatch.setattr(common_form, "_KNOWN", known - {"delay_ms"})
+    assert CommonForm.of(PLAIN) is not None
+    assert CommonForm.of(replace(PLAIN, delay_ms=5)) is None
+
+
+def test_a_row_has_the_table_of_all_rows_of_its_partition() -> None:
+    """Whichever of the two has packed it; and what the table has no place for is not packed by either."""
+    far = ("deliver-at", b"%d" % (NOW_MS + HOUR_MS))
+    fetches = [
+        _fetch([Given(number, [far, (f"h{number % 140}", None if number % 3 else b"")]) for number in range(600)]),
+        _fetch(
+            [Given(600 + number, [far, (f"h{number}", b"1"), *[("x", b"2")] * (number % 120)]) for number in range(300)]
+        ),
+    ]
+    history = RuleHistory.beginning(0, PLAIN)
+    outcomes = [_outcome(_fresh(kernel, history), fetches) for kernel in (PYTHON, NATIVE)]
+    assert outcomes[0] == outcomes[1]
+    deciding = _fresh(NATIVE, history)
+    (run,) = deciding.decide(fetches[0]).steps
+    assert isinstance(run, list)
+    payloads = [payload for _, _, payload in run]
+    (packer,) = {payload.packer for payload in payloads if isinstance(payload, Packed)}
+    assert len(packer.names) == MAX_NAMES
+    records = [Record(b"k", b"v", headers, NOW_MS) for headers in fetches[0].headers]
+    assert records_of(payloads) == records
+
+
+def test_names_beyond_what_is_remembered_are_asked_for_again() -> None:
+    messages = [Given(number, [("deliver-after", b"5"), (f"h{number % 2_000}", b"1")]) for number in range(4_000)]
+    history = RuleHistory.beginning(0, PLAIN)
+    outcomes = [_outcome(_fresh(kernel, history), [_fetch(messages)]) for kernel in (PYTHON, NATIVE)]
+    assert outcomes[0] == outcomes[1]
+
+
+def test_targets_beyond_what_is_remembered_are_asked_for_again() -> None:
+    messages = [Given(number, [("deliver-to", b"t%d" % (number % 5_000))]) for number in range(6_000)]
+    history = RuleHistory.beginning(0, PLAIN)
+    outcomes = [_outcome(_fresh(kernel, history), [_fetch(messages)]) for kernel in (PYTHON, NATIVE)]
+    assert outcomes[0] == outcomes[1]
+
+
+_ODD: tuple[Any, ...] = (
+    None, True, 1.5, 2**63, -(2**63), "text", b"bytes", bytearray(b"x"), (), [], [None], [()], [("a", "b")],
+    [(b"a", b"b")], [("a", b"b", b"c")], [["a", b"b"]], {"a": b"b"}, object(),
+)  # fmt: skip
+
+
+@given(st.sampled_from(["at", "given", "given_key", "given_value", "timestamp_ms"]), st.sampled_from(_ODD))
+def test_whatever_a_message_holds_is_left_to_python_or_decided_alike(field: str, odd: Any) -> None:
+    message = replace(Given(1, [("deliver-after", b"5000")]), **{field: odd})
+    outcomes: list[Any] = []
+    for kernel in (PYTHON, NATIVE):
+        try:
+            outcomes.append(_outcome(_fresh(kernel, RuleHistory.beginning(0, PLAIN)), [_fetch([message])]))
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is to be the same
+            outcomes.append(repr(error))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_it_makes_nothing_but_tuples() -> None:
+    with pytest.raises(TypeError, match="are tuples"):
+        _deciding.Decider(CommonForm(PLAIN), RowPacker(), hash_of, (Record, Schedule, Scheduled, list), KEEP_KEY)
+
+
+def test_a_place_outside_of_a_fetch_is_none() -> None:
+    decider = NATIVE.decider(PLAIN, RowPacker(), (Scheduled, Packed))
+    assert decider is not None
+    for start in (-1, 1, 2**62):
+        assert decider.decide([Given(0)], [()], start, 9, 0, 1 << 30, [], {})[0] == start
