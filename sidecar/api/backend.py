@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import structlog
 from confluent_kafka import KafkaException
@@ -20,6 +20,7 @@ from sidecar.controls.ordering import Order as ControlOrder
 from sidecar.controls.receipts import Told
 from sidecar.kafka.errors import error_of
 from sidecar.kafka.record_writer import Written
+from sidecar.policies.origin import Origin
 from sidecar.policies.policy import Policy, Scope
 from sidecar.policies.switches import Switches
 from sidecar.policies.table import PolicyTable
@@ -37,6 +38,9 @@ FRESH_FOR_S: Final = 0.25
 
 class Operating(Switches, Protocol):
     """The part of :class:`sidecar.policies.operations.Operations` that has a path."""
+
+    def by(self, origin: Origin) -> Self:
+        """The same, in whose name changes are written."""
 
     def table(self) -> PolicyTable:
         """All policies there are now."""

@@ -14,15 +14,19 @@ from sidecar.api import bodies
 from sidecar.api.backend import Backend
 from sidecar.api.shapes import (
     JSON_ONLY,
+    Changer,
     Effective,
     EffectiveAnswer,
     PoliciesAnswer,
     PolicyAnswer,
+    PolicyChangeAnswer,
+    PolicyChangesAnswer,
     TopicName,
     policy_schema,
     scope_of_target,
     scope_of_topic,
 )
+from sidecar.policies.origin import Change
 from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of
 from sidecar.policies.table import effective
 
@@ -40,6 +44,12 @@ def routes(backend: Backend) -> APIRouter:
         policies = {str(scope): plain_of(policy) for scope, policy in table.policies.items()}
         return bodies.whole(PoliciesAnswer(policies=policies, unreadable=dict(table.unreadable)))
 
+    @router.get("/policies/changes", response_model=PolicyChangesAnswer)
+    async def list_policy_changes() -> Response:
+        """Who changed which policy, when and to what: as far back as the policies topic goes, 200 at most."""
+        table = await backend.ask(backend.table)
+        return bodies.whole(PolicyChangesAnswer(changes=tuple(map(_change, reversed(table.changes)))))
+
     @router.get("/topics/{topic}/policy", response_model=EffectiveAnswer)
     async def get_effective_policy(topic: TopicName, target: _Target = None) -> Response:
         """Every key with the value that holds, and where it comes from."""
@@ -51,6 +61,14 @@ def routes(backend: Backend) -> APIRouter:
     for kind, path, scope_of in _SCOPES:
         _add(router, backend, kind, path, scope_of)
     return router
+
+
+def _change(change: Change) -> PolicyChangeAnswer:
+    by, through, address = change.origin
+    values = None if change.policy is None else plain_of(change.policy)
+    return PolicyChangeAnswer(
+        scope=str(change.scope), at_ms=change.at_ms, values=values, by=by, through=through, address=address
+    )
 
 
 def _default() -> Scope:
@@ -81,25 +99,25 @@ def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_
         return _answer(scope, table.policies[scope])
 
     @router.put(path, name=f"put_{name}", response_model=PolicyAnswer, dependencies=JSON_ONLY)
-    async def put_policy(scope: in_scope, values: whole) -> Response:
+    async def put_policy(scope: in_scope, values: whole, changer: Changer) -> Response:
         """Make this the whole policy of the scope."""
         _check(scope, values)
         if None in values.values():
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "null is no value; leave the key out, or use PATCH")
-        return _answer(scope, await backend.change(operations.replace, scope, values))
+        return _answer(scope, await backend.change(operations.by(changer).replace, scope, values))
 
     @router.patch(path, name=f"patch_{name}", response_model=PolicyAnswer, dependencies=JSON_ONLY)
-    async def patch_policy(scope: in_scope, values: part) -> Response:
+    async def patch_policy(scope: in_scope, values: part, changer: Changer) -> Response:
         """Set these keys and unset those that are null; others stay (RFC 7396)."""
         _check(scope, values)
         unset = [key for key, value in values.items() if value is None]
         given = {key: value for key, value in values.items() if value is not None}
-        return _answer(scope, await backend.change(operations.change, scope, given, unset))
+        return _answer(scope, await backend.change(operations.by(changer).change, scope, given, unset))
 
     @router.delete(path, name=f"delete_{name}", status_code=HTTPStatus.NO_CONTENT)
-    async def delete_policy(scope: in_scope) -> Response:
+    async def delete_policy(scope: in_scope, changer: Changer) -> Response:
         """Remove the policy; what is less specific holds from then on. Also when there is none."""
-        await backend.change(operations.remove, scope)
+        await backend.change(operations.by(changer).remove, scope)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     def _check(scope: Scope, values: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from sidecar.admission.tokens import Role
 from sidecar.api.bodies import JSON
 from sidecar.config.units import InstantMs
 from sidecar.config.value_types import Reason
+from sidecar.policies.origin import Origin
 from sidecar.policies.policy import (
     KEYS,
     Policy,
@@ -127,6 +128,16 @@ def scope_of_target(target: TopicName) -> Scope:
 
 Partition = Annotated[int, BeforeValidator(_ascii_number), Field(le=2**31 - 1), _number(2**31 - 1)]
 Offset = Annotated[int, BeforeValidator(_ascii_number), _number(2**63 - 1)]
+
+
+def _origin(request: Request) -> Origin:
+    caller, client = request.state.caller, request.client
+    return Origin(f"token {caller.name} ({caller.role})", "admin API", client.host if client else "")
+
+
+Changer = Annotated[Origin, Depends(_origin)]
+"""In whose name a request changes something."""
+
 Id = Annotated[str, Field(min_length=1, max_length=512)]
 MillisecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,16}$", description="Milliseconds since 1970")]
 """In a query, where a number of JSON could also be spelled 30.0; ``milliseconds`` reads it."""
@@ -174,6 +185,23 @@ class PoliciesAnswer(Answer):
     unreadable: dict[str, str] = Field(
         description="Policies that cannot be understood, and why; the last good one of each still holds"
     )
+
+
+class PolicyChangeAnswer(Answer):
+    """One change of a policy."""
+
+    scope: str
+    at_ms: int = Field(description="Milliseconds since 1970, by the record's timestamp")
+    values: Values | None = Field(description="All that was set from then on; null: the policy was removed")
+    by: str = Field(description="The token, as the log names it, or the user of a command; empty: not known")
+    through: str = Field(description="admin API or command")
+    address: str = Field(description="Of the caller, or the host of the command")
+
+
+class PolicyChangesAnswer(Answer):
+    """Changes that the policies topic still has."""
+
+    changes: tuple[PolicyChangeAnswer, ...] = Field(description="The newest first, 200 at most")
 
 
 class Effective(Answer):

@@ -12,6 +12,7 @@ from sidecar.api import bodies
 from sidecar.api.backend import Backend
 from sidecar.api.shapes import (
     JSON_ONLY,
+    Changer,
     Confirmation,
     Nothing,
     PauseTerms,
@@ -42,11 +43,11 @@ def _add(router: APIRouter, backend: Backend, switch: Switch) -> None:
     name = f"{switch.verb}_{switch.kind.value}"
 
     @router.post(path, name=name, description=switch.does, response_model=SwitchAnswer)
-    async def set_switch(scope: in_scope, body: shape) -> Response:
+    async def set_switch(scope: in_scope, body: shape, changer: Changer) -> Response:
         if scope.kind is ScopeKind.TOPIC:
             backend.require_topic(scope.name)
         if switch.needs_confirmation and body.confirm != scope.name:
             raise Refusal(HTTPStatus.CONFLICT, f"{switch.verb} stops a delay topic: name it once more as confirm")
         terms = {"until_ms": body.until, "reason": body.reason or ""} if switch.is_pause else {}
-        await backend.change(partial(backend.operations.switch, scope, switch.key, on=switch.on, **terms))
+        await backend.change(partial(backend.operations.by(changer).switch, scope, switch.key, on=switch.on, **terms))
         return bodies.whole(SwitchAnswer(scope=str(scope), key=switch.key, value=switch.on))

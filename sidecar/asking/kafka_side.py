@@ -1,11 +1,15 @@
 """Questions and changes straight to Kafka: the status topic, the policies topic and the brokers."""
 
+import getpass
+import os
+import socket
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from sidecar.config.model import Config
 from sidecar.finding.wanted import Wanted
 from sidecar.policies.operations import Operations
+from sidecar.policies.origin import Origin
 from sidecar.policies.policy import plain_of
 from sidecar.policies.topic import PoliciesOnDemand
 from sidecar.rejected import listing, redriving
@@ -16,6 +20,9 @@ from sidecar.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer,
 from sidecar.status.inquiries import GroupInquiries
 from sidecar.topics import reach
 
+COMMAND: Final = "command"
+"""Through what a policy is changed that says so."""
+
 
 class KafkaSide(Operations):
     """Straight to Kafka, with the configuration of a router."""
@@ -24,7 +31,7 @@ class KafkaSide(Operations):
         config.require_delay_topics()
         self._all_policies = PoliciesOnDemand(config)
         self._client = reach.connect(config)
-        super().__init__(config, self._client, self._all_policies)
+        super().__init__(config, self._client, self._all_policies, origin=_whoever_runs_this())
 
     @cached_property
     def _inquiries(self) -> GroupInquiries:
@@ -66,3 +73,12 @@ class KafkaSide(Operations):
         """Stop what follows the status topic."""
         if "_inquiries" in self.__dict__:
             self._inquiries.close()
+
+
+def _whoever_runs_this() -> Origin:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # Of a container, whose user has no name.
+        user = f"uid {os.getuid()}"
+    return Origin(user, COMMAND, socket.gethostname())

@@ -18,6 +18,8 @@ changed by people, a few times a day.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from typing import Self
 
 from confluent_kafka.admin import AdminClient
 
@@ -26,6 +28,7 @@ from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.config.units import format_instant
 from sidecar.kafka.admin import topic_facts
+from sidecar.policies.origin import NOBODY, Origin
 from sidecar.policies.policy import (
     MAX_POLICY_BYTES,
     PAUSE_TERMS,
@@ -58,13 +61,25 @@ class Operations:
     """
 
     def __init__(
-        self, config: Config, admin: AdminClient, policies: Policies, now_ms: Callable[[], int] = clock.now_ms
+        self,
+        config: Config,
+        admin: AdminClient,
+        policies: Policies,
+        now_ms: Callable[[], int] = clock.now_ms,
+        origin: Origin = NOBODY,
     ) -> None:
         self._config = config
         self._admin = admin
         self._policies = policies
         self._now_ms = now_ms
+        self.origin = origin
         self._lock = threading.Lock()
+
+    def by(self, origin: Origin) -> Self:
+        """The same, whose changes say that they are of somebody else."""
+        made = copy(self)
+        made.origin = origin
+        return made
 
     def table(self) -> PolicyTable:
         """All policies there are now."""
@@ -124,6 +139,6 @@ class Operations:
         # Written to a topic that is missing, it might be created with the brokers' defaults.
         if name and topic_facts(self._admin, [name])[name] is None:
             raise ConfigError(f"policies topic {name} does not exist; create it: delay-router init")
-        write_policy(self._config, scope, written)
+        write_policy(self._config, scope, written, self.origin)
         self._policies.settle()
         return policy

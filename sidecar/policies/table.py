@@ -35,7 +35,7 @@ Rejected: policies for a pair of delay topic and target. No system looked at has
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
 from index.errors import ConfigError
@@ -43,6 +43,7 @@ from index.rules import Rules, TargetRule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.config.units import format_duration
+from sidecar.policies.origin import Change
 from sidecar.policies.pauses import in_force, why_paused
 from sidecar.policies.policy import (
     DEFAULT,
@@ -72,11 +73,13 @@ class PolicyTable:
     """All policies at one moment; ``unreadable`` names records that cannot be understood, with the reason.
 
     Where an older policy of such a scope is known, that one still holds; ``doubtful`` are scopes of which none is.
+    ``changes`` are those that the topic still has, the newest last.
     """
 
     policies: Mapping[Scope, Policy] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     doubtful: frozenset[Scope] = frozenset()
+    changes: tuple[Change, ...] = ()
 
     def get(self, scope: Scope) -> Policy:
         """The policy of one scope; one that sets nothing when there is none."""
@@ -84,7 +87,7 @@ class PolicyTable:
 
     def at(self, now_ms: int) -> "PolicyTable":
         """Without the pauses that have ended by then."""
-        return PolicyTable(in_force(self.policies, now_ms), self.unreadable, self.doubtful)
+        return replace(self, policies=in_force(self.policies, now_ms))
 
     def targets(self) -> Iterator[tuple[str, Policy]]:
         """Policies of targets."""
@@ -221,13 +224,13 @@ def with_policy(table: PolicyTable, scope: Scope, policy: Policy | None) -> Poli
     if policy is not None:
         policies[scope] = policy
     unreadable = {name: why for name, why in table.unreadable.items() if name != str(scope)}
-    return PolicyTable(policies, unreadable, table.doubtful - {scope})
+    return replace(table, policies=policies, unreadable=unreadable, doubtful=table.doubtful - {scope})
 
 
 def without_reading(table: PolicyTable, name: str, scopes: Iterable[Scope], why: str) -> PolicyTable:
     """The table after a record that cannot be understood: what was known of its scope still holds."""
     doubtful = {scope for scope in scopes if scope not in table.policies}
-    return PolicyTable(table.policies, {**table.unreadable, name: why}, table.doubtful | doubtful)
+    return replace(table, unreadable={**table.unreadable, name: why}, doubtful=table.doubtful | doubtful)
 
 
 def _is_gated(policy: Policy) -> bool:

@@ -6,7 +6,9 @@ again or removed.
 """
 
 import time
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, cast
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -17,6 +19,7 @@ from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING
 from sidecar.kafka.compacted import begin
 from sidecar.kafka.errors import error_of
+from sidecar.policies.origin import NOBODY, Change, Origin, origin_of, remembered
 from sidecar.policies.policy import Policy, Scope, ScopeKind, decode, encode, scope_of
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy, without_reading
 
@@ -64,19 +67,21 @@ class PolicyReader:
             self.next_offset = max(self.next_offset, message.offset() or 0)
             return True
         self.next_offset = (message.offset() or 0) + 1
-        self._apply(message.key(), message.value())
+        self._apply(message)
         return False
 
-    def _apply(self, key: bytes | None, value: bytes | None) -> None:
+    def _apply(self, message: Message) -> None:
+        key = message.key()
         try:
-            scope, policy = decode(key, value)
+            scope, policy = decode(key, message.value())
             table = with_policy(self.table, scope, policy)
             if policy is not None:
                 self._refuse_impossible(table, scope)
         except (FormatError, ConfigError) as error:
             self._keep_last(key, str(error))
         else:
-            self.table = table
+            change = Change(scope, policy, origin_of(_headers(message)), message.timestamp()[1])
+            self.table = replace(table, changes=remembered(table.changes, change))
 
     def _refuse_impossible(self, table: PolicyTable, scope: Scope) -> None:
         if scope.kind is ScopeKind.TOPIC and self._config.delay_topic(scope.name) is None:
@@ -102,6 +107,14 @@ class PolicyReader:
             still_holds="the last one that could be read" if scopes and scopes[0] in self.table.policies else "none",
             remedy="write the policy again, or remove it",
         )
+
+
+def _headers(message: Message) -> Sequence[tuple[str, bytes | None]]:
+    try:
+        return cast("Sequence[tuple[str, bytes | None]]", message.headers() or ())
+    except SystemError:
+        # Of a name that is no UTF-8, which the client does not hand over.
+        return ()
 
 
 class PoliciesOnDemand:
@@ -134,8 +147,8 @@ def _read_to_end(reader: PolicyReader) -> None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the policies topic was not read in time"))
 
 
-def write_policy(config: Config, scope: Scope, policy: Policy | None) -> None:
-    """Write a policy, or remove it; KafkaException unless every in-sync replica has it."""
+def write_policy(config: Config, scope: Scope, policy: Policy | None, origin: Origin = NOBODY) -> None:
+    """Write a policy, or remove it, and who did; KafkaException unless every in-sync replica has it."""
     topic = config.router.policies_topic
     if not topic:
         raise ConfigError("router.policies_topic is empty: this router has no policies; name a topic for them")
@@ -147,7 +160,7 @@ def write_policy(config: Config, scope: Scope, policy: Policy | None) -> None:
 
     producer = clients.policy_writer(config, WRITE_TIMEOUT_S)
     value = None if policy is None else encode(policy)
-    producer.produce(topic, value, scope.key, PARTITION, on_delivery=delivered)
+    producer.produce(topic, value, scope.key, PARTITION, on_delivery=delivered, headers=origin.headers())
     left = producer.flush(WRITE_TIMEOUT_S + 1)
     producer.purge()
     if failed:

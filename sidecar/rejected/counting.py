@@ -36,18 +36,34 @@ class Counted(NamedTuple):
     is_whole: bool
 
 
-def counts(config: Config, admin: AdminClient, topic: DelayTopicConfig) -> Counted:
-    """Count what was rejected of a delay topic.
+class Counts:
+    """What was rejected of each delay topic; read again only once something was written or removed.
 
-    KafkaException when the cluster does not answer, OutOfTimeError when it takes too long to.
+    Whoever watches asks every half minute, and most of the time nothing was rejected meanwhile.
     """
-    with RejectedLog(config, admin, topic.rejected, time.monotonic() + COUNT_FOR_S) as log:
-        there = log.committed()
-        newest = newest_of(there, MOST_COUNTED)
-        names = id_names(topic)
-        counting = Counting(topic.name)
-        for message in log.scan(newest):
-            counting.add(read(message, names))
+
+    def __init__(self, config: Config, admin: AdminClient) -> None:
+        self._config = config
+        self._admin = admin
+        self._known: dict[str, tuple[dict[int, range], Counted]] = {}
+
+    def of(self, topic: DelayTopicConfig) -> Counted:
+        """KafkaException when the cluster does not answer, OutOfTimeError when it takes too long to."""
+        with RejectedLog(self._config, self._admin, topic.rejected, time.monotonic() + COUNT_FOR_S) as log:
+            there = log.committed()
+            read_before, counted = self._known.get(topic.name, (None, None))
+            if counted is None or read_before != there:
+                counted = _counted(log, there, topic)
+                self._known[topic.name] = there, counted
+        return counted
+
+
+def _counted(log: RejectedLog, there: dict[int, range], topic: DelayTopicConfig) -> Counted:
+    newest = newest_of(there, MOST_COUNTED)
+    names = id_names(topic)
+    counting = Counting(topic.name)
+    for message in log.scan(newest):
+        counting.add(read(message, names))
     return Counted(counting.by_code(), newest == there)
 
 

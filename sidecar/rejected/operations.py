@@ -3,8 +3,8 @@
 from confluent_kafka.admin import AdminClient
 
 from sidecar.config.model import Config
-from sidecar.rejected import counting, listing, redriving
-from sidecar.rejected.counting import Counted
+from sidecar.rejected import listing, redriving
+from sidecar.rejected.counting import Counted, Counts
 from sidecar.rejected.listing import Page, Position
 from sidecar.rejected.redriving import Order, Report
 from sidecar.rejected.selection import Selection
@@ -16,6 +16,7 @@ class RejectedOperations:
     def __init__(self, config: Config, admin: AdminClient) -> None:
         self._config = config
         self._admin = admin
+        self._counts = Counts(config, admin)
 
     def page(self, selection: Selection, begin: Position, most: int) -> Page:
         """See :func:`sidecar.rejected.listing.page`."""
@@ -23,8 +24,8 @@ class RejectedOperations:
         return listing.page(self._config, self._admin, topic, selection, begin, most)
 
     def counts(self, topic: str) -> Counted:
-        """See :func:`sidecar.rejected.counting.counts`."""
-        return counting.counts(self._config, self._admin, self._config.require_delay_topic(topic))
+        """See :class:`sidecar.rejected.counting.Counts`."""
+        return self._counts.of(self._config.require_delay_topic(topic))
 
     def redrive(self, order: Order) -> Report:
         """See :func:`sidecar.rejected.redriving.redrive`."""

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import httpx
 from starlette.types import ASGIApp
@@ -21,6 +22,7 @@ from sidecar.controls.receipts import Cancelled, Told
 from sidecar.finding.wanted import Wanted
 from sidecar.kafka.record_writer import Written
 from sidecar.page.files import page_files
+from sidecar.policies.origin import NOBODY, Change, Origin, remembered
 from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
 from sidecar.policies.switches import SwitchKey, pause_terms
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
@@ -44,6 +46,9 @@ from sidecar.status.answers import (
 )
 
 READ: Final = "reads-only-0123456789abcdef0123456789"
+CHANGED_MS: Final = 1_790_000_000_000
+"""When policies were changed."""
+
 SCHEDULES: Final = 7
 """How many are pending one by one."""
 
@@ -78,8 +83,13 @@ class FakeOperations:
     def __init__(self, made: Config) -> None:
         self.config = made
         self.held = NO_POLICIES
+        self.origin = NOBODY
         self.asked = 0
         self.fails: Exception | None = None
+
+    def by(self, origin: Origin) -> Self:
+        self.origin = origin
+        return self
 
     def table(self) -> PolicyTable:
         self.asked += 1
@@ -106,7 +116,8 @@ class FakeOperations:
         table = with_policy(self.held, scope, written)
         if written:
             refuse_impossible(table, self.config, scope)
-        self.held = table
+        changed_now = Change(scope, written, self.origin, CHANGED_MS)
+        self.held = replace(table, changes=remembered(table.changes, changed_now))
         return policy
 
 

@@ -164,6 +164,24 @@ def test_a_question_for_schedules_that_cannot_be(api: Api, query: str) -> None:
     get(api, f"/topics/d/schedules?{query}", 422)
 
 
+def test_it_is_told_who_changed_which_policy(api: Api) -> None:
+    do(api, "PUT", "/policies/topics/d", {"max_delay": "2h"})
+    do(api, "PATCH", "/policies/targets/a", {"records_per_second": 5})
+    do(api, "POST", "/topics/d/pause", {"reason": "<b>moved</b>"})
+    do(api, "DELETE", "/policies/targets/a", code=204)
+    changes = get(api, "/policies/changes")["changes"]
+    assert [(each["scope"], each["values"]) for each in changes] == [
+        ("target/a", None),
+        ("topic/d", {"max_delay": "2h", "paused": True, "paused_reason": "<b>moved</b>"}),
+        ("target/a", {"records_per_second": 5}),
+        ("topic/d", {"max_delay": "2h"}),
+    ]
+    name = hashlib.sha256(OPERATE.encode()).hexdigest()[:8]
+    assert {(each["by"], each["through"], each["address"]) for each in changes} == {
+        (f"token {name} (operate)", "admin API", "127.0.0.1")
+    }
+
+
 def test_who_asks(api: Api) -> None:
     for token, role in ((READ, "read"), (OPERATE, "operate"), (SEES, "read")):
         name = hashlib.sha256(token.encode()).hexdigest()[:8]

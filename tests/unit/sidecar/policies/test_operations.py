@@ -9,6 +9,7 @@ from index.errors import ConfigError
 from sidecar.config.model import Config
 from sidecar.policies import operations as module
 from sidecar.policies.operations import Operations
+from sidecar.policies.origin import NOBODY, Origin
 from sidecar.policies.policy import DEFAULT, Policy, Scope, plain_of, policy_of, target_scope, topic_scope
 from sidecar.policies.table import NO_POLICIES, with_policy
 
@@ -27,12 +28,14 @@ class InMemory:
 
     def __init__(self) -> None:
         self.table = NO_POLICIES
+        self.origins: list[Origin] = []
 
     def settle(self) -> None:
         """Always settled."""
 
-    def write(self, _: Config, scope: Scope, policy: Policy | None) -> None:
+    def write(self, _: Config, scope: Scope, policy: Policy | None, origin: Origin) -> None:
         self.table = with_policy(self.table, scope, policy)
+        self.origins.append(origin)
 
     def plain(self) -> dict[str, dict[str, Any]]:
         return {str(scope): plain_of(policy) for scope, policy in self.table.policies.items()}
@@ -49,6 +52,15 @@ def policies(monkeypatch: pytest.MonkeyPatch) -> InMemory:
 @pytest.fixture
 def operations(policies: InMemory) -> Operations:
     return Operations(CONFIG, AdminClient({"bootstrap.servers": "127.0.0.1:1"}), policies, lambda: NOW_MS)
+
+
+def test_a_change_says_in_whose_name_it_is(operations: Operations, policies: InMemory) -> None:
+    alice, token = Origin("alice", "command", "host"), Origin("token 0123 (operate)", "admin API", "10.0.0.1")
+    operations.by(alice).change(DEFAULT, {"max_delay": "1h"})
+    operations.by(token).switch(target_scope("out"), "paused", on=True)
+    operations.by(token).remove(DEFAULT)
+    operations.replace(DEFAULT, {"tick": "1ms"})
+    assert policies.origins == [alice, token, token, NOBODY]
 
 
 def test_a_target_is_paused_and_resumed_beside_what_else_is_set(operations: Operations, policies: InMemory) -> None:

@@ -1,12 +1,15 @@
 """Reading the policies topic: the last policy of each scope, and what is kept of those that cannot be read."""
 
 from collections import deque
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, TopicPartition
 
+from index.headers import Headers
 from sidecar.config.model import Config
 from sidecar.kafka import clients
+from sidecar.policies.origin import MAX_CHARACTERS, MOST_CHANGES, NOBODY, Change, Origin
 from sidecar.policies.policy import DEFAULT, Scope, encode, policy_of
 from sidecar.policies.policy import topic_scope as topic
 from sidecar.policies.table import NO_POLICIES, PolicyTable
@@ -21,8 +24,15 @@ D = topic("d")
 class Message:
     """What a consumer hands over: a record, or an error at an offset."""
 
-    def __init__(self, offset: int, key: bytes | None = None, value: bytes | None = None, code: int = 0) -> None:
-        self._offset, self._key, self._value, self._code = offset, key, value, code
+    def __init__(
+        self,
+        offset: int,
+        key: bytes | None = None,
+        value: bytes | None = None,
+        headers: Headers | None = None,
+        code: int = 0,
+    ) -> None:
+        self._offset, self._key, self._value, self._headers, self._code = offset, key, value, headers, code
 
     def offset(self) -> int:
         return self._offset
@@ -33,6 +43,14 @@ class Message:
     def value(self) -> bytes | None:
         return self._value
 
+    def headers(self) -> Headers:
+        if self._headers is None:
+            raise SystemError("a name that is no UTF-8")
+        return self._headers
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_CREATE_TIME, 1_000 + self._offset
+
     def error(self) -> KafkaError | None:
         return KafkaError(self._code) if self._code else None
 
@@ -41,11 +59,12 @@ class Log:
     """A policies topic, and the consumer of it."""
 
     def __init__(self) -> None:
-        self.records: list[tuple[bytes | None, bytes | None]] = []
+        self.records: list[tuple[bytes | None, bytes | None, Any]] = []
+        self.headers: Any = []
         self._queue: deque[Message] = deque()
 
     def write(self, scope: Scope, value: bytes | None = None, **values: object) -> None:
-        self.records.append((scope.key, encode(policy_of(scope, values)) if values else value))
+        self.records.append((scope.key, encode(policy_of(scope, values)) if values else value, self.headers))
 
     def list_topics(self, topic: str, _: float) -> None:
         assert topic == CONFIG.router.policies_topic
@@ -113,14 +132,14 @@ def test_what_cannot_be_read_keeps_the_last_good_one(log: Log, damaged: bytes) -
 def test_what_compaction_has_removed_is_known_from_an_earlier_read(log: Log) -> None:
     log.write(D, tick="1ms")
     known = read()
-    log.records[:] = [(D.key, b"{")]
+    log.records[:] = [(D.key, b"{", [])]
     found = read(known)
     assert (found.get(D).tick_ms, found.doubtful) == (1, frozenset())
     assert read().doubtful == {D}, "a new process does not know it"
 
 
 def test_a_key_that_is_no_scope_is_told_and_changes_nothing(log: Log) -> None:
-    log.records += [(b"queue/x", b"{}"), (None, None)]
+    log.records += [(b"queue/x", b"{}", []), (None, None, [])]
     log.write(D, tick="1ms")
     found = read()
     assert list(found.unreadable) == ["b'queue/x'", "None"]
@@ -138,3 +157,46 @@ def test_a_topic_that_cannot_be_read_is_an_error(log: Log) -> None:
     log.fail(KafkaError._AUTO_OFFSET_RESET)
     with pytest.raises(KafkaException):
         reader.poll(0)
+
+
+def test_who_changed_what_is_read_with_it(log: Log) -> None:
+    alice, token = Origin("alice", "command", "host"), Origin("token 0123 (operate)", "admin API", "10.0.0.1")
+    log.headers = alice.headers()
+    log.write(D, max_delay="1h")
+    log.headers = token.headers()
+    log.write(D)
+    # By a console producer, or by a router that did not tell.
+    log.headers = []
+    log.write(DEFAULT, tick="1ms")
+    one_hour, one_ms = policy_of(D, {"max_delay": "1h"}), policy_of(DEFAULT, {"tick": "1ms"})
+    assert read().changes == (
+        Change(D, one_hour, alice, 1_000),
+        Change(D, None, token, 1_001),
+        Change(DEFAULT, one_ms, NOBODY, 1_002),
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "by"),
+    [
+        ([("changed-by", b"\xff<b>")], "\ufffd<b>"),
+        ([("changed-by", None), ("other", b"x")], ""),
+        ([("changed-by", b"first"), ("changed-by", b"last")], "last"),
+        ([("changed-by", b"x" * 10_000)], "x" * MAX_CHARACTERS),
+        (None, ""),
+    ],
+)
+def test_whatever_its_headers_are_a_policy_holds(log: Log, headers: Headers | None, by: str) -> None:
+    log.headers = headers
+    log.write(D, max_delay="1h")
+    table = read()
+    assert (table.policies[D].max_delay_ms, table.changes[0].origin) == (3_600_000, Origin(by))
+
+
+def test_the_newest_changes_are_remembered(log: Log) -> None:
+    for number in range(MOST_CHANGES + 5):
+        log.write(D, max_delay=f"{number}h")
+    log.write(D, value=b"not a policy")
+    changes = read().changes
+    assert len(changes) == MOST_CHANGES
+    assert changes[-1].policy == policy_of(D, {"max_delay": f"{MOST_CHANGES + 4}h"})

@@ -1,10 +1,14 @@
 """Counts of rejected records by code, against what was put in."""
 
+from collections.abc import Iterator, Mapping
 from random import Random
+from typing import Any, Self
 
 import pytest
 
-from sidecar.rejected.counting import Counting, newest_of
+from sidecar.config.model import Config
+from sidecar.rejected import counting as module
+from sidecar.rejected.counting import Counting, Counts, newest_of
 from sidecar.rejected.records import Mark, Place, RejectedRecord
 
 
@@ -46,3 +50,39 @@ def test_only_the_newest_are_read_however_many_there_are() -> None:
     few = {0: range(5, 9), 1: range(0)}
     assert newest_of(few, 20_000) == few
     assert newest_of({}, 20_000) == {}
+
+
+def test_a_rejected_topic_is_read_again_only_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, reads = {0: range(2), 1: range(3)}, []
+
+    class Log:
+        def __init__(self, *_: object) -> None:
+            """Of whatever topic."""
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing to close."""
+
+        def committed(self) -> dict[int, range]:
+            return dict(there)
+
+        def scan(self, offsets: Mapping[int, range]) -> Iterator[Any]:
+            reads.append(dict(offsets))
+            yield from (record(number, offset, "EXPIRED") for number in offsets for offset in offsets[number])
+
+    monkeypatch.setattr(module, "RejectedLog", Log)
+    monkeypatch.setattr(module, "read", lambda message, _: message)
+    config = Config.model_validate(
+        {"kafka": {"bootstrap.servers": "x:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}
+    )
+    nobody: Any = None
+    counts = Counts(config, nobody)
+    (topic,) = config.delay_topics
+    assert [counts.of(topic).codes["EXPIRED"].records for _ in range(3)] == [5, 5, 5]
+    assert reads == [there]
+    # Written, then removed by retention.
+    for there[0] in (range(4), range(1, 4)):
+        assert counts.of(topic).codes["EXPIRED"].records == len(there[0]) + 3
+    assert len(reads) == 3
