@@ -17,6 +17,7 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
+from index.id_pages import IdPageRef
 from index.progress import Position
 from index.schedule import AT_ONCE
 
@@ -69,6 +70,8 @@ class Manifest:
     ``needs_from`` is the lowest offset of the delay topic that its segments point into, None when they hold everything.
     ``built_from`` is set where the bucket was adopted (:mod:`index.adopting`): its segments were made for offsets from
     there on, and what they hold below ``from_offset`` is not of this bucket.
+    ``id_pages`` say which ids its records have (:mod:`index.id_pages`): none when no record has one. None: nobody has
+    written that, and it is read from the segments.
     """
 
     bucket_id: int
@@ -77,6 +80,18 @@ class Manifest:
     needs_from: int | None
     segments: tuple[SegmentRef, ...]
     built_from: int | None = None
+    id_pages: tuple[IdPageRef, ...] | None = None
+
+    @property
+    def offsets(self) -> range:
+        """Which offsets it covers."""
+        return range(self.from_offset, self.to_offset)
+
+    @property
+    def record_offsets(self) -> list[int]:
+        """Where its segments and pages are in the snapshots topic."""
+        pages = self.id_pages or ()
+        return [segment.record_offset for segment in self.segments] + [page.record_offset for page in pages]
 
     @property
     def segments_from(self) -> int:

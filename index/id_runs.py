@@ -4,6 +4,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from struct import Struct
+from types import MappingProxyType
+from typing import Final
 
 from index.progress import Position
 
@@ -12,6 +14,8 @@ _HALVES = Struct(">QQ")
 
 Places = Mapping[bytes, Position | list[Position]]
 """By hash; nearly every id has one place, and a list for each would double what it costs."""
+
+NO_PLACES: Final[Places] = MappingProxyType({})
 
 
 def places_of(places: Places, id_hash: bytes) -> list[Position]:

@@ -90,6 +90,11 @@ class Mask:
             self._stored = _numbers(self._offsets)
             self._changed = set()
 
+    def settled(self) -> BitMap64:
+        """A copy of what was cancelled by what is committed."""
+        assert not self._changed, "a transaction that changes it is under way"
+        return BitMap64(self._offsets)
+
     @property
     def containers(self) -> int:
         """How many records of the state topic hold it, once everything is written."""

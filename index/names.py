@@ -4,9 +4,12 @@ Only records with an id are in it. What was cancelled is taken out at once. What
 since most ids are never asked for: it is swept out when as much has been added as was left by the last sweep, and
 whoever asks looks whether a place is pending.
 
-What is sealed lies in buckets, and so do its ids. As long as nobody has asked for any, they are not kept beside that;
-who asks first has to have the buckets read (``is_known``). From then on they are kept, 32 bytes each, for as long as a
-bucket holds their records, by ranges of offsets: so it does not matter how buckets are merged::
+What is sealed lies in buckets, and so do its ids, sorted in pages (:mod:`index.id_pages`). They are not kept beside
+that: who asks for some ids has the pages read that may have them (:mod:`index.id_lookup`).
+
+Where it was not written which ids a bucket has, who asks first has to have the whole bucket read (``is_known``). From
+then on its ids are kept, 32 bytes each, for as long as a bucket holds their records, and those of such buckets that are
+sealed later; by ranges of offsets, so it does not matter how buckets are merged::
 
     offsets    0 ........... 400 ........ 900 ............... C
                ├─ read once ──┤├─ sealed ──┤├─ not sealed ────┤
@@ -18,7 +21,8 @@ from hashlib import blake2b
 
 from pyroaring import BitMap64
 
-from index.id_runs import HASH_BYTES, IdRun, places_of
+from index.id_lookup import Lookup
+from index.id_runs import HASH_BYTES, IdRun, Places, places_of
 from index.progress import Position
 
 FIRST_SWEEP = 1_024
@@ -52,6 +56,8 @@ class Names:
         self._cancelled = BitMap64()
         self._loose: list[IdRun] = []
         self._is_asked = False
+        self._removed: list[tuple[bytes, set[Position]]] = []
+        self.lookup = Lookup()
 
     def __len__(self) -> int:
         """How many places there are of records that have not been sealed."""
@@ -76,15 +82,16 @@ class Names:
     def remove(self, id_hash: bytes, places: Iterable[Position]) -> None:
         """These were cancelled: once nothing brings them back, nobody else can tell any more that they were."""
         gone = set(places)
-        if self._runs:
-            self._cancelled.update(place.offset for place in gone)
         self._count -= _remove(self._places, id_hash, gone)
-        _remove(self._frozen, id_hash, gone)
+        self._cancelled.update(place.offset for place in gone)
+        if self._frozen:
+            self._removed.append((id_hash, gone))
 
     def find(self, id_hash: bytes) -> list[Position]:
         """Where records of this id are, or have been."""
-        stored = [place for _, run in self._runs for place in run.find(id_hash) if place.offset not in self._cancelled]
-        return stored + places_of(self._frozen, id_hash) + places_of(self._places, id_hash)
+        sealed = [place for _, run in self._runs for place in run.find(id_hash)]
+        sealed += self.lookup.find(id_hash) + places_of(self._frozen, id_hash)
+        return [place for place in sealed if place.offset not in self._cancelled] + places_of(self._places, id_hash)
 
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
         """Let go of places that are not pending; O(all of them)."""
@@ -96,32 +103,47 @@ class Names:
     def freeze(self) -> None:
         """All that were added are being sealed from here on."""
         assert not self._frozen, "being sealed already"
-        self._frozen, self._places, self._count = self._places, {}, 0
+        self._frozen, self._places, self._count, self._removed = self._places, {}, 0, []
+
+    @property
+    def frozen(self) -> Places:
+        """What is being sealed, with what was cancelled since; another thread may read it, for it does not change."""
+        return self._frozen
 
     def thaw(self) -> None:
         """They are not sealed after all."""
-        newer, self._places, self._frozen = self._places, self._frozen, {}
+        newer, self._places, self._frozen = self._places, dict(self._frozen), {}
+        for id_hash, gone in self._removed:
+            _remove(self._places, id_hash, gone)
         self._count = _count(self._places)
         for id_hash in newer:
             for place in places_of(newer, id_hash):
                 self.add(id_hash, place)
 
     def discard_frozen(self) -> None:
-        """All of them have left."""
+        """All of them have left, or lie in pages of a bucket."""
         self._frozen = {}
 
     def sealed(self, offsets: range) -> None:
-        """They lie in a bucket of these offsets."""
+        """They lie in a bucket of these offsets, which has no pages."""
         places, self._frozen = self._frozen, {}
         if self._is_asked:
             self.read(offsets, places)
 
     def ask(self) -> None:
-        """From now on keep what is sealed: somebody looks for ids."""
+        """From now on keep what is sealed without pages: somebody looks for ids."""
         self._is_asked = True
 
+    def look_up(self, hashes: Iterable[bytes]) -> None:
+        """Look for these ids from now on, and no longer for those of before."""
+        self.lookup = Lookup(hashes)
+
+    def knows(self, id_hash: bytes, offsets: range) -> bool:
+        """Whether it is known which records of this id a bucket of these offsets has."""
+        return self.is_known(offsets) or (id_hash in self.lookup and self.lookup.covers(offsets))
+
     def is_known(self, offsets: range) -> bool:
-        """Whether it is known which ids a bucket of these offsets has; else it is to be ``read``."""
+        """Whether it is known which ids a bucket of these offsets has."""
         return bool(self._known.range_cardinality(offsets.start, offsets.stop) == len(offsets))
 
     def read(self, offsets: range, *places: AnyPlaces) -> None:
@@ -138,7 +160,7 @@ class Names:
 
     def forget(self, buckets: Sequence[range], watermark: Position | None) -> None:
         """Let go of what no bucket holds any more; and of what ``watermark`` has passed, where there is one for all."""
-        if not self._known:
+        if not self._known and not self._cancelled:
             return
         held = BitMap64()
         for each in buckets:

@@ -27,6 +27,7 @@ from typing import TypeVar
 
 from index.adopting import SHARE, Adoption
 from index.batch import Batch, Installation, Installs
+from index.bucket import Manifest
 from index.entering import Entering
 from index.pending import Entry
 from index.progress import Position, Progress
@@ -141,10 +142,16 @@ class PartitionIndex(Entering[P, R]):
         elif installed.merged_from:
             self._pending.install_merged(installed.manifest, installed.merged_from, watermark)
         else:
-            self._named.names.sealed(range(installed.manifest.from_offset, installed.manifest.to_offset))
+            self._sealed(installed.manifest)
             self._pending.install_sealed(installed.manifest, watermark, installed.keep_to)
         behind_any = any(bucket.behind is not None for bucket in self._pending.buckets.values())
         self._named.names.forget(self._pending.ranges(), None if behind_any else watermark)
+
+    def _sealed(self, manifest: Manifest) -> None:
+        if manifest.id_pages is None:
+            self._named.names.sealed(range(manifest.from_offset, manifest.to_offset))
+        else:
+            self._named.names.discard_frozen()
 
     def check(self) -> None:
         """Assert every invariant; O(n log n)."""

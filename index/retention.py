@@ -4,8 +4,8 @@
 
     delay topic       ░░░░░░░░│ pointed at │ sealed inline │ [S, C) in memory │ not indexed
                               ▲ the lowest pointer, else S
-    snapshots topic   ░░░░░░░░│ live segments ... │ segments of a seal or merge that is under way
-                              ▲ the lowest live segment
+    snapshots topic   ░░░░░░░░│ live segments, and pages of ids ... │ those of a seal or merge that is under way
+                              ▲ the lowest live one
 
 Neither ever moves back, not even across owners: a segment written later lies behind all that were known before, and
 what an older owner still believes in is at or before what a newer one needs. So an owner that was fenced without
@@ -34,7 +34,7 @@ def kept_for_backfills(staged: Iterable[Manifest], written_from: Iterable[int]) 
     """What staged buckets need, and jobs that are writing segments from these record offsets on."""
     manifests = list(staged)
     ranges = [manifest.segments_from for manifest in manifests]
-    records = [segment.record_offset for manifest in manifests for segment in manifest.segments]
+    records = [offset for manifest in manifests for offset in manifest.record_offsets]
     return Kept(min(ranges, default=None), min([*records, *written_from], default=None))
 
 
@@ -59,20 +59,21 @@ def rules_needed_from(committed: Progress, buckets: Iterable[Manifest]) -> int:
 def snapshots_needed_from(
     watermark: Position, buckets: Iterable[Bucket], being_read: Container[int] = ()
 ) -> int | None:
-    """The lowest record offset of a live segment; None when no segment is live.
+    """The lowest record offset of a live segment, or of a page of ids of a bucket that has one; None: there is none.
 
     Every segment counts of a bucket that is ``being_read``: who does reads what was live when it began.
     """
-    offsets = [
-        segment.record_offset
-        for bucket in buckets
-        for segment in bucket.manifest.segments[
-            0 if bucket.manifest.bucket_id in being_read else bucket.passed(watermark) :
-        ]
-    ]
+    offsets: list[int] = []
+    for bucket in buckets:
+        manifest, passed = bucket.manifest, bucket.passed(watermark)
+        if manifest.bucket_id in being_read:
+            offsets += manifest.record_offsets
+        elif passed < len(manifest.segments):
+            offsets += [segment.record_offset for segment in manifest.segments[passed:]]
+            offsets += [page.record_offset for page in manifest.id_pages or ()]
     return min(offsets, default=None)
 
 
 def snapshots_known_to(buckets: Iterable[Bucket]) -> int:
-    """One past the highest record offset of any segment that a manifest names; 0 when there is none."""
-    return max((ref.record_offset + 1 for bucket in buckets for ref in bucket.manifest.segments), default=0)
+    """One past the highest record offset of any segment or page that a manifest names; 0 when there is none."""
+    return max((offset + 1 for bucket in buckets for offset in bucket.manifest.record_offsets), default=0)

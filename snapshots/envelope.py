@@ -44,6 +44,7 @@ class Kind(IntEnum):
     OWED = 8
     MASK = 9
     TRANSIT = 10
+    IDS = 11
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

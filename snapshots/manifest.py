@@ -17,6 +17,7 @@
     targets         │  2 of   │  1 of   │ unknown │   the largest, as indexes into a table, and their entries
     due times       │ every 4 │ every 8 │ unknown │   ms since the one before, the first since the first entry
                     └─────────┴─────────┴─────────┘
+page of ids          first hash, rows, size and record offset of each (:mod:`snapshots.id_columns`)
 
 Columns of variable-length integers in a protobuf message (``state.proto``), 15 to 25 bytes per segment, so that 3,000
 segments take less than 75 kB, and what is there for people only, with caps of its own (:mod:`snapshots.target_columns`,
@@ -35,6 +36,7 @@ from index.errors import FormatError
 from index.progress import Position
 from snapshots.due_columns import MarksIn, due_columns
 from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.id_columns import check_id_pages, id_columns, id_pages_of
 from snapshots.proto import state_pb2
 from snapshots.segment import MAX_ENTRIES
 from snapshots.target_columns import target_columns, targets_of
@@ -95,6 +97,7 @@ def manifest_message(manifest: Manifest) -> state_pb2.Manifest:
         record_offset_deltas=map(sub, record_offsets, [0, *record_offsets]),
         placements=[segment.placement for segment in segments],
         built_from=manifest.built_from,
+        id_pages=None if manifest.id_pages is None else id_columns(manifest.id_pages),
         **target_columns(segments),
         **due_columns(segments),
     )
@@ -132,6 +135,7 @@ def manifest_of(message: state_pb2.Manifest) -> Manifest:
         message.needs_from if message.HasField("needs_from") else None,
         tuple(_segments(message)),
         message.built_from if message.HasField("built_from") else None,
+        id_pages_of(message.id_pages) if message.HasField("id_pages") else None,
     )
     _check(manifest)
     return manifest
@@ -188,6 +192,7 @@ def _check(manifest: Manifest) -> None:
         if segment.last >= following.first:
             raise FormatError(f"segment {number} ends at {segment.last}, where the next begins at {following.first}")
     _check_needs(manifest)
+    check_id_pages(manifest.id_pages or ())
 
 
 def _check_segment(number: int, segment: SegmentRef, manifest: Manifest) -> None:

@@ -11,8 +11,11 @@ from google.protobuf.message import DecodeError, Message
 
 from index.bucket import Manifest, SegmentRef
 from index.errors import FormatError
+from index.id_pages import ROW_BYTES, IdPageRef, place_in, rows_of
+from index.id_runs import HASH_BYTES
 from index.transit import InTransit, Lot
 from snapshots.envelope import VERSION, Kind, kind_of, unwrap
+from snapshots.id_pages import id_page_key, parse_page
 from snapshots.inventory import inventory_of
 from snapshots.manifest import manifest_key, parse_manifest, segment_key
 from snapshots.mask import parse_mask
@@ -23,6 +26,10 @@ from snapshots.transit import parse_transit
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_BYTES = 40
+_PARTS_OF = {
+    Kind.HELD: "a record that waits for its target",
+    Kind.OWED: "a committed record that is to be written again",
+}
 _M = TypeVar("_M", bound=Message)
 
 
@@ -44,14 +51,14 @@ def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
         yield from _show_staged(parse_staged(stored), segments=entries)
     elif kind is Kind.INTENT:
         yield from _show_intent(parse_intent(stored))
-    elif kind is Kind.HELD:
-        yield _line("held", f"a part of a record that waits for its target, {_count(len(body), 'byte')}")
     elif kind is Kind.MASK:
         yield from _show_mask(parse_mask(stored))
+    elif kind is Kind.IDS:
+        yield from _show_ids(parse_page(stored), rows=entries)
     elif kind is Kind.TRANSIT:
         yield from _show_transit(*parse_transit(stored))
-    elif kind is Kind.OWED:
-        yield _line("owed", f"a part of a committed record that is to be written again, {_count(len(body), 'byte')}")
+    elif kind in _PARTS_OF:
+        yield _line(kind.name.lower(), f"a part of {_PARTS_OF[kind]}, {_count(len(body), 'byte')}")
     else:
         yield from _show_segment(stored, entries=entries)
 
@@ -92,6 +99,13 @@ def _show_mask(offsets: Sequence[int]) -> Iterator[str]:
     yield _line("cancelled", f"{_count(len(offsets), 'record')} from offset {offsets[0]} to {offsets[-1]}")
 
 
+def _show_ids(page: bytes, *, rows: bool) -> Iterator[str]:
+    yield _line("ids", f"{_count(len(page) // ROW_BYTES, 'record')} with an id")
+    for row in rows_of(page) if rows else ():
+        due_ms, offset = place_in(row)
+        yield f"  {row[:HASH_BYTES].hex()}  due {_instant(due_ms)}, offset {offset}"
+
+
 def _show_transit(lot: Lot, notes: Sequence[InTransit]) -> Iterator[str]:
     yield _line("appended by", f"transaction {lot[0]} of the partition")
     for (due_ms, offset), id_hash in notes:
@@ -108,6 +122,8 @@ def _show_manifest(manifest: Manifest, *, segments: bool) -> Iterator[str]:
     yield from _show_bucket(manifest)
     for number, segment in enumerate(manifest.segments if segments else ()):
         yield f"  {segment_key(manifest.bucket_id, number).decode()}  {_segment(segment)}"
+    for number, page in enumerate((manifest.id_pages or ()) if segments else ()):
+        yield f"  {id_page_key(manifest.bucket_id, number).decode()}  {_page(page)}"
 
 
 def _show_staged(staged: Staged, *, segments: bool) -> Iterator[str]:
@@ -119,6 +135,8 @@ def _show_staged(staged: Staged, *, segments: bool) -> Iterator[str]:
     yield from _show_bucket(manifest)
     for number, segment in enumerate(manifest.segments if segments else ()):
         yield f"  {number:06}  {_segment(segment)}"
+    for number, page in enumerate((manifest.id_pages or ()) if segments else ()):
+        yield f"  id/{number:06}  {_page(page)}"
 
 
 def _show_intent(intent: Intent) -> Iterator[str]:
@@ -140,6 +158,21 @@ def _show_bucket(manifest: Manifest) -> Iterator[str]:
     yield _line("due", _span(manifest.segments[0].first.due_ms, manifest.last.due_ms))
     yield _line("entries", f"{manifest.entries:,} in {_count(len(manifest.segments), 'segment')}")
     yield _line("size", f"{_count(bytes_in_all, 'byte')}, {bytes_in_all / manifest.entries:.1f} per entry")
+    yield _line("ids", _ids(manifest.id_pages))
+
+
+def _ids(pages: Sequence[IdPageRef] | None) -> str:
+    if pages is None:
+        return "nobody has written which ids its records have"
+    if not pages:
+        return "none"
+    size = _count(sum(page.size_bytes for page in pages), "byte")
+    return f"of {_count(sum(page.rows for page in pages), 'record')} in {_count(len(pages), 'page')}, {size}"
+
+
+def _page(page: IdPageRef) -> str:
+    size = f"{_count(page.rows, 'row')}  {_count(page.size_bytes, 'byte')}"
+    return f"record offset {page.record_offset}  ids      {size}  from {page.first_hash.hex()}"
 
 
 def _segment(segment: SegmentRef) -> str:

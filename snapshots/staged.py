@@ -83,6 +83,14 @@ def staged_segment_key(job: str, from_offset: int, number: int, attempt: int | s
     return b"%b/%020d/%06d/%b" % (_checked(job), from_offset, number, _checked(str(attempt)))
 
 
+def staged_page_key(job: str, from_offset: int, number: int, attempt: int | str) -> bytes:
+    """Key of page ``number``, from 0, of the ids of a staged bucket in the snapshots topic; no segment has it.
+
+    ``attempt`` as of a segment.
+    """
+    return b"%b/%020d/id/%06d/%b" % (_checked(job), from_offset, number, _checked(str(attempt)))
+
+
 def encode_staged(staged: Staged) -> bytes:
     """Value of a ``bucket/...`` record; FormatError when it contradicts itself or is over a cap."""
     _check(staged)

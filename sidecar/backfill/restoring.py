@@ -125,7 +125,7 @@ def _problem(
     buckets: Sequence[Staged], delay_topic_id: str, log: tuple[int, int], snapshots: tuple[int, int], rules: Rules
 ) -> str:
     manifests = [each.manifest for each in buckets]
-    offsets = [segment.record_offset for manifest in manifests for segment in manifest.segments]
+    offsets = [offset for manifest in manifests for offset in manifest.record_offsets]
     if any(each.delay_topic_id != delay_topic_id for each in buckets):
         return f"it read a delay topic with another id than {delay_topic_id}"
     if any(each.rules != rules for each in buckets):

@@ -194,7 +194,7 @@ class Staging(TopicFollower):
             staged = decode_staged(key, value)
         except FormatError as error:
             return error
-        at = [segment.record_offset for segment in staged.manifest.segments]
+        at = staged.manifest.record_offsets
         if not at:
             return staged
         start, end = consumer.get_watermark_offsets(TopicPartition(place.snapshots, place.partition), REQUEST_TIMEOUT_S)

@@ -1,26 +1,36 @@
-"""Which ids the records in buckets have, read from their segments when the first control asks.
+"""Where in buckets the records of an id are, read when a control asks.
 
-Meanwhile nothing is taken in, since a control holds for what lies in front of it; what is due goes on. What is sealed
-from then on is known without reading (:mod:`index.names`). So whoever takes a partition over reads each bucket once
-more, and only where there are controls.
+Meanwhile nothing is taken in, since a control holds for what lies in front of it; what is due goes on. Of a bucket that
+has pages of its ids (:mod:`index.id_pages`) those are read that may have the id of the control, or one of those that
+come next: together, since each read waits for a round trip.
+
+A bucket of an older version has none. Then all its ids are read from its segments when the first control asks, and
+kept; what is sealed from then on without pages is known without reading (:mod:`index.names`). So it is with a bucket
+whose pages are damaged or gone: a page that cannot be trusted says nothing about what is pending.
 
 Where segments only point to the delay topic, that is read in its own order instead: each of them has records of the
 whole range of its bucket. What is found there of records that have left does no harm, since whoever asks looks what is
 pending.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
+from itertools import islice
 from typing import Final, TypeAlias
 
 from confluent_kafka import KafkaException
 
 from index.bucket import Bucket, Manifest
+from index.errors import FormatError
+from index.id_lookup import Lookup
+from index.id_pages import pages_with, places_in
 from index.id_runs import places_of
 from index.names import AnyPlaces, hash_of
 from index.progress import Position
 from index.record import Record
 from index.schedule import Rejection, Schedule
+from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
@@ -37,18 +47,31 @@ READ_TOGETHER: Final = 8
 TOGETHER: Final = 250_000
 """Places that are made compact together: each time an id is looked for, each lot of them is searched."""
 
+LOOKED_UP_TOGETHER: Final = 10_000
+"""Ids that are looked for at once."""
+
 Found: TypeAlias = tuple[bytes, Position]
 """An id, and where its record is due."""
+
+Tell: TypeAlias = Callable[[], None]
+"""Tells the index what was read; for the worker."""
 
 
 class StoredIds:
     """Belongs to one owned partition; used by its worker only."""
 
     def __init__(
-        self, context: PartitionContext, ledger: PartitionLedger, source: SegmentSource, pool: LoaderPool, gate: Gate
+        self,
+        context: PartitionContext,
+        ledger: PartitionLedger,
+        source: SegmentSource,
+        pages: IdPageSource,
+        pool: LoaderPool,
+        gate: Gate,
     ) -> None:
         self._ledger = ledger
         self._source = source
+        self._pages = pages
         self._pool = pool
         self._gate = gate
         self._clock = context.clock
@@ -56,54 +79,81 @@ class StoredIds:
         self._metrics = context.metrics
         self._topic = context.name
         self._partition = context.partition
-        self._reading: dict[int, tuple[range, Future[list[AnyPlaces]]]] = {}
+        self._reading: dict[int, Future[Tell]] = {}
         self._retry_s = 0.0
 
     @property
     def is_reading(self) -> bool:
         """Whether something has to be read before the next record can be taken in."""
         fails = self._clock.running_s() < self._retry_s
-        return fails or any(not reading.done() for _, reading in self._reading.values())
+        return fails or any(not reading.done() for reading in self._reading.values())
 
     @property
     def being_read(self) -> tuple[int, ...]:
-        """Ids of the buckets whose segments are being read, and have to stay."""
+        """Ids of the buckets whose segments or pages are being read, and have to stay."""
         return tuple(self._reading)
 
-    def are_known(self) -> bool:
-        """Whether it is known where records of any id are; else it is being read: ask again.
+    def are_known(self, deliver_id: bytes, following: Iterable[bytes]) -> bool:
+        """Whether it is known where records of this id are in buckets; else it is being read: ask again.
 
-        RefusedError when a segment is lost for good.
+        ``following`` are ids that will be asked for next. RefusedError when a segment is lost for good.
         """
         self._take_in()
-        names = self._ledger.named.names
+        names, id_hash = self._ledger.named.names, hash_of(deliver_id)
         names.ask()
-        unknown = [each for each in self._ledger.parts.buckets.values() if not names.is_known(_range(each))]
+        buckets = self._ledger.parts.buckets.values()
+        if id_hash not in names.lookup:
+            names.look_up([id_hash, *map(hash_of, islice(following, LOOKED_UP_TOGETHER))])
+            self._pages.forget_others({page.record_offset for each in buckets for page in each.manifest.id_pages or ()})
+        unknown = [each for each in buckets if _may_have_any(each) and not names.knows(id_hash, each.manifest.offsets)]
         for run in names.take_loose():
             self._pool.encode(run.compact)
         if self._clock.running_s() >= self._retry_s:
             for bucket in unknown:
                 if bucket.manifest.bucket_id not in self._reading:
-                    self._ask(bucket)
+                    self._ask(bucket, names.lookup)
         return not unknown
 
     def held(self, deliver_id: bytes) -> Sequence[Position]:
         """Where records of this id are due that are held for their targets."""
         return self._gate.places_of(deliver_id)
 
-    def _ask(self, bucket: Bucket) -> None:
+    def _ask(self, bucket: Bucket, lookup: Lookup) -> None:
         manifest, first = bucket.manifest, bucket.passed(self._ledger.committed.watermark)
+        if manifest.id_pages is None:
+            self._reading[manifest.bucket_id] = self._pool.scan(lambda reader: self._read_all(manifest, first, reader))
+            return
 
-        def read(reader: OffsetReader) -> list[AnyPlaces]:
-            found: list[AnyPlaces] = [{}]
-            for deliver_id, place in self._read(manifest, first, reader):
-                id_hash, lot = hash_of(deliver_id), found[-1]
-                lot[id_hash] = [*places_of(lot, id_hash), place] if id_hash in lot else place
-                if len(lot) >= TOGETHER:
-                    found.append({})
-            return found
+        def look_up(reader: OffsetReader) -> Tell:
+            try:
+                found = self._in_pages(manifest, lookup.hashes, reader)
+            except FormatError:
+                return self._read_all(manifest, first, reader)
+            return partial(lookup.found, manifest.offsets, found)
 
-        self._reading[manifest.bucket_id] = _range(bucket), self._pool.scan(read)
+        self._reading[manifest.bucket_id] = self._pool.look_up(look_up)
+
+    def _in_pages(
+        self, manifest: Manifest, hashes: Collection[bytes], reader: OffsetReader
+    ) -> dict[bytes, list[Position]]:
+        wanted = pages_with(manifest.id_pages or (), hashes)
+        found: dict[bytes, list[Position]] = {}
+        for number, page in self._pages.pages(manifest, list(wanted), reader):
+            for id_hash in wanted[number]:
+                places = places_in(page, id_hash)
+                if places:
+                    found.setdefault(id_hash, []).extend(places)
+        return found
+
+    def _read_all(self, manifest: Manifest, first: int, reader: OffsetReader) -> Tell:
+        found: list[AnyPlaces] = [{}]
+        for deliver_id, place in self._read(manifest, first, reader):
+            id_hash, lot = hash_of(deliver_id), found[-1]
+            lot[id_hash] = [*places_of(lot, id_hash), place] if id_hash in lot else place
+            if len(lot) >= TOGETHER:
+                found.append({})
+        # Where each record lies does not depend on how buckets are merged.
+        return partial(self._ledger.named.names.read, manifest.offsets, *found)
 
     def _read(self, manifest: Manifest, first: int, reader: OffsetReader) -> Iterator[Found]:
         """Each id that the bucket has from segment ``first`` on, and where; some may come twice."""
@@ -145,7 +195,7 @@ class StoredIds:
                 yield from _found(offset, decision)
 
     def _take_in(self) -> None:
-        for bucket_id, (offsets, reading) in list(self._reading.items()):
+        for bucket_id, reading in list(self._reading.items()):
             if not reading.done():
                 continue
             del self._reading[bucket_id]
@@ -153,14 +203,13 @@ class StoredIds:
                 # It was merged meanwhile: what it was merged into is read instead.
                 continue
             try:
-                found = reading.result()
+                tell = reading.result()
             except KafkaException as exception:
                 self._metrics.load_failures.labels(self._topic).inc()
                 self._log.warning("ids_not_read", bucket=bucket_id, error=error_of(exception).str())
                 self._retry_s = self._clock.running_s() + RETRY_AFTER_S
                 continue
-            # Where each record lies does not depend on how buckets are merged.
-            self._ledger.named.names.read(offsets, *found)
+            tell()
 
 
 def _found(offset: int, schedule: Schedule) -> Iterator[Found]:
@@ -168,5 +217,6 @@ def _found(offset: int, schedule: Schedule) -> Iterator[Found]:
         yield schedule.deliver_id, Position(schedule.due_ms, offset)
 
 
-def _range(bucket: Bucket) -> range:
-    return range(bucket.manifest.from_offset, bucket.manifest.to_offset)
+def _may_have_any(bucket: Bucket) -> bool:
+    pages = bucket.manifest.id_pages
+    return pages is None or len(pages) > 0

@@ -21,10 +21,11 @@ from index.bucket import Bucket
 from index.bucket_rules import PlacementRule, to_merge
 from index.progress import Position
 from sidecar import failpoints
+from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.ids import StoredIds
 from sidecar.buckets.loading import LEAD_MS
 from sidecar.buckets.merge_reading import PoolReads
-from sidecar.buckets.merging import Merging
+from sidecar.buckets.merging import Merging, page_keys
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource
@@ -50,6 +51,7 @@ class Housekeeping:
         source: SegmentSource,
         pool: LoaderPool,
         ids: StoredIds,
+        pages: IdPageSource,
         codec: SegmentCodec,
     ) -> None:
         self._ledger = ledger
@@ -58,6 +60,7 @@ class Housekeeping:
         self._source = source
         self._pool = pool
         self._ids = ids
+        self._pages = pages
         self._codec = codec
         self._metrics = context.metrics
         self._topic = context.name
@@ -130,6 +133,7 @@ class Housekeeping:
         for bucket_id, bucket in list(self._ledger.parts.buckets.items()):
             if manifest_key(bucket_id) in removed and bucket.is_done(watermark):
                 del self._ledger.parts.buckets[bucket_id]
+                self._orphaned += page_keys(bucket.manifest)
                 self._reclaimed.pop(bucket_id, None)
 
     def _give_up(self, kind: str, why: str) -> None:
@@ -164,8 +168,8 @@ class Housekeeping:
         if self._must_seal(memory_full=memory_full) and self._ledger.may_freeze:
             to_offset = self._ledger.indexed_to
             frozen = self._ledger.freeze()
-            bucket_id, encode = self.free_id(), self._pool.encode
-            self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, encode, self._codec)
+            bucket_id, encode, ids = self.free_id(), self._pool.encode, self._ledger.named.names.frozen
+            self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, encode, self._codec, ids)
             self._mutable_since_s = self._seal_began_s = self._clock.running_s()
         elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:
             buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark
@@ -206,12 +210,13 @@ class Housekeeping:
         return len(entries) - (entries.count_until(self._now_ms + self._rules.soon_ms) if self._rules.soon_ms else 0)
 
     def _begin_merge(self, sources: Sequence[Bucket]) -> None:
-        committed, source, pool = self._ledger.committed, self._source, self._pool
+        source, pages, pool = self._source, self._pages, self._pool
 
         def work(reader: OffsetReader) -> None:
-            merging.run(PoolReads(source, pool, reader))
+            merging.run(PoolReads(source, pages, pool, reader))
 
-        merging = Merging(sources, committed.watermark, self.free_id(), self._rules)
+        watermark, masked = self._ledger.committed.watermark, self._ledger.named.mask.settled()
+        merging = Merging(sources, watermark, self.free_id(), self._rules, masked)
         self._merge_began_s = self._clock.running_s()
         self._merging = merging
         self._merge_work = self._pool.merge(work)
@@ -259,7 +264,7 @@ class Housekeeping:
         elif self._merging is not None:
             failpoints.passing("merge.after_manifest")
             self._metrics.merge_seconds.labels(self._topic).observe(self._clock.running_s() - self._merge_began_s)
-            self._orphaned += [segment_key(*each) for each in self._merging.source_segments]
+            self._orphaned += self._merging.source_keys
             self._end_merge()
 
     def _end_merge(self) -> None:

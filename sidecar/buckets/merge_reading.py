@@ -5,13 +5,15 @@ in the thread that merges. Of each source the order stays that of its segments, 
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeAlias
 
 from index.bucket import Manifest
+from index.id_pages import rows_of
 from index.progress import Position
 from index.record import Record
+from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource
 from sidecar.intake.offset_reader import OffsetReader
@@ -36,12 +38,16 @@ class MergeReads(Protocol):
     def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
         """What one of them holds, in release order."""
 
+    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+        """Have some pages of ids of a bucket read; FormatError when one of them is lost or damaged."""
+
 
 class PoolReads:
     """Reads the segments of one partition in the threads of a pool; ``reader`` is that of the thread that merges."""
 
-    def __init__(self, source: SegmentSource, pool: LoaderPool, reader: OffsetReader) -> None:
+    def __init__(self, source: SegmentSource, pages: IdPageSource, pool: LoaderPool, reader: OffsetReader) -> None:
         self._source = source
+        self._pages = pages
         self._pool = pool
         self._reader = reader
 
@@ -53,6 +59,11 @@ class PoolReads:
     def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
         """What one of them holds, in release order; made good from the delay topic where it is damaged."""
         return self._source.stored(manifest, number, stored, self._reader)
+
+    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+        """Have some pages of ids of a bucket read, beside the merge."""
+        pages = self._pages
+        return self._pool.fetch(lambda reader: pages.read(manifest, numbers, reader))
 
 
 class SourceAhead:
@@ -87,16 +98,47 @@ class SourceAhead:
             return
 
 
-def _runs(manifest: Manifest, watermark: Position) -> Iterator[range]:
-    """The segments that have not left, cut into runs that are read together."""
+class IdsAhead:
+    """The rows of one source's pages of ids, in order; iterated once."""
+
+    def __init__(self, reads: MergeReads, manifest: Manifest) -> None:
+        self._reads = reads
+        self._manifest = manifest
+        self._left = _together([page.size_bytes for page in manifest.id_pages or ()])
+        self._asked: deque[Future[list[bytes]]] = deque()
+        self._ask_next()
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self._asked:
+            pages = self._asked.popleft().result()
+            self._ask_next()
+            for page in pages:
+                yield from rows_of(page)
+
+    def cancel(self) -> None:
+        """Read nothing of what was asked for and has not begun to be read."""
+        for future in self._asked:
+            future.cancel()
+
+    def _ask_next(self) -> None:
+        for numbers in self._left:
+            self._asked.append(self._reads.ask_pages(self._manifest, numbers))
+            return
+
+
+def _together(sizes: Sequence[int]) -> Iterator[range]:
     begin, size_bytes = 0, 0
-    for number, ref in enumerate(manifest.segments):
-        if ref.last <= watermark:
-            begin = number + 1
-            continue
-        if number > begin and size_bytes + ref.size_bytes > RUN_BYTES:
+    for number, each in enumerate(sizes):
+        if number > begin and size_bytes + each > RUN_BYTES:
             yield range(begin, number)
             begin, size_bytes = number, 0
-        size_bytes += ref.size_bytes
-    if begin < len(manifest.segments):
-        yield range(begin, len(manifest.segments))
+        size_bytes += each
+    if begin < len(sizes):
+        yield range(begin, len(sizes))
+
+
+def _runs(manifest: Manifest, watermark: Position) -> Iterator[range]:
+    """The segments that have not left, cut into runs that are read together."""
+    sizes = [ref.size_bytes for ref in manifest.segments]
+    passed = sum(ref.last <= watermark for ref in manifest.segments)
+    return (range(passed + run.start, passed + run.stop) for run in _together(sizes[passed:]))

@@ -3,26 +3,37 @@
 The worker takes encoded segments from a short queue and commits them between releases, then installs the new manifest
 in place of the old ones in one transaction. Anything may happen to the sources meanwhile: what was released since is at
 or before the watermark, and dropped when it is loaded from the new bucket. A failed merge leaves the sources as they
-are.
+are. Behind the segments the pages of ids are joined; where those of one source are not known, the merged bucket has
+none.
 """
 
 import heapq
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
+from typing import Generic, Protocol, TypeVar
+
+from pyroaring import BitMap64
 
 from index.batch import Installation
-from index.bucket import Bucket, Placement
+from index.bucket import Bucket, Manifest, Placement
 from index.bucket_rules import SealRules, cut
+from index.errors import FormatError
+from index.id_pages import place_bytes, place_in
+from index.id_runs import HASH_BYTES
 from index.progress import Position
 from index.target_counts import in_proportion
-from sidecar.buckets.merge_reading import MergeReads, SourceAhead
+from sidecar.buckets.id_pages import WrittenIds
+from sidecar.buckets.merge_reading import IdsAhead, MergeReads, SourceAhead
+from snapshots.id_pages import EncodedPage, encode_pages, id_page_key
+from snapshots.manifest import segment_key
 from snapshots.segment import StoredEntry
 from snapshots.writing import Encoded, SegmentWriter, record_size
 
-QUEUED_SEGMENTS = 4
-"""Made and not taken yet."""
+QUEUED = 4
+"""Segments, or pages, that are made and not taken yet."""
 
 BYTES_AT_ONCE = 512 * 1_024
 """Of segments in one transaction, but for the last of them: releasing waits for the brokers to take it, and nothing
@@ -32,23 +43,42 @@ WAIT_S = 0.2
 RUN_ENTRIES = 1_000
 
 
+class _Stored(Protocol):
+    @property
+    def value(self) -> bytes: ...
+
+
+M = TypeVar("M", bound=_Stored)
+
+
 class Merging:
     """One merge; ``run`` belongs to a thread of the pool, the rest to the worker."""
 
-    def __init__(self, sources: Sequence[Bucket], watermark: Position, bucket_id: int, rules: SealRules) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Bucket],
+        watermark: Position,
+        bucket_id: int,
+        rules: SealRules,
+        masked: BitMap64 | None = None,
+    ) -> None:
+        """``masked`` are offsets that are cancelled by what is committed: their ids are left out."""
         manifests = [source.manifest for source in sources]
         self.sources = tuple(manifest.bucket_id for manifest in manifests)
-        own = [each for each in manifests if each.built_from is None]
-        self.source_segments = [(each.bucket_id, number) for each in own for number in range(len(each.segments))]
+        self.source_keys = [key for each in manifests for key in _keys(each)]
         self.bucket_id = bucket_id
         self._watermark = watermark
         self._manifests = manifests
         self._rules = rules
+        self._masked = masked or BitMap64()
         self._writer = SegmentWriter(bucket_id, manifests[0].from_offset, manifests[-1].to_offset)
-        self._ready: queue.Queue[Encoded | None] = queue.Queue(QUEUED_SEGMENTS)
         self._stopping = threading.Event()
-        self._given: list[Encoded] = []
-        self._ended = False
+        self._segments: _Made[Encoded] = _Made(self._stopping)
+        self._given: Sequence[Encoded] = ()
+        pages: _Made[EncodedPage] = _Made(self._stopping)
+        self._pages = pages
+        self._ids = WrittenIds(bucket_id, pages)
+        self._ids_are_known = all(manifest.id_pages is not None for manifest in manifests)
 
     def run(self, reads: MergeReads) -> None:
         """Read, merge and encode; ends early when stopped."""
@@ -60,6 +90,9 @@ class Merging:
         finally:
             for source in sources:
                 source.cancel()
+        if self._ids_are_known and not self._stopping.is_set():
+            self._merge_ids(reads)
+        self._pages.put(None)
 
     def _merge(self, sources: Sequence[SourceAhead]) -> None:
         merged = heapq.merge(*sources, key=lambda entry: entry[:2])
@@ -67,57 +100,111 @@ class Merging:
             inline = any(record is not None for _, _, record in entries)
             for ref, value in self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries):
                 targets = in_proportion(ref, self._manifests)
-                if not self._put(Encoded(ref._replace(targets=targets), value)):
+                if not self._segments.put(Encoded(ref._replace(targets=targets), value)):
                     return
-        self._put(None)
+        self._segments.put(None)
+
+    def _merge_ids(self, reads: MergeReads) -> None:
+        sources = [IdsAhead(reads, manifest) for manifest in self._manifests]
+        try:
+            count = sum(page.rows for manifest in self._manifests for page in manifest.id_pages or ())
+            for page in encode_pages(heapq.merge(*map(self._left, self._manifests, sources)), count):
+                if not self._pages.put(page):
+                    return
+        except FormatError:
+            # Whoever looks for an id reads the segments.
+            self._ids_are_known = False
+        finally:
+            for source in sources:
+                source.cancel()
+
+    def _left(self, manifest: Manifest, rows: Iterable[bytes]) -> Iterator[bytes]:
+        """The rows of a source that say something of the merged bucket."""
+        masked, passed, offsets = self._masked, place_bytes(self._watermark), manifest.offsets
+        is_all_own = manifest.built_from is None and not masked
+        for row in rows:
+            if row[HASH_BYTES:] <= passed:
+                continue
+            if is_all_own or ((offset := place_in(row).offset) in offsets and offset not in masked):
+                yield row
 
     def stop(self) -> None:
         """Let the thread end; what it has made is never referred to."""
         self._stopping.set()
 
     def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
-        """The next ones as (key, value): empty when none is ready yet, None when all are written.
+        """The next ones, and then pages of ids, as (key, value): empty when none is ready yet, None at the end.
 
         The same again until they are ``written``: they may have had to make way for a record that was refused.
         """
-        if self._given:
-            return self._pairs()
-        size_bytes = 0
-        while not self._ended and size_bytes < BYTES_AT_ONCE:
-            try:
-                encoded = self._ready.get_nowait()
-            except queue.Empty:
-                break
-            if encoded is None:
-                self._ended = True
-            else:
-                self._given.append(encoded)
-                size_bytes += len(encoded.value)
-        if self._ended and not self._given:
-            return None
-        return self._pairs()
-
-    def _pairs(self) -> tuple[tuple[bytes, bytes], ...]:
+        if not self._given:
+            taken = self._segments.take()
+            if taken is None:
+                return self._ids.next_pages() if self._writer.count else None
+            self._given = taken
         first = self._writer.count
         return tuple((self._writer.key(number), value) for number, (_, value) in enumerate(self._given, first))
 
     def written(self, record_offsets: Sequence[int]) -> None:
-        """The segments given last were committed."""
+        """The segments or pages given last were committed."""
+        if not self._given:
+            self._ids.written(record_offsets)
+            return
         self._writer.written([ref for ref, _ in self._given], record_offsets)
-        self._given = []
+        self._given = ()
 
     def installation(self) -> Installation | None:
         """The manifest to install; None when nothing is left of the sources."""
-        return Installation(self._writer.manifest(), merged_from=self.sources) if self._writer.count else None
+        if not self._writer.count:
+            return None
+        id_pages = self._ids.refs() if self._ids_are_known else None
+        return Installation(replace(self._writer.manifest(), id_pages=id_pages), merged_from=self.sources)
 
-    def _put(self, encoded: Encoded | None) -> bool:
+
+class _Made(Generic[M]):
+    """What one thread makes and the worker takes, a few ahead."""
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self._ready: queue.Queue[M | None] = queue.Queue(QUEUED)
+        self._stopping = stopping
+        self._ended = False
+
+    def put(self, made: M | None) -> bool:
+        """The next one, None behind the last; waits for room, False when it is stopped before there is any."""
         while not self._stopping.is_set():
             try:
-                self._ready.put(encoded, timeout=WAIT_S)
+                self._ready.put(made, timeout=WAIT_S)
             except queue.Full:
                 continue
             return True
         return False
+
+    def take(self) -> Sequence[M] | None:
+        """What is ready, but not too much: empty when nothing is, None behind the last."""
+        taken: list[M] = []
+        size_bytes = 0
+        while not self._ended and size_bytes < BYTES_AT_ONCE:
+            try:
+                made = self._ready.get_nowait()
+            except queue.Empty:
+                break
+            if made is None:
+                self._ended = True
+            else:
+                taken.append(made)
+                size_bytes += len(made.value)
+        return None if self._ended and not taken else taken
+
+
+def page_keys(manifest: Manifest) -> list[bytes]:
+    """Keys of the pages of ids of a bucket; none for an adopted one, whose are of the job that wrote them."""
+    pages = (manifest.id_pages or ()) if manifest.built_from is None else ()
+    return [id_page_key(manifest.bucket_id, number) for number in range(len(pages))]
+
+
+def _keys(manifest: Manifest) -> list[bytes]:
+    segments = manifest.segments if manifest.built_from is None else ()
+    return [segment_key(manifest.bucket_id, number) for number in range(len(segments))] + page_keys(manifest)
 
 
 def _runs(entries: Iterator[StoredEntry]) -> Iterator[list[StoredEntry]]:

@@ -54,6 +54,10 @@ class LoaderPool:
         """Have segments read that a merge needs next; apart from it, so that it goes on meanwhile."""
         return self._submit(self._fetchers, work)
 
+    def look_up(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        """Have ids looked for: neither with what is loaded for release, nor with merging, which may take minutes."""
+        return self._submit(self._fetchers, work)
+
     def encode(self, work: Callable[[], T]) -> Future[T]:
         """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
         return self._submit(self._encoders, lambda _: work())

@@ -3,24 +3,27 @@
 The worker cuts what is pending into segments, so that nothing leaves or comes back meanwhile; a thread of the pool
 encodes them while the worker releases and waits for its transactions.
 
-Segments first, then the manifest with S, in a later transaction of the same fenced producer: a crash in between leaves
-segments that nothing refers to. Their keys are used again, since the id of the bucket was not taken, and what is not
-overwritten goes when the topic is trimmed.
+Segments first, then pages of the ids that they have, and at last the manifest with S, in a later transaction of the
+same fenced producer: a crash in between leaves segments that nothing refers to. Their keys are used again, since the
+id of the bucket was not taken, and what is not overwritten goes when the topic is trimmed.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 from index.batch import Installation
 from index.bucket import Placement
 from index.bucket_rules import SealRules, cut, placement_of
+from index.id_runs import NO_PLACES, Places
 from index.pending import Entry
 from index.progress import Position
 from index.target_counts import count_routes
 from index.unsealed import Unsealed
+from sidecar.buckets.id_pages import Encode, SealedIds, WrittenIds
 from sidecar.payload.packing import records_of
 from sidecar.payload.records import Packed, Payload, routes_of
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
@@ -38,9 +41,6 @@ AHEAD = 10
 CUT_AT_ONCE = 3
 """Most segments cut in one round; of 2,000 records each takes a few milliseconds while other threads compute."""
 
-Encode = Callable[[Callable[[], list[Encoded]]], "Future[list[Encoded]]"]
-"""Has something encoded in another thread, one after the other."""
-
 
 class Sealing:
     """One frozen bucket on its way into segments."""
@@ -53,7 +53,9 @@ class Sealing:
         rules: SealRules,
         encode: Encode,
         codec: SegmentCodec = PYTHON_CODEC,
+        ids: Places = NO_PLACES,
     ) -> None:
+        self._ids = WrittenIds(bucket_id, SealedIds(ids, encode))
         self._rules = rules
         self._encode = encode
         self._codec = codec
@@ -63,10 +65,14 @@ class Sealing:
         self._given: list[Encoded] = []
 
     def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
-        """The next ones as (key, value): empty when none is encoded yet, None when all are written.
+        """The next ones, and then pages of ids, as (key, value): empty when none is encoded yet, None at the end.
 
         The same again until they are ``written``: they may have had to make way for a record that was refused.
         """
+        segments = self._next_segments()
+        return self._ids.next_pages() if segments is None and self._writer.count else segments
+
+    def _next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
         for entries in islice(self._segments, min(CUT_AT_ONCE, AHEAD - len(self._encoding))):
             self._encoding.append(self._encode(partial(self._encoded, entries)))
         if not self._given:
@@ -77,13 +83,18 @@ class Sealing:
         return tuple((self._writer.key(number), value) for number, (_, value) in enumerate(self._given, first))
 
     def written(self, record_offsets: Sequence[int]) -> None:
-        """The segments given last were committed."""
+        """The segments or pages given last were committed."""
+        if not self._given:
+            self._ids.written(record_offsets)
+            return
         self._writer.written([ref for ref, _ in self._given], record_offsets)
         self._given = []
 
     def installation(self, keep_to: Position) -> Installation | None:
         """The manifest to install; None when everything was released before it could be written."""
-        return Installation(self._writer.manifest(), keep_to=keep_to) if self._writer.count else None
+        if not self._writer.count:
+            return None
+        return Installation(replace(self._writer.manifest(), id_pages=self._ids.refs()), keep_to=keep_to)
 
     def _take_encoded(self) -> None:
         size_bytes = 0

@@ -4,7 +4,7 @@ What is decided is handed over in order, and indexed by the worker between two t
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Protocol
 
@@ -47,8 +47,11 @@ class Ahead(Protocol):
 class Places(Protocol):
     """The port through which it is known where records of an id wait, wherever that is."""
 
-    def are_known(self) -> bool:
-        """Whether the ledger knows the ids of all buckets; while they are being read it does not: ask again."""
+    def are_known(self, deliver_id: bytes, following: Iterable[bytes]) -> bool:
+        """Whether the ledger knows which records of this id are in buckets; while that is read it does not: ask again.
+
+        ``following`` are ids that will be asked for next.
+        """
 
     def held(self, deliver_id: bytes) -> Sequence[Position]:
         """Where records of this id are due that are held for their targets."""
@@ -115,7 +118,7 @@ class Intake:
                 self._ledger.reject(step.offset, step.refused)
                 done.size_bytes += size_of(step.refused.record)
             elif isinstance(step, Controlling):
-                if not self._control(step, done):
+                if not self._control(step, _ids_behind(decided), done):
                     return False
             elif isinstance(step, BadBatch):
                 self._ledger.skip(step.from_offset, step.to_offset, stub_of(step))
@@ -126,11 +129,11 @@ class Intake:
             decided.at += 1
         return True
 
-    def _control(self, step: Controlling, done: Indexed) -> bool:
-        """Evaluate a control; False while it is not known which ids the buckets have, or its own is being moved."""
+    def _control(self, step: Controlling, following: Iterable[bytes], done: Indexed) -> bool:
+        """Evaluate a control; False while it is not known where its id is in buckets, or that is being moved."""
         if not self._ledger.is_settled(step.offset):
             is_moving = self._ledger.named.is_moving(step.control.deliver_id)
-            if is_moving or not self._places.are_known():
+            if is_moving or not self._places.are_known(step.control.deliver_id, following):
                 return False
         held = self._places.held(step.control.deliver_id)
         receipt, added = self._ledger.control(step.offset, step.control, step.record, step.entry, held=held)
@@ -157,3 +160,11 @@ class Intake:
         self._settled_bytes += run_bytes
         done.accepted += len(added)
         done.resident_bytes += added_bytes
+
+
+def _ids_behind(decided: Decided) -> Iterator[bytes]:
+    """Of the controls behind the one that is next."""
+    for place in range(decided.at + 1, len(decided.steps)):
+        step = decided.steps[place]
+        if isinstance(step, Controlling):
+            yield step.control.deliver_id

@@ -10,6 +10,7 @@ from index.rule_history import RuleHistory
 from index.transit import Transit
 from sidecar import failpoints
 from sidecar.backfill.adopting import Adopting
+from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.ids import StoredIds
 from sidecar.buckets.lifecycle import Housekeeping
 from sidecar.buckets.loading import Loading
@@ -110,11 +111,12 @@ class OwnedPartition:
             Moving(pending.of, source.decide, key, behind),
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None
-        self._ids = StoredIds(context, self.ledger, source, host.pool, self.gate)
+        pages = IdPageSource(topic.name, topic.snapshots, context.partition)
+        self._ids = StoredIds(context, self.ledger, source, pages, host.pool, self.gate)
         self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, self._ids, looked)
         closing.callback(self._tail.close)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget)
-        self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids, host.codec)
+        self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids, pages, host.codec)
         closing.callback(self._housekeeping.stop)
         self._adopting = Adopting(
             context,

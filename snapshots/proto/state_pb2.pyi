@@ -107,7 +107,7 @@ class RuleEpoch(_message.Message):
     def __init__(self, from_offset: _Optional[int] = ..., rules: _Optional[bytes] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("bucket_id", "from_offset", "to_offset", "needs_from", "first_due_deltas", "first_offsets", "last_due_deltas", "last_offsets", "entries", "sizes", "record_offset_deltas", "placements", "built_from", "target_names", "target_runs", "target_indexes", "target_counts", "due_every", "due_mark_deltas")
+    __slots__ = ("bucket_id", "from_offset", "to_offset", "needs_from", "first_due_deltas", "first_offsets", "last_due_deltas", "last_offsets", "entries", "sizes", "record_offset_deltas", "placements", "built_from", "target_names", "target_runs", "target_indexes", "target_counts", "due_every", "due_mark_deltas", "id_pages")
     BUCKET_ID_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +127,7 @@ class Manifest(_message.Message):
     TARGET_COUNTS_FIELD_NUMBER: _ClassVar[int]
     DUE_EVERY_FIELD_NUMBER: _ClassVar[int]
     DUE_MARK_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    ID_PAGES_FIELD_NUMBER: _ClassVar[int]
     bucket_id: int
     from_offset: int
     to_offset: int
@@ -146,7 +147,26 @@ class Manifest(_message.Message):
     target_counts: _containers.RepeatedScalarFieldContainer[int]
     due_every: _containers.RepeatedScalarFieldContainer[int]
     due_mark_deltas: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, bucket_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., needs_from: _Optional[int] = ..., first_due_deltas: _Optional[_Iterable[int]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., last_due_deltas: _Optional[_Iterable[int]] = ..., last_offsets: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[int]] = ..., built_from: _Optional[int] = ..., target_names: _Optional[_Iterable[str]] = ..., target_runs: _Optional[_Iterable[int]] = ..., target_indexes: _Optional[_Iterable[int]] = ..., target_counts: _Optional[_Iterable[int]] = ..., due_every: _Optional[_Iterable[int]] = ..., due_mark_deltas: _Optional[_Iterable[int]] = ...) -> None: ...
+    id_pages: IdPages
+    def __init__(self, bucket_id: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., needs_from: _Optional[int] = ..., first_due_deltas: _Optional[_Iterable[int]] = ..., first_offsets: _Optional[_Iterable[int]] = ..., last_due_deltas: _Optional[_Iterable[int]] = ..., last_offsets: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[int]] = ..., built_from: _Optional[int] = ..., target_names: _Optional[_Iterable[str]] = ..., target_runs: _Optional[_Iterable[int]] = ..., target_indexes: _Optional[_Iterable[int]] = ..., target_counts: _Optional[_Iterable[int]] = ..., due_every: _Optional[_Iterable[int]] = ..., due_mark_deltas: _Optional[_Iterable[int]] = ..., id_pages: _Optional[_Union[IdPages, _Mapping]] = ...) -> None: ...
+
+class IdPages(_message.Message):
+    __slots__ = ("first_hashes", "rows", "sizes", "record_offset_deltas")
+    FIRST_HASHES_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    RECORD_OFFSET_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    first_hashes: bytes
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    sizes: _containers.RepeatedScalarFieldContainer[int]
+    record_offset_deltas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, first_hashes: _Optional[bytes] = ..., rows: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., record_offset_deltas: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class IdPage(_message.Message):
+    __slots__ = ("rows",)
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    rows: bytes
+    def __init__(self, rows: _Optional[bytes] = ...) -> None: ...
 
 class Owed(_message.Message):
     __slots__ = ("topic", "partition", "key", "value", "headers", "timestamp_ms", "after_number")

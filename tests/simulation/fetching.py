@@ -67,11 +67,23 @@ class Reader(OffsetReader):
         return Record(*self._store.snapshots[offset], [], 0)
 
 
+class PageReader(Reader):
+    """Reads pages of ids, which must be there while a router owns the partition and nothing was damaged."""
+
+    def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
+        read = super().read(topic, partition, offsets)
+        is_told = topic == DELAY_TOPIC or not self._is_owner() or self._store.was_damaged
+        if None in read.values() and not is_told:
+            raise Violation(f"of the snapshots topic {sorted(offsets)} are read, and not all of them are there")
+        return read
+
+
 class Pool(LoaderPool):
     """Does what it is asked some rounds later, or fails to."""
 
-    def __init__(self, reader: Reader, looker: OffsetReader, faults: Faults) -> None:
+    def __init__(self, reader: Reader, pages: PageReader, looker: OffsetReader, faults: Faults) -> None:
         self._offset_reader = reader
+        self._page_reader = pages
         self._looker = looker
         self._faults = faults
         self._waiting: list[Callable[[], None]] = []
@@ -90,6 +102,9 @@ class Pool(LoaderPool):
 
     def scan(self, work: Callable[[OffsetReader], T]) -> Future[T]:
         return self._ask(work)
+
+    def look_up(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+        return self._ask(work, self._page_reader)
 
     def fetch(self, work: Callable[[OffsetReader], T]) -> Future[T]:
         # A merge is done in one go, so what it has asked for arrives at once, or when it is waited for.

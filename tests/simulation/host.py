@@ -46,7 +46,7 @@ from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
 from sidecar.topics.retention import FOREVER_MS, Retention
 from snapshots.state import StoredState, fold_state
 from tests.simulation import world
-from tests.simulation.fetching import Pool, Reader, record_of
+from tests.simulation.fetching import PageReader, Pool, Reader, record_of
 from tests.simulation.jobs import Watch
 from tests.simulation.settings import SimulatedSettings, Surroundings
 from tests.simulation.world import DELAY_TOPIC, REJECTED, Answer, DelayLog, Faults, Left, OwnClock, Produced
@@ -138,7 +138,8 @@ class Host:
         self.reader = Reader(around.log, around.store, self.is_owner)
         # Who only looks at a record or two does not make a segment good.
         looker = Reader(around.log, around.store, lambda: False)
-        self.pool = Pool(self.reader, looker, around.faults)
+        pages = PageReader(around.log, around.store, self.is_owner)
+        self.pool = Pool(self.reader, pages, looker, around.faults)
         self.settings = SimulatedSettings(around, topic)
         self.staged = SimulatedStaged(around)
 

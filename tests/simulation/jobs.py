@@ -2,14 +2,19 @@
 
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 
 from index.bucket import Placement
 from index.bucket_rules import SealRules, cut
 from index.errors import FormatError
+from index.id_pages import IdPageRef, rows_in_order
+from index.names import hash_of
+from index.progress import Position
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection
+from index.schedule import AT_ONCE, Rejection, Schedule
 from sidecar.backfill.staging import Waiting
+from snapshots.id_pages import IdPageWriter, encode_pages
 from snapshots.segment import StoredEntry
 from snapshots.staged import (
     STAGED_PREFIX,
@@ -20,6 +25,7 @@ from snapshots.staged import (
     encode_staged,
     intent_key,
     staged_key,
+    staged_page_key,
     staged_segment_key,
 )
 from snapshots.writing import SegmentWriter
@@ -28,6 +34,7 @@ from tests.simulation.world import DelayLog, Store
 
 NEVER_MS = 1 << 50
 SEES_NEWS = 0.7
+WRITES_IDS = 0.9
 _attempts = count()
 
 
@@ -62,6 +69,9 @@ class Job:
         self._store.stage(intent_key(self._run), encode_intent(intent))
         yield f"job {self._name} intends {span}"
         entries = self._entries()
+        # Dealt apart, so that all else is as it would be without.
+        writes_ids = random.Random(f"{span}, ids").random() < WRITES_IDS
+        id_pages = self._write_ids() if writes_ids else None
         writer = SegmentWriter(0, self._from, self._to)
         for number, run in enumerate(cut([entries], _limits(self._rng), lambda _: 10)):
             placement = self._rng.choice(list(Placement))
@@ -73,10 +83,24 @@ class Job:
                 key = staged_segment_key(self._name, self._from, number, next(_attempts))
                 writer.written([encoded.ref], [self._store.append_segment(key, encoded.value)])
         yield f"job {self._name} has written {span}"
-        staged = Staged(self._name, self._topic_id, self._rules, writer.manifest(), restores=False)
+        manifest = replace(writer.manifest(), id_pages=id_pages)
+        staged = Staged(self._name, self._topic_id, self._rules, manifest, restores=False)
         self._store.stage(staged_key(self._name, self._from), encode_staged(staged))
         self._store.withdraw(intent_key(self._run))
         yield f"job {self._name} has staged {span}"
+
+    def _write_ids(self) -> tuple[IdPageRef, ...] | None:
+        """In front of the segments, where those do not keep them from being trimmed."""
+        ids: dict[bytes, list[Position]] = {}
+        for due_ms, offset, record in self._entries():
+            decision = None if record is None else self._rules.decide(record.headers, record.timestamp_ms)
+            if isinstance(decision, Schedule) and decision.deliver_id is not None:
+                ids.setdefault(hash_of(decision.deliver_id), []).append(Position(due_ms, offset))
+        writer = IdPageWriter(0)
+        for number, page in enumerate(encode_pages(rows_in_order(ids), len(ids))):
+            key = staged_page_key(self._name, self._from, number, next(_attempts))
+            writer.written([page], [self._store.append_segment(key, page.value)])
+        return writer.refs()
 
     def _entries(self) -> list[StoredEntry]:
         entries: list[StoredEntry] = []

@@ -35,7 +35,11 @@ def small_and_soon(faults: Faults, wrong: Mapping[str, object]) -> Iterator[None
         "sidecar.buckets.loading.LEAD_MS": LEAD_MS,
         "sidecar.buckets.loading.RETRY_AFTER_S": 0.01,
         # A merge is done in one go when its turn comes, so its queue must take all of it.
-        "sidecar.buckets.merging.QUEUED_SEGMENTS": 0,
+        "sidecar.buckets.merging.QUEUED": 0,
+        "index.id_pages.LEAST_ROWS": 2,
+        "sidecar.buckets.id_pages.WRITTEN_BYTES": 130,
+        "sidecar.buckets.id_pages.WHOLE_BYTES": 200,
+        "sidecar.buckets.id_pages.FEW": 2,
         "sidecar.buckets.trimming.EVERY_S": 0.02,
         "sidecar.partition.owned_partition.DROPPED_AT_ONCE": 2,
         "sidecar.partition.rounds.PROGRESS_EVERY_S": 0.02,

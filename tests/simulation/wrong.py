@@ -4,7 +4,7 @@ Each replaces a class of the code that ships by an override of it. Here those ab
 in :mod:`.wrong_buckets` those about buckets, in :mod:`.wrong_adopting` those about buckets that others have built, in
 :mod:`.wrong_owning` those about other owners, about retention and about what is in a record, in
 :mod:`.wrong_recurring` those about recurring schedules, :mod:`.wrong_naming` those about what is cancelled,
-:mod:`.wrong_moving` those about what is moved.
+:mod:`.wrong_ids` those about where ids are looked up, :mod:`.wrong_moving` those about what is moved.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,6 +31,7 @@ from tests.simulation import (
     world,
     wrong_adopting,
     wrong_buckets,
+    wrong_ids,
     wrong_moving,
     wrong_naming,
     wrong_owning,
@@ -363,5 +364,6 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_owning.ALL,
     *wrong_recurring.ALL,
     *wrong_naming.ALL,
+    *wrong_ids.ALL,
     *wrong_moving.ALL,
 )

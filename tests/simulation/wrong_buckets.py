@@ -21,7 +21,7 @@ from sidecar.buckets.merge_reading import PoolReads, StoredSegments
 from sidecar.buckets.trimming import Trimming
 from sidecar.payload.records import Payload, Refused
 from sidecar.release.transaction import Request
-from snapshots.manifest import MANIFEST_PREFIX, manifest_key, segment_key
+from snapshots.manifest import MANIFEST_PREFIX, manifest_key
 from snapshots.segment import StoredEntry
 from tests.simulation.host import Host, SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
@@ -226,8 +226,8 @@ class BucketIdReused(Wrong):
 
 
 def _of_bucket_before(segment: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    bucket_id, number = map(int, segment[0].split(b"/"))
-    return segment_key(max(0, bucket_id - 1), number), segment[1]
+    bucket_id, rest = segment[0].split(b"/", 1)
+    return b"%020d/%b" % (max(0, int(bucket_id) - 1), rest), segment[1]
 
 
 class _DropsFrozen(Housekeeping):

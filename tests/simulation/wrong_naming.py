@@ -1,10 +1,11 @@
 """Routers with one thing wrong about what is cancelled and replaced; see :mod:`.wrong`."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from index.headers import SERIES
+from index.id_runs import NO_PLACES, Places
 from index.mask import Mask
 from index.named import NamedSchedules
 from index.names import Names
@@ -72,7 +73,7 @@ class HeldSpared(Wrong):
 
 
 class _ReadsNothing(StoredIds):
-    def are_known(self) -> bool:
+    def are_known(self, _deliver_id: bytes, _following: Iterable[bytes]) -> bool:
         self._ledger.named.names.ask()
         return True
 
@@ -84,9 +85,9 @@ class BucketsSpared(Wrong):
 
 
 class _ForgetsSealed(Names):
-    def sealed(self, offsets: range) -> None:
-        self._frozen = {}
-        super().sealed(offsets)
+    @property
+    def frozen(self) -> Places:
+        return NO_PLACES
 
 
 class SealedSpared(Wrong):
@@ -104,9 +105,9 @@ class _DecidesUndelayed(StoredIds):
 
 
 class TopicsDelaySpared(Wrong):
-    """Does not cancel what lies in a bucket and has its due time from the topic."""
+    """Does not cancel what lies in a bucket without pages of ids and has its due time from the topic."""
 
-    replaces: ClassVar = {OWNED + "StoredIds": _DecidesUndelayed}
+    replaces: ClassVar = {OWNED + "StoredIds": _DecidesUndelayed, "snapshots.id_pages.MAX_PAGES": 0}
 
 
 class _KeepsHeld(Gate):

@@ -8,7 +8,7 @@ control is released once its receipt is committed.
 import heapq
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -17,6 +17,8 @@ from pyroaring import BitMap64
 from index.batch import Batch, Installation
 from index.bucket import Manifest, Placement, SegmentRef
 from index.bucket_rules import SealRules, cut, to_merge
+from index.id_pages import ROW_BYTES, IdPageRef, cut_rows, pages_with, places_in, rows_in_order, rows_of
+from index.id_runs import HASH_BYTES
 from index.mask import Mask
 from index.names import hash_of
 from index.partition import PartitionIndex
@@ -69,10 +71,13 @@ class NamedTwin:
     containers: dict[int, BitMap64] = field(default_factory=dict)
     manifests: dict[int, Manifest] = field(default_factory=dict)
     store: list[list[Entry[Row]]] = field(default_factory=list)
+    pages: list[bytes] = field(default_factory=list)
     left: list[Row | Receipt] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
+        # Apart, so that all else is as it would be without.
+        self.paging = random.Random(0)
         self.rules = SealRules(time_step_ms=self.rng.choice([20, 500]), segment_entries=self.rng.choice([1, 3, 10]))
         self.set_back_ms = self.rng.choice([10, 40, 200])
         self.index = self.new_index()
@@ -113,16 +118,21 @@ class NamedTwin:
             self.index.advance(self.end)
 
     def _control(self, row: Row, control: Control, entry: Entry[Row] | None) -> None:
-        self.read_ids()
+        self.read_ids(hash_of(control.deliver_id))
         receipt, _ = self.index.control(row.offset, control, NOTHING, entry)
         self.done["replayed" if receipt is None else receipt.outcome] += 1
 
-    def read_ids(self) -> None:
-        """Tell which ids the buckets have of which that is not known."""
+    def read_ids(self, id_hash: bytes) -> None:
+        """Tell where an id is in those buckets of which that is not known."""
         names = self.index.named.names
         names.ask()
+        if id_hash not in names.lookup:
+            names.look_up({id_hash, *map(hash_of, self.paging.sample(IDS, 2))})
         for each in self.manifests.values():
-            if names.is_known(range(each.from_offset, each.to_offset)):
+            if names.knows(id_hash, each.offsets):
+                continue
+            if each.id_pages is not None:
+                self.look_up(each.offsets, each.id_pages)
                 continue
             self.done["read"] += 1
             found: dict[bytes, Position | list[Position]] = {}
@@ -131,10 +141,20 @@ class NamedTwin:
                     places = found.setdefault(hash_of(entry[2].deliver_id), [])
                     assert isinstance(places, list)
                     places.append(Position(*entry[:2]))
-            names.read(range(each.from_offset, each.to_offset), found)
+            names.read(each.offsets, found)
         if self.rng.random() < 0.5:
             for run in names.take_loose():
                 run.compact()
+
+    def look_up(self, offsets: range, pages: Sequence[IdPageRef]) -> None:
+        """Tell what a bucket has of the ids that are looked for."""
+        lookup = self.index.named.names.lookup
+        found: dict[bytes, list[Position]] = {}
+        for number, hashes in pages_with(pages, lookup.hashes).items():
+            for each in hashes:
+                found.setdefault(each, []).extend(places_in(self.pages[pages[number].record_offset], each))
+        lookup.found(offsets, found)
+        self.done["looked up"] += 1
 
     def crash(self) -> None:
         self.index = self.new_index()
@@ -204,7 +224,8 @@ class NamedTwin:
             return
         self.writing = None
         bucket_id = self.index.committed.next_bucket
-        made = Manifest(bucket_id, writing.from_offset, writing.to_offset, None, tuple(writing.written))
+        pages = self.id_pages(writing) if self.paging.random() < 0.8 else None
+        made = Manifest(bucket_id, writing.from_offset, writing.to_offset, None, tuple(writing.written), None, pages)
         if writing.written:
             keep_to = Position(self.now_ms + self.rng.choice([-1_000, 0, 30]), 0)
             self.ready = Installation(made, writing.sources, keep_to)
@@ -213,6 +234,21 @@ class NamedTwin:
                 self.index.thaw()
             else:
                 self.index.discard_frozen()
+
+    def id_pages(self, writing: Writing) -> tuple[IdPageRef, ...] | None:
+        """Write which ids a bucket has; None where that is not known of a source."""
+        rows: Iterable[bytes] = rows_in_order(self.index.named.names.frozen)
+        if writing.sources:
+            sources = [self.manifests[each].id_pages for each in writing.sources]
+            if None in sources:
+                return None
+            stored = [[self.pages[page.record_offset] for page in each or ()] for each in sources]
+            rows = heapq.merge(*([row for page in each for row in rows_of(page)] for each in stored))
+        refs: list[IdPageRef] = []
+        for page in cut_rows(rows, self.paging.choice([1, 2, 10])):
+            refs.append(IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, 9, len(self.pages)))
+            self.pages.append(page)
+        return tuple(refs)
 
     def fail(self) -> None:
         """The segments were refused, or a source could not be read."""

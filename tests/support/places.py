@@ -1,6 +1,6 @@
 """Where records of an id wait, for tests without buckets and without anything that is held."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from index.progress import Position
 
@@ -8,7 +8,7 @@ from index.progress import Position
 class NothingStored:
     """All is in memory as it was indexed."""
 
-    def are_known(self) -> bool:
+    def are_known(self, _deliver_id: bytes, _following: Iterable[bytes]) -> bool:
         """There is nothing to be known."""
         return True
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from index.bucket import DueMarks, Manifest, Placement, SegmentRef
+from index.id_pages import IdPageRef
+from index.id_runs import HASH_BYTES
 from index.progress import Position
 from index.record import Record
 from snapshots.envelope import Kind, unwrap, wrap
@@ -61,6 +63,15 @@ MARKED = replace(
     ),
 )
 """With the due times of some entries, which version 1 did not have at first; nobody has looked into the last one."""
+
+NAMED = replace(
+    MANIFEST,
+    id_pages=(
+        IdPageRef(b"\x03" * HASH_BYTES, 8_192, 262_180, 9_003),
+        IdPageRef(b"\x7a" * HASH_BYTES, 3, 120, 9_004),
+    ),
+)
+"""With pages of ids, which version 1 did not have at first."""
 
 
 def golden(name: str) -> bytes:

@@ -1,10 +1,13 @@
 """What must be kept of the delay topic and of the snapshots topic, from manifests and progress."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from index.bucket import Bucket, Manifest, Placement, SegmentRef
+from index.id_pages import IdPageRef
+from index.id_runs import HASH_BYTES
 from index.progress import BEFORE_ALL, Position, Progress
 from index.retention import Kept, delay_topic_needed_from, kept_for_backfills, snapshots_known_to, snapshots_needed_from
 
@@ -97,6 +100,21 @@ def test_a_bucket_that_is_catching_up_is_needed_by_its_own_watermark() -> None:
     adopted.behind = None
     assert delay_topic_needed_from(progress(9), [adopted]) == 1_000
     assert snapshots_needed_from(progress(9).watermark, [adopted]) is None
+
+
+def with_pages(given: Bucket, *record_offsets: int) -> Bucket:
+    pages = tuple(IdPageRef(b"a" * HASH_BYTES, 1, 9, offset) for offset in record_offsets)
+    return Bucket(replace(given.manifest, id_pages=pages), given.loaded_to)
+
+
+def test_pages_of_ids_are_needed_for_as_long_as_their_bucket_has_a_live_segment() -> None:
+    """Of an adopted bucket they may lie in front of all segments."""
+    named = with_pages(bucket(3, (5, 7), (9, 8)), 4, 12)
+    assert snapshots_needed_from(Position(5, 1 << 40), [named]) == 4
+    assert snapshots_needed_from(Position(9, 1 << 40), [named]) is None
+    assert snapshots_needed_from(Position(9, 1 << 40), [named], being_read=[3]) == 4
+    assert snapshots_known_to([named]) == 13
+    assert kept_for_backfills([named.manifest], []).snapshots_from == 4
 
 
 def test_what_backfills_need() -> None:

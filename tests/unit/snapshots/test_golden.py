@@ -6,6 +6,7 @@ import pytest
 
 from index.errors import FormatError
 from snapshots.held import decode_held, held_key
+from snapshots.id_pages import parse_page
 from snapshots.manifest import decode_manifest, manifest_key
 from snapshots.mask import decode_mask, mask_key
 from snapshots.owed import decode_owed
@@ -19,7 +20,9 @@ from tests.support.stored import flipped, golden
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "held-v1.bin": lambda value: decode_held([(held_key(4711, 0), value)]),
     "intent-v1.bin": lambda value: decode_intent(intent_key("nightly-7"), value),
+    "ids-v1.bin": parse_page,
     "manifest-dues-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
+    "manifest-ids-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "manifest-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "mask-v1.bin": lambda value: decode_mask([(mask_key(0), value)]),
     "owed-v1.bin": lambda value: decode_owed([(b"owed/orders/3/4711/0/1", value)]),

@@ -79,6 +79,7 @@ def test_manifest(capsys: pytest.CaptureFixture[str]) -> None:
         "  due          1970-01-01T00:00:00.000Z to 2027-01-15T08:10:00.001Z (0 to 1800000600001 ms)",
         "  entries      4,026 in 3 segments",
         "  size         1,250,300 bytes, 310.6 per entry",
+        "  ids          nobody has written which ids its records have",
     ]
     assert main(["inspect", "--entries", str(GOLDEN / "manifest-v1.bin")]) == 0
     listed = capsys.readouterr().out.splitlines()
@@ -87,6 +88,16 @@ def test_manifest(capsys: pytest.CaptureFixture[str]) -> None:
         "  00000000000000000042/000002  record offset 8999  pointer  1 entry  300 bytes"
         "  2027-01-15T08:10:00.001Z 4099 to 2027-01-15T08:10:00.001Z 4099"
     )
+
+
+def test_manifest_with_pages_of_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--entries", str(GOLDEN / "manifest-ids-v1.bin")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[7] == "  ids          of 8,195 records in 2 pages, 262,300 bytes"
+    assert lines[-1] == (
+        f"  00000000000000000042/id/000001  record offset 9004  ids      3 rows  120 bytes  from {'7a' * 16}"
+    )
+    assert "  ids          none" in show(encode_manifest(replace(MANIFEST, id_pages=())))
 
 
 def test_what_is_staged(capsys: pytest.CaptureFixture[str]) -> None:

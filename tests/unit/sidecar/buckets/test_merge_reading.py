@@ -43,6 +43,9 @@ class Reads:
         ref = manifest.segments[number]
         return [(due_ms, due_ms, None) for due_ms in range(ref.first.due_ms, ref.last.due_ms + 1)]
 
+    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+        raise NotImplementedError
+
     def runs(self) -> list[range]:
         return [numbers for numbers, _ in self.asked]
 

@@ -88,6 +88,7 @@ class Sources:
         self.asked: list[tuple[int, range, Future[StoredSegments]]] = []
         self.read: list[tuple[int, int]] = []
         self.silent: Sequence[int] = ()
+        self.pages: dict[int, list[bytes]] = {}
 
     def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
         """Have some segments of a bucket read."""
@@ -103,6 +104,12 @@ class Sources:
         assert stored.key == b"%d" % number
         self.read.append((source.bucket_id, number))
         return [self._stored(place) for place in self._held[source.bucket_id][number]]
+
+    def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+        """Have some pages of ids of a bucket read."""
+        future: Future[list[bytes]] = Future()
+        future.set_result([self.pages[manifest.bucket_id][number] for number in numbers])
+        return future
 
     def _stored(self, place: Place) -> StoredEntry:
         due_ms, offset = place
@@ -128,7 +135,7 @@ def merged(under_way: Merging) -> tuple[Manifest | None, list[list[StoredEntry]]
 
 @pytest.fixture(autouse=True)
 def _room_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "QUEUED_SEGMENTS", 0)
+    monkeypatch.setattr(merging, "QUEUED", 0)
 
 
 def test_a_merged_bucket_holds_what_its_sources_did_in_release_order() -> None:
@@ -137,7 +144,7 @@ def test_a_merged_bucket_holds_what_its_sources_did_in_release_order() -> None:
     under_way.run(sources)
     made, segments = merged(under_way)
     assert made is not None
-    assert under_way.source_segments == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert under_way.source_keys == [segment_key(*each) for each in [(0, 0), (0, 1), (1, 0), (1, 1)]]
     assert [[entry[:2] for entry in each] for each in segments] == [
         [(10, 1), (15, 11), (20, 2)],
         [(20, 12)],

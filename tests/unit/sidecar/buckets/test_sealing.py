@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 
@@ -25,7 +25,9 @@ from sidecar.payload.records import Payload, Scheduled, packed, scheduled, size_
 from snapshots.manifest import segment_key
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment
-from snapshots.writing import MAX_SEGMENT_BYTES, Encoded, SegmentWriter
+from snapshots.writing import MAX_SEGMENT_BYTES, SegmentWriter
+
+T = TypeVar("T")
 
 RULES = Rules(
     topic="d",
@@ -54,8 +56,8 @@ def sealing(entries: Sequence[Entry[Scheduled]], rules: SealRules) -> Sealing:
     return Sealing(frozen, 1_000, 7, rules, at_once)
 
 
-def at_once(work: Callable[[], list[Encoded]]) -> Future[list[Encoded]]:
-    future: Future[list[Encoded]] = Future()
+def at_once(work: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
     future.set_result(work())
     return future
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import TypeVar
 
 from index.batch import Batch
 from index.bucket_rules import SealRules
@@ -16,8 +17,8 @@ from sidecar.payload.packing import UNPACKED_AT_ONCE, records_of, whole_batch
 from sidecar.payload.records import Packed, Payload, Refused, packed, scheduled, size_of
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment
-from snapshots.writing import Encoded
 
+T = TypeVar("T")
 RULES = Rules(topic="d", default_target="t", allowed_targets=("other",))
 NOW_MS = 1_800_000_000_000
 
@@ -64,8 +65,8 @@ def test_what_has_to_be_read_again_stays_so() -> None:
     assert records_of([absent, tight(record_at(2), packer), absent]) == [None, record_at(2), None]
 
 
-def at_once(work: Callable[[], list[Encoded]]) -> Future[list[Encoded]]:
-    future: Future[list[Encoded]] = Future()
+def at_once(work: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
     future.set_result(work())
     return future
 

@@ -1,0 +1,51 @@
+"""Several ids that are looked for at once in what is stored of buckets, and what has been found of them so far.
+
+Controls come in lots, and the ids of one lot lie in many of the same pages. A lookup answers for its own ids alone, so
+it does not matter how much of what was read is kept. It goes by ranges of offsets: so it does not matter how buckets
+are merged meanwhile::
+
+    offsets    0 ........... 400 ........ 900 ............... C
+               ├─ looked up ──┤├─ to do ───┤├─ not sealed ────┤
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from pyroaring import BitMap64
+
+from index.progress import Position
+
+
+class Lookup:
+    """Of these ids, by hash.
+
+    >>> lookup = Lookup([b"a", b"b"])
+    >>> lookup.found(range(400), {b"a": [Position(7, 12), Position(7, 500)]})
+    >>> lookup.covers(range(400)), lookup.covers(range(401)), lookup.find(b"a"), b"c" in lookup
+    (True, False, [Position(due_ms=7, offset=12)], False)
+    """
+
+    def __init__(self, hashes: Iterable[bytes] = ()) -> None:
+        self._places: dict[bytes, list[Position]] = {id_hash: [] for id_hash in hashes}
+        self._known = BitMap64()
+
+    def __contains__(self, id_hash: bytes) -> bool:
+        return id_hash in self._places
+
+    @property
+    def hashes(self) -> Collection[bytes]:
+        """What is looked for."""
+        return tuple(self._places)
+
+    def covers(self, offsets: range) -> bool:
+        """Whether it is known where in a bucket of these offsets records of its ids are."""
+        return bool(self._known.range_cardinality(offsets.start, offsets.stop) == len(offsets))
+
+    def found(self, offsets: range, places: Mapping[bytes, Sequence[Position]]) -> None:
+        """These are all that a bucket of these offsets has of its ids; what lies elsewhere is not of the bucket."""
+        self._known.add_range(offsets.start, offsets.stop)
+        for id_hash, found in places.items():
+            self._places[id_hash] += [place for place in found if place.offset in offsets]
+
+    def find(self, id_hash: bytes) -> list[Position]:
+        """Where records of this id are, or have been, as far as that was found."""
+        return self._places.get(id_hash, [])

@@ -1,0 +1,180 @@
+"""Pages of ids (:mod:`index.id_pages`) of one partition: written behind the segments of their bucket, and read back."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from itertools import islice
+from typing import Final, Protocol, TypeVar
+
+import structlog
+
+from index.bucket import Manifest
+from index.errors import FormatError
+from index.id_pages import ROW_BYTES, IdPageRef, rows_in_order, rows_of_a_page
+from index.id_runs import Places
+from index.record import Record
+from sidecar.intake.offset_reader import OffsetReader
+from snapshots.id_pages import EncodedPage, IdPageWriter, decode_page, encode_pages
+
+T = TypeVar("T")
+
+WRITTEN_BYTES: Final = 262_144
+"""Of pages in one transaction: they become one batch, and who reads one of them has to read all of that."""
+
+READ_AT_ONCE: Final = 128
+"""Pages: each read waits for a round trip."""
+
+FEW: Final = 8
+"""Pages that lie apart are read one by one: what is between them would be read, too."""
+
+WHOLE_BYTES: Final = 1_048_576
+"""Of all pages of a bucket, below which they are read together for any of them: that takes hardly longer."""
+
+CACHED_BYTES: Final = 352 * 1_048_576
+"""Of the pages of one partition that were read: those of eleven million ids. Where there are more and controls come for
+any of them, each lot of controls reads what is missing again."""
+
+
+class Encode(Protocol):
+    """Has something encoded in another thread, one after the other."""
+
+    def __call__(self, work: Callable[[], T], /) -> Future[T]:
+        """Its result is ready when it is."""
+
+
+class Made(Protocol):
+    """Where pages come from."""
+
+    def take(self) -> Sequence[EncodedPage] | None:
+        """The next pages: empty when none is ready yet, None behind the last."""
+
+
+class SealedIds:
+    """The pages of what is being sealed, encoded in another thread; nothing of it is done before it is asked for."""
+
+    def __init__(self, places: Places, encode: Encode) -> None:
+        """``places`` must not change any more."""
+        self._pages = encode_pages(rows_in_order(places), len(places))
+        self._has_any = bool(places)
+        self._at_once = max(1, WRITTEN_BYTES // (ROW_BYTES * rows_of_a_page(len(places))))
+        self._encode = encode
+        self._encoding: Future[list[EncodedPage]] | None = None
+
+    def take(self) -> Sequence[EncodedPage] | None:
+        """As ``Made.take``."""
+        if not self._has_any:
+            return None
+        if self._encoding is None:
+            self._encoding = self._encode(lambda: list(islice(self._pages, self._at_once)))
+        if not self._encoding.done():
+            return ()
+        encoded, self._encoding = self._encoding.result(), None
+        return encoded or None
+
+
+class WrittenIds:
+    """Gives the pages of one bucket to its transactions."""
+
+    def __init__(self, bucket_id: int, made: Made) -> None:
+        self._writer = IdPageWriter(bucket_id)
+        self._made = made
+        self._given: Sequence[EncodedPage] = ()
+
+    def next_pages(self) -> tuple[tuple[bytes, bytes], ...] | None:
+        """The next ones as (key, value): empty when none is ready yet, None when all are written.
+
+        The same again until they are ``written``.
+        """
+        if not self._given:
+            taken = None if self.refs() is None else self._made.take()
+            if taken is None:
+                return None
+            self._given = taken
+        return self._writer.keyed(self._given)
+
+    def written(self, record_offsets: Sequence[int]) -> None:
+        """The pages given last were committed."""
+        self._writer.written(self._given, record_offsets)
+        self._given = ()
+
+    def refs(self) -> tuple[IdPageRef, ...] | None:
+        """What the manifest says of them; None where that would be too much."""
+        return self._writer.refs()
+
+
+class IdPageSource:
+    """Reads pages of one partition; used by several threads, each with a reader of its own."""
+
+    def __init__(self, topic: str, snapshots: str, partition: int, most_bytes: int = CACHED_BYTES) -> None:
+        self._place = snapshots, partition
+        self._most_bytes = most_bytes
+        self._size_bytes = 0
+        self._cached: OrderedDict[int, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+        self._log = structlog.get_logger().bind(topic=topic, partition=partition)
+
+    def read(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> list[bytes]:
+        """Some pages of a bucket, ascending.
+
+        KafkaException when the cluster does not answer; FormatError, which is in the log, when one of them is not there
+        or damaged.
+        """
+        refs = [(manifest.id_pages or ())[number] for number in numbers]
+        read = self._records(sorted(ref.record_offset for ref in refs), reader)
+        pages: list[bytes] = []
+        for number, ref in zip(numbers, refs, strict=True):
+            record = read[ref.record_offset]
+            try:
+                pages.append(decode_page(ref, None if record is None else record.value))
+            except FormatError as error:
+                self._log.error("id_page_damaged", page=number, bucket=manifest.bucket_id, why=str(error))
+                raise
+        return pages
+
+    def pages(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[tuple[int, bytes]]:
+        """Some pages of a bucket with their numbers, ascending; those that were asked for lately are not read again.
+
+        Errors as of ``read``.
+        """
+        refs = manifest.id_pages or ()
+        for at in range(0, len(numbers), READ_AT_ONCE):
+            lot = numbers[at : at + READ_AT_ONCE]
+            pages = {number: page for number in lot if (page := self._remembered(refs[number])) is not None}
+            missing = [number for number in lot if number not in pages]
+            if missing and sum(ref.size_bytes for ref in refs) <= WHOLE_BYTES:
+                missing = [number for number in range(len(refs)) if number not in pages]
+            read = self.read(manifest, missing, reader) if missing else []
+            for number, page in zip(missing, read, strict=True):
+                pages[number] = page
+                self._remember(refs[number], page)
+            yield from ((number, pages[number]) for number in lot)
+
+    def _records(self, offsets: Sequence[int], reader: OffsetReader) -> dict[int, Record | None]:
+        if len(offsets) > FEW or (len(offsets) > 1 and offsets[-1] - offsets[0] < 2 * len(offsets)):
+            return reader.read_large(*self._place, offsets)
+        found: dict[int, Record | None] = {}
+        for offset in offsets:
+            found |= reader.read(*self._place, [offset])
+        return found
+
+    def _remembered(self, ref: IdPageRef) -> bytes | None:
+        with self._lock:
+            page = self._cached.get(ref.record_offset)
+            if page is not None:
+                self._cached.move_to_end(ref.record_offset)
+            return page
+
+    def _remember(self, ref: IdPageRef, page: bytes) -> None:
+        with self._lock:
+            before = self._cached.pop(ref.record_offset, b"")
+            self._cached[ref.record_offset] = page
+            self._size_bytes += len(page) - len(before)
+            while self._size_bytes > self._most_bytes and len(self._cached) > 1:
+                self._size_bytes -= len(self._cached.popitem(last=False)[1])
+
+    def forget_others(self, record_offsets: set[int]) -> None:
+        """Let go of pages that no bucket has any more."""
+        with self._lock:
+            for gone in self._cached.keys() - record_offsets:
+                self._size_bytes -= len(self._cached.pop(gone))

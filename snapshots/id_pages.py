@@ -1,0 +1,88 @@
+"""Pages of ids in the snapshots topic, beside the segments of their bucket: see :mod:`index.id_pages`.
+
+A page is one record, its rows as they are. What the manifest says of it is what tells that it is the one that is meant,
+as with a segment.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from index.errors import FormatError
+from index.id_pages import MAX_PAGES, PAGE_ROWS, ROW_BYTES, IdPageRef, are_rows, cut_rows, rows_of_a_page
+from index.id_runs import HASH_BYTES
+from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.proto import state_pb2
+
+
+class EncodedPage(NamedTuple):
+    """A page that only has to be written; its record offset is known when it is."""
+
+    ref: IdPageRef
+    value: bytes
+
+
+def id_page_key(bucket_id: int, number: int) -> bytes:
+    """Key of page ``number``, from 0, of a bucket in the snapshots topic; no segment has it."""
+    return b"%020d/id/%06d" % (bucket_id, number)
+
+
+def encode_page(page: bytes) -> EncodedPage:
+    """The record of a page; FormatError when it is none, or over the cap."""
+    _check(page)
+    value = wrap(Kind.IDS, state_pb2.IdPage(rows=page).SerializeToString())
+    return EncodedPage(IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, len(value), -1), value)
+
+
+def encode_pages(rows: Iterable[bytes], count: int) -> Iterator[EncodedPage]:
+    """Sorted rows, of which there are about ``count``, as pages."""
+    return map(encode_page, cut_rows(rows, rows_of_a_page(count)))
+
+
+def parse_page(value: bytes) -> bytes:
+    """The rows of a page, whichever it is; FormatError when it cannot be trusted."""
+    message = state_pb2.IdPage()
+    try:
+        message.ParseFromString(unwrap(Kind.IDS, value))
+    except DecodeError as error:
+        raise FormatError(f"page of ids: {error}") from error
+    _check(message.rows)
+    return message.rows
+
+
+def decode_page(ref: IdPageRef, value: bytes | None) -> bytes:
+    """The rows of the page that a manifest names; FormatError when that is not it, or it is not there."""
+    if value is None:
+        raise FormatError(f"the snapshots topic has nothing at offset {ref.record_offset}")
+    page = parse_page(value)
+    if page[:HASH_BYTES] != ref.first_hash or len(page) != ROW_BYTES * ref.rows:
+        raise FormatError("it is not the page of ids that the manifest names")
+    return page
+
+
+class IdPageWriter:
+    """Numbers the pages of one bucket and collects what its manifest says of them."""
+
+    def __init__(self, bucket_id: int) -> None:
+        self._bucket_id = bucket_id
+        self._written: list[IdPageRef] = []
+
+    def keyed(self, pages: Sequence[EncodedPage]) -> tuple[tuple[bytes, bytes], ...]:
+        """The next pages, as (key, value)."""
+        first = len(self._written)
+        return tuple((id_page_key(self._bucket_id, number), value) for number, (_, value) in enumerate(pages, first))
+
+    def written(self, pages: Sequence[EncodedPage], record_offsets: Sequence[int]) -> None:
+        """These pages were committed at these offsets of the snapshots topic."""
+        written = zip(pages, record_offsets, strict=True)
+        self._written += [page.ref._replace(record_offset=offset) for page, offset in written]
+
+    def refs(self) -> tuple[IdPageRef, ...] | None:
+        """What is to stand in the manifest; None where that is too much for one."""
+        return tuple(self._written) if len(self._written) <= MAX_PAGES else None
+
+
+def _check(page: bytes) -> None:
+    if len(page) > PAGE_ROWS * ROW_BYTES or not are_rows(page):
+        raise FormatError(f"page of ids of {len(page)} bytes, which are not 1 to {PAGE_ROWS} rows in order")

@@ -1,0 +1,82 @@
+"""Routers with one thing wrong about pages of ids, and about what is looked up in them; see :mod:`.wrong`."""
+
+from collections.abc import Container, Iterable, Iterator
+from functools import partial
+from typing import ClassVar
+
+from index.bucket import Bucket, Manifest
+from index.id_lookup import Lookup
+from index.progress import Position
+from sidecar.buckets.ids import StoredIds, Tell
+from sidecar.buckets.lifecycle import Housekeeping
+from sidecar.buckets.merging import Merging, page_keys
+from sidecar.intake.offset_reader import OffsetReader
+from tests.simulation.replacing import OWNED, Wrong
+
+
+def _without_pages(watermark: Position, buckets: Iterable[Bucket], being_read: Container[int] = ()) -> int | None:
+    offsets = [
+        segment.record_offset
+        for bucket in buckets
+        for segment in bucket.manifest.segments[
+            0 if bucket.manifest.bucket_id in being_read else bucket.passed(watermark) :
+        ]
+    ]
+    return min(offsets, default=None)
+
+
+class PagesTrimmed(Wrong):
+    """Trims the snapshots topic up to the first live segment, whatever pages of ids lie in front of it."""
+
+    replaces: ClassVar = {"sidecar.buckets.trimming.snapshots_needed_from": _without_pages}
+
+
+class _ReclaimsPages(Housekeeping):
+    def _installed(self, *, merged: bool) -> None:
+        super()._installed(merged=merged)
+        if not merged:
+            self._orphaned += page_keys(list(self._ledger.parts.buckets.values())[-1].manifest)
+
+
+class PagesReclaimed(Wrong):
+    """Removes the pages of a bucket once that is sealed, as if nobody would look for its ids."""
+
+    replaces: ClassVar = {OWNED + "Housekeeping": _ReclaimsPages}
+
+
+class _DropsPages(Merging):
+    def _left(self, manifest: Manifest, rows: Iterable[bytes]) -> Iterator[bytes]:
+        return iter(()) if manifest is self._manifests[-1] else super()._left(manifest, rows)
+
+
+class MergeDropsPages(Wrong):
+    """Leaves the ids of a source out of a merged bucket."""
+
+    replaces: ClassVar = {"sidecar.buckets.lifecycle.Merging": _DropsPages}
+
+
+class _TrustsDamaged(StoredIds):
+    def _read_all(self, manifest: Manifest, first: int, reader: OffsetReader) -> Tell:
+        if manifest.id_pages is None:
+            return super()._read_all(manifest, first, reader)
+        return partial(self._ledger.named.names.read, manifest.offsets)
+
+
+class DamagedPageTrusted(Wrong):
+    """Takes what a damaged page would have told for not pending."""
+
+    replaces: ClassVar = {OWNED + "StoredIds": _TrustsDamaged}
+
+
+class _CoversAll(Lookup):
+    def covers(self, offsets: range) -> bool:
+        return bool(self._known)
+
+
+class LookedUpOnce(Wrong):
+    """Looks for an id in one bucket, and not in the others."""
+
+    replaces: ClassVar = {"index.names.Lookup": _CoversAll}
+
+
+ALL: tuple[type[Wrong], ...] = (PagesTrimmed, PagesReclaimed, MergeDropsPages, DamagedPageTrusted, LookedUpOnce)

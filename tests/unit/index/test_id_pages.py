@@ -1,0 +1,73 @@
+"""Which ids a bucket has, as rows and pages: what is found is what was put in, whatever page it lies in."""
+
+import random
+
+import pytest
+
+from index.id_pages import (
+    ROW_BYTES,
+    IdPageRef,
+    are_rows,
+    cut_rows,
+    pages_with,
+    place_bytes,
+    place_in,
+    places_in,
+    rows_in_order,
+    rows_of,
+)
+from index.id_runs import HASH_BYTES
+from index.names import Names, hash_of
+from index.progress import BEFORE_ALL, Position
+
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_found_is_what_was_put_in(seed: int) -> None:
+    rng = random.Random(seed)
+    names, ids = Names(), [b"id %d" % number for number in range(rng.randint(1, 30))]
+    for offset in range(rng.randint(1, 200)):
+        names.add(hash_of(rng.choice(ids)), Position(rng.randrange(50), offset))
+    expected = {each: sorted(names.find(hash_of(each))) for each in (*ids, b"nobody")}
+    names.freeze()
+    pages = list(cut_rows(rows_in_order(names.frozen), rng.choice([1, 2, 7, 1_000])))
+    assert all(map(are_rows, pages))
+    assert are_rows(b"".join(pages))
+    refs = [IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, len(page), 0) for page in pages]
+    found: dict[bytes, list[Position]] = {hash_of(each): [] for each in expected}
+    for number, hashes in pages_with(refs, list(found)).items():
+        for id_hash in hashes:
+            found[id_hash] += places_in(pages[number], id_hash)
+    assert {each: found[hash_of(each)] for each in expected} == expected
+
+
+def test_one_id_is_looked_for_in_one_page_as_a_rule() -> None:
+    hashes = sorted(hash_of(b"%d" % number) for number in range(10_000))
+    refs = [IdPageRef(hashes[at], 100, 3_200, 0) for at in range(0, 10_000, 100)]
+    assert sum(len(pages_with(refs, [each])) for each in hashes) == 10_000 + 99, (
+        "the first of a page may end the one before"
+    )
+
+
+def test_rows_sort_as_hash_and_place_do() -> None:
+    places = [Position(0, 0), Position(0, 256), Position(255, 1), Position(256, 0), Position(MOST, MOST)]
+    rows = list(rows_in_order({b"\xff" * HASH_BYTES: places[::-1], b"\x00" * HASH_BYTES: Position(7, 7)}))
+    assert rows == sorted(rows)
+    assert list(map(place_in, rows)) == [Position(7, 7), *places]
+    assert list(rows_of(b"".join(rows))) == rows
+
+
+def test_what_lies_behind_a_place_is_told_by_its_bytes() -> None:
+    places = [Position(0, 0), Position(0, 9), Position(5, 0), Position(5, 1), Position(MOST, MOST)]
+    rows = list(rows_in_order({b"a" * HASH_BYTES: places}))
+    for watermark in (BEFORE_ALL, Position(5, -1), *places):
+        behind = [place_in(row) for row in rows if row[HASH_BYTES:] > place_bytes(watermark)]
+        assert behind == [place for place in places if place > watermark]
+
+
+def test_what_are_no_rows() -> None:
+    one, two = rows_in_order({b"a" * HASH_BYTES: Position(1, 1), b"b" * HASH_BYTES: Position(1, 2)})
+    assert are_rows(one + two)
+    for page in (b"", one[:-1], two + one, one + one):
+        assert not are_rows(page)
