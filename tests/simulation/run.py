@@ -115,7 +115,7 @@ class Run:
         self._delaying = random.Random(f"{seed}, delays")
         self._delays_ms = [0, 20, 100] if self._delaying.random() < DELAY_SHARE else [0]
         # Where it would have more pages, it is not written which ids a bucket has: as in those of older versions.
-        self._most_pages = {"snapshots.id_pages.MAX_PAGES": random.Random(f"{seed}, pages").choice([0, 2, 100, 100])}
+        self._most_pages = {"snapshots.id_pages.MAX_PAGES": random.Random(f"{seed}, pages").choice([-1, 2, 100, 100])}
         self._rules_used = [self._some_rules()]
         self._around = Surroundings(
             OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims, self._rules_used[0]
