@@ -84,6 +84,9 @@ def _shown(answer: LookupAnswer) -> str:
         parts.append(f"due {shown_time(answer.due_ms)}")
     if answer.targets:
         parts.append(f"to {', '.join(answer.targets)}")
+    if answer.released_to:
+        at = "" if answer.released_ms is None else f" at {shown_time(answer.released_ms)}"
+        parts.append(f"written{at} as {answer.released_to}")
     if answer.why:
         parts.append(answer.why)
     return "; ".join(parts)

@@ -122,6 +122,12 @@ class LookupAnswer(Answer):
     due_ms: int | None = None
     targets: tuple[str, ...] = ()
     code: str = Field("", description="delay-error of a rejected record")
+    released_ms: int | None = Field(
+        None, description="Timestamp of its copy in the target: when it was released, unless `timestamp` says otherwise"
+    )
+    released_to: str = Field(
+        "", description="topic/partition/offset of that copy, in the first target; empty where it was not found"
+    )
 
 
 class ScheduleAnswer(Answer):

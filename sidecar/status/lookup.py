@@ -39,6 +39,7 @@ from sidecar.kafka.errors import error_of
 from sidecar.status.answers import Fate, LookupAnswer
 from sidecar.status.receipt_search import receipt_about
 from sidecar.status.rejected_search import Found, rejected_code
+from sidecar.status.released_search import released_copy
 from sidecar.status.searching import NotFinished
 from snapshots.state import StoredState, fold_state
 
@@ -177,7 +178,17 @@ class _One:
             return self._judged(Fate.UNKNOWN, schedule, record, why)
         if isinstance(found, Found):
             return self._judged(Fate.REJECTED, schedule, record, WHY.get(found.reason, ""), found.reason.value)
-        return self._judged(Fate.RELEASED, schedule, record)
+        return self._released(schedule, record, source)
+
+    def _released(self, schedule: Schedule | None, record: Record, source: str) -> LookupAnswer:
+        released = self._judged(Fate.RELEASED, schedule, record)
+        if schedule is None or released.due_ms is None:
+            return released
+        # All targets got it in one transaction.
+        copy = released_copy(self._config, self._admin, schedule.targets[0], source, released.due_ms)
+        if copy is None:
+            return released
+        return released.model_copy(update={"released_to": copy.place, "released_ms": copy.timestamp_ms})
 
     def _named_by_receipt(self, schedule: Schedule | None, record: Record) -> LookupAnswer | None:
         """What the receipt says that names it, or that it has as a control; None where there is no such receipt."""

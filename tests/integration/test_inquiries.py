@@ -218,7 +218,9 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
         wait_until(lambda: "waits for its target" in look(held).why, f"it is held: {look(held)}")
         assert (look(held).fate, look(held).targets) == (Fate.PENDING, (gated,))
         for released in (early, at_once):
-            assert (look.until(released, Fate.RELEASED).targets, look(released).code) == ((out,), "")
+            found = look.until(released, Fate.RELEASED)
+            assert (found.targets, found.code, found.released_to.rsplit("/", 2)[0]) == ((out,), "", out)
+            assert 0 <= (found.released_ms or 0) - (found.due_ms or 0) < 60_000
         found = look.until(unreadable, Fate.REJECTED)
         assert (found.code, found.why) == ("INVALID_SCHEDULE", "a control header cannot be read")
         assert look.until(astray, Fate.REJECTED).code == "TARGET_UNKNOWN"

@@ -21,6 +21,7 @@ from sidecar.status.answers import Fate, LookupAnswer
 from sidecar.status.lookup import WHY, Lookup
 from sidecar.status.receipt_search import Said
 from sidecar.status.rejected_search import Found
+from sidecar.status.released_search import Copy
 from sidecar.status.searching import NotFinished
 from snapshots.held import HeldEntry, encode_held
 from snapshots.manifest import encode_manifest, manifest_key
@@ -52,11 +53,14 @@ class World:
         self.more: dict[bytes, bytes] = {}
         self.rejected: Found | Exception | None = None
         self.receipt: Said | Exception | None = None
+        self.copy: Copy | None = None
         self.searched: list[tuple[Any, ...]] = []
+        self.searched_targets: list[tuple[Any, ...]] = []
         monkeypatch.setattr(lookup, "log_range", lambda *_: self.log)
         monkeypatch.setattr(lookup, "topic_id", lambda *_: "id")
         monkeypatch.setattr(lookup, "read_settled", lambda *_: self._stored())
         monkeypatch.setattr(lookup, "rejected_code", self._search)
+        monkeypatch.setattr(lookup, "released_copy", self._released)
         monkeypatch.setattr(lookup, "receipt_about", self._receipt)
         monkeypatch.setattr(lookup._One, "_read", lambda _: self.record)
 
@@ -88,6 +92,10 @@ class World:
             raise self.rejected
         return self.rejected
 
+    def _released(self, *arguments: Any) -> Copy | None:
+        self.searched_targets.append(arguments[2:])
+        return self.copy
+
     def _receipt(self, *arguments: Any) -> Said | None:
         assert arguments[2:4] == ("d.receipts", 3)
         if isinstance(self.receipt, Exception):
@@ -108,6 +116,16 @@ def test_before_and_behind_the_watermark(world: World) -> None:
     found = world(50)
     assert (found.fate, found.due_ms, found.targets, found.code) == (Fate.RELEASED, DUE_MS, ("out",), "")
     assert world.searched == [("d.rejected", "d/3/50", DUE_MS - 60_000)]
+
+
+def test_of_a_released_record_its_copy_says_when(world: World) -> None:
+    world.copy = Copy("out/0/17", DUE_MS + 3)
+    assert (world(51).released_to, world(51).released_ms) == ("", None)
+    assert world.searched_targets == []
+    assert (world(50).released_to, world(50).released_ms) == ("out/0/17", DUE_MS + 3)
+    assert set(world.searched_targets) == {("out", "d/3/50", DUE_MS)}
+    world.copy = None
+    assert (world(50).fate, world(50).released_to, world(50).released_ms) == (Fate.RELEASED, "", None)
 
 
 NAMED = RECORD._replace(headers=[*RECORD.headers, ("deliver-id", b"a")])
