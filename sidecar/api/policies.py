@@ -26,7 +26,6 @@ from sidecar.api.shapes import (
     scope_of_target,
     scope_of_topic,
 )
-from sidecar.policies.origin import Change
 from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of
 from sidecar.policies.table import effective
 
@@ -48,7 +47,8 @@ def routes(backend: Backend) -> APIRouter:
     async def list_policy_changes() -> Response:
         """Who changed which policy, when and to what: as far back as the policies topic goes, 200 at most."""
         table = await backend.ask(backend.table)
-        return bodies.whole(PolicyChangesAnswer(changes=tuple(map(_change, reversed(table.changes)))))
+        changes = tuple(PolicyChangeAnswer.model_validate(each.as_json()) for each in reversed(table.changes))
+        return bodies.whole(PolicyChangesAnswer(changes=changes))
 
     @router.get("/topics/{topic}/policy", response_model=EffectiveAnswer)
     async def get_effective_policy(topic: TopicName, target: _Target = None) -> Response:
@@ -61,14 +61,6 @@ def routes(backend: Backend) -> APIRouter:
     for kind, path, scope_of in _SCOPES:
         _add(router, backend, kind, path, scope_of)
     return router
-
-
-def _change(change: Change) -> PolicyChangeAnswer:
-    by, through, address = change.origin
-    values = None if change.policy is None else plain_of(change.policy)
-    return PolicyChangeAnswer(
-        scope=str(change.scope), at_ms=change.at_ms, values=values, by=by, through=through, address=address
-    )
 
 
 def _default() -> Scope:

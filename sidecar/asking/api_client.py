@@ -107,6 +107,11 @@ class ApiClient:
         found = self._request("GET", "/policies")
         return found["policies"], found["unreadable"]
 
+    def policy_changes(self) -> list[dict[str, Any]]:
+        """As ``Side.policy_changes``."""
+        found: list[dict[str, Any]] = self._request("GET", "/policies/changes")["changes"]
+        return found
+
     def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
         """Every key with the value that holds, and where it comes from."""
         query = "?" + urlencode({"target": target}) if target else ""

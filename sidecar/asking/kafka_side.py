@@ -59,6 +59,10 @@ class KafkaSide(Operations):
         table = self.table()
         return {str(scope): plain_of(policy) for scope, policy in table.policies.items()}, dict(table.unreadable)
 
+    def policy_changes(self) -> list[dict[str, Any]]:
+        """As ``Side.policy_changes``."""
+        return [each.as_json() for each in reversed(self.table().changes)]
+
     def rejected(self, selection: Selection, begin: Position, most: int) -> dict[str, Any]:
         """As ``Side.rejected``."""
         topic = self._config.require_delay_topic(selection.topic)

@@ -21,6 +21,9 @@ class Side(Inquiries, Switches, Protocol):
     def policies(self) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Values of every policy by scope, and those that cannot be understood with the reason."""
 
+    def policy_changes(self) -> list[dict[str, Any]]:
+        """Who changed which policy, the newest first, as :meth:`sidecar.policies.origin.Change.as_json` has it."""
+
     def effective(self, topic: str, target: str = "") -> dict[str, EffectiveValue]:
         """Every key with the value that holds, and where it comes from."""
 

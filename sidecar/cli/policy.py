@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from sidecar.cli.options import json_option
-from sidecar.cli.output import print_json, print_table
+from sidecar.cli.output import print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
 from sidecar.policies.policy import DEFAULT, KEYS, Scope, ScopeKind
 
@@ -73,6 +73,29 @@ def get_command(topic: str, target: str, *, as_json: bool, chosen: Chosen) -> No
     print_table("", ("scope", "key", "value"), _rows(policies))
     for scope, why in unreadable.items():
         click.echo(f"warning: policy {scope} cannot be understood: {why}", err=True)
+
+
+@policy_group.command("history")
+@json_option
+@side_options
+def history_command(*, as_json: bool, chosen: Chosen) -> None:
+    """Show who changed which policy, the newest first, as far back as the policies topic goes."""
+    with chosen as side:
+        changes = side.policy_changes()
+    if as_json:
+        print_json({"changes": changes})
+        return
+    if not changes:
+        click.echo("The policies topic tells of no change.")
+        return
+    print_table("", ("when", "scope", "set from then on", "by", "through", "from"), map(_change_row, changes))
+
+
+def _change_row(change: dict[str, Any]) -> tuple[str, ...]:
+    values = change["values"]
+    said = ", ".join(f"{key} = {shown_value(value)}" for key, value in (values or {}).items())
+    who = (change[key] or "-" for key in ("by", "through", "address"))
+    return shown_time(change["at_ms"]), change["scope"], "(removed)" if values is None else said, *who
 
 
 def _rows(policies: dict[str, dict[str, Any]]) -> Iterable[tuple[str, str, str]]:

@@ -12,9 +12,9 @@ them: they are for colleagues, and no proof against one who has that right.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sidecar.policies.policy import Policy, Scope
+from sidecar.policies.policy import Policy, Scope, plain_of
 
 CHANGED_BY: Final = "changed-by"
 CHANGED_THROUGH: Final = "changed-through"
@@ -50,6 +50,13 @@ class Change(NamedTuple):
     policy: Policy | None
     origin: Origin
     at_ms: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For the admin API and for commands; all ``values`` that were set from then on, or None."""
+        by, through, address = self.origin
+        values = None if self.policy is None else plain_of(self.policy)
+        told = {"by": by, "through": through, "address": address}
+        return {"scope": str(self.scope), "at_ms": self.at_ms, "values": values, **told}
 
 
 def remembered(changes: tuple[Change, ...], change: Change) -> tuple[Change, ...]:

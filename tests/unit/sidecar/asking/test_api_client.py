@@ -222,6 +222,21 @@ def test_rejected_records_are_listed_and_driven_again_by_a_router(fake: Fake, to
     assert "another redrive has begun" in run(fake, token_file, "rejected", "redrive", "d", code=1).stderr
 
 
+def test_it_is_shown_who_changed_which_policy(fake: Fake, token_file: Path) -> None:
+    set_by = {"by": "alice", "through": "command", "address": "ops-1"}
+    changes = [
+        {"scope": "target/out", "at_ms": 1_769_853_000_000, "values": None, "by": "", "through": "", "address": ""},
+        {"scope": "topic/d", "at_ms": 1_769_852_000_000, "values": {"max_delay": "1h", "paused": True}, **set_by},
+    ]
+    fake.answers = {"GET /api/v1/policies/changes": (200, {"changes": changes})}
+    assert json.loads(run(fake, token_file, "policy", "history", "--json").stdout) == {"changes": changes}
+    shown = " ".join(run(fake, token_file, "policy", "history").stdout.replace("│", "").split())
+    assert "target/out (removed) - - -" in shown
+    assert "topic/d max_delay = 1h, paused = true alice command ops-1" in shown
+    fake.answers = {"GET /api/v1/policies/changes": (200, {"changes": []})}
+    assert run(fake, token_file, "policy", "history").stdout == "The policies topic tells of no change.\n"
+
+
 def test_policies_are_shown(fake: Fake, token_file: Path) -> None:
     effective = {"topic": "d", "target": "", "values": {"tick": {"value": "10ms", "origin": "configuration"}}}
     fake.answers = {
