@@ -18,10 +18,10 @@ class AdminApi:
         self._stops: list[Callable[[], None]] = []
         self._is_idle: Callable[[], bool] = lambda: True
 
-    def start(self, config: Config, admin: AdminClient, policies: Policies, own: Statuses) -> None:
+    def start(self, config: Config, admin: AdminClient, policies: Policies, own: Statuses, kernel: str) -> None:
         """Serve it, where there is a token file; ConfigError when that, certificate or address cannot be had.
 
-        ``own`` are the partitions of this process, which it knows better than any report.
+        ``own`` are the partitions of this process, which it knows better than any report, as it does its ``kernel``.
         """
         if not config.admin.is_on:
             return
@@ -32,7 +32,8 @@ class AdminApi:
         from sidecar.kafka.record_writer import RecordWriter  # noqa: PLC0415
         from sidecar.rejected.operations import RejectedOperations  # noqa: PLC0415
 
-        inquiries = GroupInquiries(config, admin, policies, own=own, instance=instance_name(config)).start()
+        name = instance_name(config)
+        inquiries = GroupInquiries(config, admin, policies, own=own, instance=name, kernel=kernel).start()
         self._stops.append(inquiries.close)
         records = RecordWriter(config)
         self._stops.append(records.close)

@@ -70,7 +70,7 @@ def _print_group(answer: "StatusAnswer", *, wide: bool) -> None:
     print_plain_table(*table)
     for line in (*status_lines.held_notes(answer, now_ms), *status_lines.notes(answer)):
         click.echo(line)
-    click.echo(f"routers: {', '.join(answer.instances) or 'none has reported lately'}")
+    click.echo(status_lines.routers(answer))
     statuses = {
         f"{topic.topic}/{each.partition}": each.model_dump() for topic in answer.topics for each in topic.partitions
     }

@@ -53,6 +53,12 @@ def held_notes(answer: StatusAnswer, now_ms: int) -> list[str]:
     return lines
 
 
+def routers(answer: StatusAnswer) -> str:
+    """Who has reported lately, and what each runs with where that is known."""
+    told = (f"{name} ({answer.kernels[name]})" if name in answer.kernels else name for name in answer.instances)
+    return f"routers: {', '.join(told) or 'none has reported lately'}"
+
+
 def is_served(answer: StatusAnswer) -> bool:
     """Whether some router has every partition."""
     return all(each.state != UNSERVED for topic in answer.topics for each in topic.partitions)

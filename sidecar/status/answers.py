@@ -71,6 +71,10 @@ class StatusAnswer(Answer):
 
     topics: tuple[TopicAnswer, ...]
     instances: tuple[str, ...] = Field(description="Routers that have reported lately")
+    kernels: dict[str, str] = Field(
+        default_factory=dict,
+        description="By router what it runs with, native or python; without routers that are too old to tell",
+    )
 
 
 class DueRange(Answer):

@@ -63,7 +63,8 @@ Statuses = Callable[[], Sequence[PartitionStatus]]
 class GroupInquiries:
     """Implements :class:`sidecar.status.answers.Inquiries`; safe from any thread.
 
-    In a router, ``own`` are the statuses of its partitions, which are newer than any report, and ``instance`` its name.
+    In a router, ``own`` are the statuses of its partitions, which are newer than any report, ``instance`` its name and
+    ``kernel`` what it runs with.
     """
 
     def __init__(
@@ -74,12 +75,14 @@ class GroupInquiries:
         *,
         own: Statuses = tuple,
         instance: str = "",
+        kernel: str = "",
     ) -> None:
         self._config = config
         self._admin = admin
         self._policies = policies
         self._own = own
         self._instance = instance
+        self._kernel = kernel
         self._lookup = Lookup(config, admin, clock.now_ms)
         self._finder = Finder(config, admin)
         self._lock = threading.Lock()
@@ -103,10 +106,11 @@ class GroupInquiries:
         """All delay topics, or one."""
         configured = [self._config.require_delay_topic(topic)] if topic else self._config.delay_topics
         counts = self._partition_counts([each.name for each in configured])
-        reported, instances = self._reported()
+        reported, kernels = self._reported()
         return StatusAnswer(
             topics=tuple(self._topic(each, counts[each.name], reported) for each in configured),
-            instances=tuple(sorted(instances)),
+            instances=tuple(sorted(kernels)),
+            kernels={name: kernel for name, kernel in sorted(kernels.items()) if kernel},
         )
 
     def pending(self, topic: str) -> PendingAnswer:
@@ -136,19 +140,19 @@ class GroupInquiries:
         count = self._partition_counts([configured.name])[configured.name]
         return schedules_answer(wanted.topic, self._finder.page(configured, count, wanted, place, most))
 
-    def _reported(self) -> tuple[list[Reported], set[str]]:
+    def _reported(self) -> tuple[list[Reported], dict[str, str]]:
         reported: list[Reported] = []
-        instances: set[str] = set()
+        kernels: dict[str, str] = {}
         if self._reader is not None:
             self._reader.wait(FIRST_READ_S)
-            reported, instances = self._reader.reported()
+            reported, kernels = self._reader.reported()
         own = self._own()
         if self._instance:
             # What it has published about itself is older.
             reported = [each for each in reported if each.instance != self._instance]
             reported += [Reported(status, self._instance, clock.now_ms(), _NEWEST) for status in own]
-            instances = {*instances, self._instance}
-        return reported, instances
+            kernels = {**kernels, self._instance: self._kernel}
+        return reported, kernels
 
     def _partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
         now_s = time.monotonic()

@@ -41,7 +41,12 @@ class ReportPublisher(TopicFollower):
     """Publishes until it is stopped, and then says that it has, and where its partitions stood."""
 
     def __init__(
-        self, config: Config, admin: AdminClient, statuses: Callable[[], Sequence[PartitionStatus]], instance: str
+        self,
+        config: Config,
+        admin: AdminClient,
+        statuses: Callable[[], Sequence[PartitionStatus]],
+        instance: str,
+        kernel: str,
     ) -> None:
         self._topic = config.router.status_topic
         log = structlog.get_logger().bind(status_topic=self._topic)
@@ -50,6 +55,7 @@ class ReportPublisher(TopicFollower):
         self._admin = admin
         self._statuses = statuses
         self._instance = instance
+        self._kernel = kernel
         self._last: list[bytes] = []
 
     def _follow(self) -> None:
@@ -84,7 +90,7 @@ class ReportPublisher(TopicFollower):
         def publish(values: Sequence[bytes]) -> None:
             for part in range(max(len(values), len(self._last))):
                 # A part that is no more says that it is about nothing.
-                value = values[part] if part < len(values) else encode_report(group, self._instance, ())[0]
+                value = values[part] if part < len(values) else self._encoded(())[0]
                 key = report_key(group, self._instance, part)
                 producer.produce(self._topic, value, key, 0, on_delivery=delivered)
             left = producer.flush(WRITE_TIMEOUT_S + 1)
@@ -102,22 +108,25 @@ class ReportPublisher(TopicFollower):
             statuses = self._statuses()
             # Partitions are given up before the last report is written, which is to say where they stood.
             held = statuses or held
-            values = encode_report(group, self._instance, statuses)
+            values = self._encoded(statuses)
             if values != self._last or time.monotonic() - published_s >= AT_LEAST_EVERY_S:
                 publish(values)
                 published_s = time.monotonic()
-        publish(encode_report(group, self._instance, [replace(each, state=PartitionState.STOPPED) for each in held]))
+        publish(self._encoded([replace(each, state=PartitionState.STOPPED) for each in held]))
+
+    def _encoded(self, statuses: Sequence[PartitionStatus]) -> list[bytes]:
+        return encode_report(self._config.router.group_id, self._instance, self._kernel, statuses)
 
 
 _NOT_SOON: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
 def publish(
-    config: Config, admin: AdminClient, statuses: Callable[[], Sequence[PartitionStatus]]
+    config: Config, admin: AdminClient, statuses: Callable[[], Sequence[PartitionStatus]], kernel: str
 ) -> Callable[[], None]:
-    """Publish what this router holds from now on; returns what ends that."""
+    """Publish what this router holds, and the kernel it runs, from now on; returns what ends that."""
     if not config.router.status_topic:
         return lambda: None
-    publisher = ReportPublisher(config, admin, statuses, instance_name(config))
+    publisher = ReportPublisher(config, admin, statuses, instance_name(config), kernel)
     publisher.start()
     return publisher.stop

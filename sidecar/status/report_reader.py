@@ -51,11 +51,11 @@ class ReportReader(TopicFollower):
         """Wait until everything that was there has been read once, or nothing can be; not longer than this."""
         self._read.wait(timeout_s)
 
-    def reported(self) -> tuple[list[Reported], set[str]]:
-        """All that routers have reported lately, and their names."""
+    def reported(self) -> tuple[list[Reported], dict[str, str]]:
+        """All that routers have reported lately, and the kernel of each by its name."""
         with self._lock:
             now_ms = self._now_ms()
-            return list(self._reports.reported(now_ms)), self._reports.instances(now_ms)
+            return list(self._reports.reported(now_ms)), self._reports.kernels(now_ms)
 
     def last_told(self) -> dict[Place, Reported]:
         """What was told of each partition last, however long ago."""

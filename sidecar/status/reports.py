@@ -2,9 +2,9 @@
 
 A record of the status topic has the key ``group/instance/part`` and a JSON value::
 
-    {"version": 1, "group": "delay-router", "instance": "router-0", "partitions": [{"topic": "orders.delay",
-     "partition": 0, "state": "active", "pending": 17, ..., "by_due": [0, 2, ...], "spread": {"1": 2, ...},
-     "by_target": {"orders": 17}}]}
+    {"version": 1, "group": "delay-router", "instance": "router-0", "kernel": "native", "partitions": [
+     {"topic": "orders.delay", "partition": 0, "state": "active", "pending": 17, ..., "by_due": [0, 2, ...],
+      "spread": {"1": 2, ...}, "by_target": {"orders": 17}}]}
 
 ``spread`` is ``by_due`` with more ranges, most of which are empty as a rule: those are left out.
 
@@ -45,6 +45,14 @@ _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state"
 _KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
 
 
+class Report(NamedTuple):
+    """A part of what a router tells; ``kernel`` is empty of one that is too old to tell it."""
+
+    instance: str
+    kernel: str
+    statuses: list[PartitionStatus]
+
+
 class Reported(NamedTuple):
     """A partition as a router reported it; of the router's own ones ``offset`` is beyond all that is stored."""
 
@@ -59,17 +67,17 @@ def report_key(group: str, instance: str, part: int) -> bytes:
     return f"{group}/{instance}/{part}".encode()
 
 
-def encode_report(group: str, instance: str, statuses: Iterable[PartitionStatus]) -> list[bytes]:
+def encode_report(group: str, instance: str, kernel: str, statuses: Iterable[PartitionStatus]) -> list[bytes]:
     """Values of a report, one for each part; at least one, since no partition is news, too."""
     plain = [_plain(status) for status in sorted(statuses, key=lambda each: (each.topic, each.partition))]
     starts = range(0, max(len(plain), 1), PARTITIONS_A_PART)
-    head = {"version": VERSION, "group": group, "instance": instance}
+    head = {"version": VERSION, "group": group, "instance": instance, "kernel": kernel}
     parts = [{**head, "partitions": plain[start : start + PARTITIONS_A_PART]} for start in starts]
     return [json.dumps(part, separators=(",", ":")).encode() for part in parts]
 
 
-def decode_report(key: bytes | None, value: bytes, group: str) -> tuple[str, list[PartitionStatus]] | None:
-    """Instance and partitions of a report, None for one of another group; FormatError when it cannot be understood."""
+def decode_report(key: bytes | None, value: bytes, group: str) -> Report | None:
+    """What a report says, None for one of another group; FormatError when it cannot be understood."""
     match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
     if match is None or len(value) > MAX_REPORT_BYTES:
         raise FormatError(f"key {key!r} is none of a report, or {len(value)} bytes are too many")
@@ -79,7 +87,7 @@ def decode_report(key: bytes | None, value: bytes, group: str) -> tuple[str, lis
         plain = json.loads(value)
         if plain["version"] != VERSION:
             raise FormatError(f"version {plain['version']!r} is not known here (known: {VERSION})")
-        return match["instance"], [_status(each) for each in plain["partitions"]]
+        return Report(match["instance"], str(plain.get("kernel", "")), [_status(each) for each in plain["partitions"]])
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise FormatError(f"not readable as a report: {error!r}") from None
 
@@ -128,10 +136,9 @@ def _lateness(plain: Iterable[Any]) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class _Part:
-    instance: str
+    report: Report
     at_ms: int
     offset: int
-    statuses: list[PartitionStatus]
 
 
 class GroupReports:
@@ -148,7 +155,7 @@ class GroupReports:
             return
         found = decode_report(key, value, self._group)
         if found is not None:
-            self._parts[key or b""] = _Part(found[0], at_ms, offset, found[1])
+            self._parts[key or b""] = _Part(found, at_ms, offset)
 
     def forget(self, now_ms: int) -> None:
         """Let go of what is too old to be shown, but for the last that is known of a partition."""
@@ -161,24 +168,24 @@ class GroupReports:
         """What was told of each partition last, however long ago."""
         last: dict[Place, Reported] = {}
         for part in sorted(self._parts.values(), key=lambda each: each.offset):
-            for status in part.statuses:
-                last[status.topic, status.partition] = Reported(status, part.instance, part.at_ms, part.offset)
+            for status in part.report.statuses:
+                last[status.topic, status.partition] = Reported(status, part.report.instance, part.at_ms, part.offset)
         return last
 
     def reported(self, now_ms: int) -> Iterator[Reported]:
         """Every partition of every report that is not too old."""
         for part in self._parts.values():
             if now_ms - part.at_ms <= STALE_MS:
-                for status in part.statuses:
-                    yield Reported(status, part.instance, part.at_ms, part.offset)
+                for status in part.report.statuses:
+                    yield Reported(status, part.report.instance, part.at_ms, part.offset)
 
-    def instances(self, now_ms: int) -> set[str]:
-        """Routers that have reported lately, but for those whose last report says that they have stopped."""
+    def kernels(self, now_ms: int) -> dict[str, str]:
+        """What the routers that have reported lately run with, but for those that say they have stopped."""
+        running = (part.report for part in self._parts.values() if now_ms - part.at_ms <= STALE_MS)
         return {
-            part.instance
-            for part in self._parts.values()
-            if now_ms - part.at_ms <= STALE_MS
-            and (not part.statuses or any(each.state is not PartitionState.STOPPED for each in part.statuses))
+            report.instance: report.kernel
+            for report in running
+            if not report.statuses or any(each.state is not PartitionState.STOPPED for each in report.statuses)
         }
 
 

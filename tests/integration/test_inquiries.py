@@ -1,6 +1,7 @@
 """Answers for a whole group, against what is in the topics and a naive count."""
 
 import json
+import os
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from index.survey import BOUNDS_MS
 from sidecar import local_kafka
 from sidecar.config import model as configuration
 from sidecar.kafka import admin as cluster
+from sidecar.kernel.choice import Kernel
 from sidecar.policies.operations import Operations
 from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.policies.table import WITHOUT_POLICIES
@@ -112,6 +114,7 @@ def test_any_instance_answers_for_all_and_counts_as_a_naive_model(told: Told, rn
         for each in asked:
             answer = each.status()
             assert answer.instances == ("one", "two")
+            assert answer.kernels == dict.fromkeys(answer.instances, Kernel.chosen(os.environ).name)
             (topic,) = answer.topics
             assert (topic.pending, topic.paused, topic.drained) == (400, False, False)
             assert {found.state for found in topic.partitions} == {"active"}

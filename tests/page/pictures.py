@@ -44,7 +44,8 @@ class Inquiries(FakeInquiries):
             _topic(RETRIES, [_partition(0, 7, 4_000), unserved]),
         )
         wanted = tuple(each for each in topics if topic in ("", each.topic))
-        return StatusAnswer(topics=wanted, instances=("router-0", "router-1"))
+        names = ("router-0", "router-1")
+        return StatusAnswer(topics=wanted, instances=names, kernels=dict.fromkeys(names, "native"))
 
     def pending(self, topic: str) -> PendingAnswer:
         bounds_s = [*(bound_ms / 1_000 for bound_ms in BOUNDS_MS), None]

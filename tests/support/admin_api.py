@@ -138,7 +138,7 @@ class FakeInquiries:
             for name in self.topics
             if topic in ("", name)
         ]
-        return StatusAnswer(topics=tuple(topics), instances=("one", "two"))
+        return StatusAnswer(topics=tuple(topics), instances=("one", "two"), kernels={"one": "native"})
 
     def pending(self, topic: str) -> PendingAnswer:
         self.before()

@@ -10,7 +10,7 @@ export const everyMs = 2_000;
 
 export const load = () => ask("/topics");
 
-export function render({ topics, instances }, { mayChange }) {
+export function render({ topics, instances, kernels }, { mayChange }) {
   const all = topics.flatMap((topic) => topic.partitions);
   const unserved = all.filter((each) => each.state === "unserved").length;
   const held = sum(all, "held");
@@ -25,7 +25,7 @@ export function render({ topics, instances }, { mayChange }) {
       tile("Next due", countdown(firstDue(all))),
       tile("Held", count(held), held ? "fair" : "", held ? "due, and waiting for their target" : null),
       tile("Unserved", count(unserved), unserved ? "bad" : "", `of ${count(all.length)} partitions`),
-      tile("Routers", count(instances.length), instances.length ? "" : "bad"),
+      tile("Routers", count(instances.length), instances.length ? "" : "bad", kernelsNote(kernels)),
     ),
     table(
       "Delay topics",
@@ -43,6 +43,15 @@ export function render({ topics, instances }, { mayChange }) {
       "No delay topic is configured.",
     ),
   );
+}
+
+/** `native kernel`, or how many run which; nothing of routers that do not tell. */
+function kernelsNote(kernels) {
+  const counts = new Map();
+  for (const kernel of Object.values(kernels)) counts.set(kernel, (counts.get(kernel) ?? 0) + 1);
+  if (!counts.size) return null;
+  const told = [...counts].map(([kernel, number]) => (counts.size === 1 ? kernel : `${number} ${kernel}`)).sort();
+  return `${told.join(", ")} kernel`;
 }
 
 // What is told of a partition that nobody serves is what its last router reported, and may be long past.

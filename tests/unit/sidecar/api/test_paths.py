@@ -53,7 +53,7 @@ def test_status_in_pieces_is_the_status(api: Api, partitions: int) -> None:
 
 def test_status_of_no_topic_at_all(api: Api) -> None:
     api.inquiries.topics = []
-    assert get(api, "/topics") == {"topics": [], "instances": ["one", "two"]}
+    assert get(api, "/topics") == {"topics": [], "instances": ["one", "two"], "kernels": {"one": "native"}}
 
 
 def test_pending_and_records(api: Api) -> None:

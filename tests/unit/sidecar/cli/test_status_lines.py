@@ -4,7 +4,16 @@ import pytest
 from rich.cells import cell_len
 
 from sidecar.cli.output import print_plain_table
-from sidecar.cli.status_lines import held_notes, is_served, notes, partition_table, ranges, relative, topic_table
+from sidecar.cli.status_lines import (
+    held_notes,
+    is_served,
+    notes,
+    partition_table,
+    ranges,
+    relative,
+    routers,
+    topic_table,
+)
 from sidecar.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
 
 NOW_MS = 1_800_000_000_000
@@ -64,6 +73,12 @@ def test_what_is_held_is_told_with_the_time_the_first_was_due() -> None:
     held += [partition(2), partition(3, state=UNSERVED, held=9, held_since_ms=5)]
     answer = group(topic("orders.delay", *held), topic("quiet.delay", partition(0)))
     assert held_notes(answer, NOW_MS) == ["orders.delay: 1,203 held for their target, the first due 60 s ago"]
+
+
+def test_routers_are_told_with_what_they_run_where_they_tell() -> None:
+    answer = StatusAnswer(topics=(), instances=("a", "b", "old"), kernels={"a": "native", "b": "python"})
+    assert routers(answer) == "routers: a (native), b (python), old"
+    assert routers(StatusAnswer(topics=(), instances=())) == "routers: none has reported lately"
 
 
 @pytest.mark.parametrize(

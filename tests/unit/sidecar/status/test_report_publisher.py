@@ -69,7 +69,7 @@ class Running:
     def __init__(self) -> None:
         self.statuses = [PartitionStatus("d", 0, PartitionState.ACTIVE)]
         client: Any = None
-        self.publisher = ReportPublisher(CONFIG, client, lambda: self.statuses, "r")
+        self.publisher = ReportPublisher(CONFIG, client, lambda: self.statuses, "r", "native")
 
 
 @pytest.fixture

@@ -54,29 +54,29 @@ KEY = report_key("group/with/slashes", "router-0", 0)
 def decoded(value: bytes, key: bytes = KEY) -> list[PartitionStatus]:
     found = decode_report(key, value, "group/with/slashes")
     assert found is not None
-    assert found[0] == "router-0"
-    return list(found[1])
+    assert found.instance == "router-0"
+    return found.statuses
 
 
 def test_what_is_written_is_read() -> None:
     fencing = PartitionStatus("orders.delay", 4, PartitionState.FENCING)
-    (value,) = encode_report("group/with/slashes", "router-0", [fencing, STATUS])
+    (value,) = encode_report("group/with/slashes", "router-0", "native", [fencing, STATUS])
     assert json.loads(value)["version"] == 1
     assert decoded(value) == [STATUS, fencing]
 
 
 def test_many_partitions_are_several_parts_and_none_is_one() -> None:
     many = [replace(STATUS, partition=number) for number in range(2 * PARTITIONS_A_PART + 1)]
-    values = encode_report("group/with/slashes", "router-0", many)
+    values = encode_report("group/with/slashes", "router-0", "native", many)
     assert len(values) == 3
     assert [each for value in values for each in decoded(value)] == many
     assert max(map(len, values)) < 500_000
-    (empty,) = encode_report("group/with/slashes", "router-0", [])
+    (empty,) = encode_report("group/with/slashes", "router-0", "native", [])
     assert decoded(empty) == []
 
 
 def test_another_group_is_passed_over_and_what_is_unreadable_is_named() -> None:
-    (value,) = encode_report("other", "router-0", [STATUS])
+    (value,) = encode_report("other", "router-0", "native", [STATUS])
     assert decode_report(report_key("other", "router-0", 0), value, "group") is None
     plain = json.loads(value)
     broken = [b"", b"[]", b"\xff", b"{}", json.dumps({**plain, "version": 2}).encode()]
@@ -91,11 +91,23 @@ def test_another_group_is_passed_over_and_what_is_unreadable_is_named() -> None:
 
 
 def test_what_a_newer_router_adds_is_passed_over() -> None:
-    (value,) = encode_report("group/with/slashes", "router-0", [STATUS])
+    (value,) = encode_report("group/with/slashes", "router-0", "native", [STATUS])
     plain = json.loads(value)
     plain["partitions"][0] |= {"state": "resting", "more": 1}
     (found,) = decoded(json.dumps(plain).encode())
     assert (found.state, found.pending) == (PartitionState.WAITING, 17)
+
+
+def test_the_kernel_is_that_of_the_router_and_none_of_one_that_does_not_tell() -> None:
+    (value,) = encode_report("group/with/slashes", "router-0", "python", [])
+    told = decode_report(KEY, value, "group/with/slashes")
+    assert told is not None
+    assert told.kernel == "python"
+    plain = json.loads(value)
+    del plain["kernel"]
+    older = decode_report(KEY, json.dumps(plain).encode(), "group/with/slashes")
+    assert older is not None
+    assert older.kernel == ""
 
 
 def reported(state: PartitionState, offset: int, instance: str = "a", partition: int = 0) -> Reported:
@@ -117,22 +129,22 @@ def test_the_newer_report_of_one_who_serves_it_wins() -> None:
 def test_a_report_holds_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     known = GroupReports("g")
     for part, (partition, at_ms) in enumerate([(0, 1_000), (1, 9_000)]):
-        (value,) = encode_report("g", "a", [replace(STATUS, partition=partition)])
+        (value,) = encode_report("g", "a", "native", [replace(STATUS, partition=partition)])
         known.add(report_key("g", "a", part), value, at_ms, part)
     now_ms = 1_000 + STALE_MS
     assert [each.status.partition for each in known.reported(now_ms)] == [0, 1]
     assert [each.status.partition for each in known.reported(now_ms + 1)] == [1]
-    assert known.instances(now_ms + 1) == {"a"}
+    assert known.kernels(now_ms + 1) == {"a": "native"}
     known.forget(now_ms + 1)
     assert [(place[1], each.at_ms) for place, each in known.last_told().items()] == [(0, 1_000), (1, 9_000)]
-    (value,) = encode_report("g", "b", [replace(STATUS, partition=0, state=PartitionState.STOPPED)])
+    (value,) = encode_report("g", "b", "native", [replace(STATUS, partition=0, state=PartitionState.STOPPED)])
     known.add(report_key("g", "b", 0), value, 9_000, 7)
-    assert known.instances(now_ms + 1) == {"a"}, "one that has stopped is no router any more"
+    assert known.kernels(now_ms + 1) == {"a": "native"}, "one that has stopped is no router any more"
     known.forget(now_ms + 1)
     assert {place[1]: each.instance for place, each in known.last_told().items()} == {0: "b", 1: "a"}
     assert {each.instance: each.status.partition for each in known.reported(now_ms)} == {"a": 1, "b": 0}
     known.add(report_key("g", "a", 1), None, now_ms, 2)
-    assert known.instances(now_ms) == set()
+    assert known.kernels(now_ms) == {}
     monkeypatch.setattr(reports, "MAX_REPORT_BYTES", 10)
     with pytest.raises(FormatError):
         known.add(report_key("g", "a", 1), b" " * 11, now_ms, 3)
@@ -159,7 +171,7 @@ def test_an_unserved_partition_is_told_of_by_its_last_report() -> None:
 
 
 def test_ranges_that_are_not_those_of_today_are_left_out() -> None:
-    (value,) = encode_report("group/with/slashes", "router-0", [STATUS])
+    (value,) = encode_report("group/with/slashes", "router-0", "native", [STATUS])
     plain = json.loads(value)
     assert plain["partitions"][0]["spread"] == {"0": 1, "2": 10, "4": 6}
     for spread in ({"-1": 3}, {str(len(SPREAD_BOUNDS_MS) + 1): 3}, {}):
