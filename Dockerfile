@@ -6,15 +6,27 @@
 # BASE is any image with Python 3.11 or newer as python3, with venv. A tag names another image tomorrow: a release is built
 # by digest, which `make release-image BASE=NAME@sha256:...` insists on. LOCK=requirements-extras.lock is the image with the
 # extras `tracing` and `msk` (make image EXTRAS=1). Wheels that lie in
-# build/wheels are taken from there; PIP_NO_INDEX=1 takes them from nowhere else. The kernel (sidecar/kernel) is compiled
-# where BASE has a C compiler and the headers of Python; the router in any other does the same in Python.
+# build/wheels are taken from there; PIP_NO_INDEX=1 takes them from nowhere else.
+#
+# The kernel (sidecar/kernel) is compiled in the first stage, which installs a C compiler with apt-get where BASE has none; the
+# image itself has no compiler. For another base name one with the same Python and a compiler as BUILD_BASE, or do without:
+# KERNEL=off, and the router does the same in Python.
 ARG BASE=python:3.13-slim-bookworm
+ARG BUILD_BASE=${BASE}
 
-FROM ${BASE} AS build
+FROM ${BUILD_BASE} AS build
 ARG PIP_NO_INDEX=
 ARG LOCK=requirements.lock
+ARG KERNEL=on
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
+# Headers of Python come with a Python of its own, and else from the package of the system's.
+RUN headers() { python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null; } \
+ && if [ "$KERNEL" != off ] && ! { command -v gcc && headers; } >/dev/null; then \
+      apt-get update -qq \
+      && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends \
+           gcc libc6-dev $(headers || echo python3-dev) >/dev/null; \
+    fi
 RUN python3 -m venv tools && python3 -m venv --without-pip /opt/delay-router
 # The glob lets the folder be missing.
 COPY requirements.lock requirements-extras.lock requirements-image.lock build/wheel[s] wheels/
@@ -27,8 +39,12 @@ COPY index index
 COPY snapshots snapshots
 COPY sidecar sidecar
 COPY spark_backfill spark_backfill
-RUN tools/bin/python -m hatchling build --target wheel --directory dist \
- && tools/bin/python -m pip --python /opt/delay-router/bin/python install --quiet --no-deps --no-index dist/*.whl
+# What was to be compiled and is not is an error, since nothing else would tell until the image is slow.
+RUN DELAY_ROUTER_KERNEL=$KERNEL tools/bin/python -m hatchling build --target wheel --directory dist \
+ && tools/bin/python -m pip --python /opt/delay-router/bin/python install --quiet --no-deps --no-index dist/*.whl \
+ && if [ "$KERNEL" != off ]; then \
+      found=$(/opt/delay-router/bin/python -m sidecar.kernel) && echo "$found" && [ "$found" = "kernel: native" ]; \
+    fi
 COPY helm/image helm/image
 RUN tools/bin/cyclonedx-py environment /opt/delay-router/bin/python --output-reproducible \
       --output-format JSON --output-file sbom.cdx.json \

@@ -10,7 +10,7 @@ ROOMS := index snapshots sidecar spark_backfill
 PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel coverage simulate mutants faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
+.PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
         chart-tools chart-schema test-docs test-helm test-monitoring test-page image release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
@@ -105,8 +105,8 @@ test-page: venv ## The page of a real router in a headless Chromium (a minute)
 # BASE: another base image. BUILD_OPTIONS: what else `docker build` is to get.
 IMAGE ?= kafka-delay-router:dev
 
-image: ## Build the container image (IMAGE, BASE, EXTRAS=1: with tracing and msk); its list of components: image-sbom
-	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) \
+image: ## Build the container image (IMAGE, BASE, EXTRAS=1: with tracing and msk, KERNEL=off: without it); its list of components: image-sbom
+	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(KERNEL),--build-arg KERNEL=$(KERNEL)) \
 	  $(if $(EXTRAS),--build-arg LOCK=requirements-extras.lock) $(BUILD_OPTIONS) --tag $(IMAGE) .
 
 release-image: ## The same for a release: BASE must be pinned by digest, IMAGE must be named
@@ -160,6 +160,19 @@ DIST ?= dist
 
 wheel: venv ## Build the wheel into dist/ (DIST): the same bytes for the same files
 	@$(BIN)/python -m hatchling build --target wheel --directory $(DIST)
+
+# auditwheel names the oldest Linux that a wheel runs on, or says why there is none. The time is that of all files in a
+# wheel of hatchling, so that the same files make the same bytes here too.
+wheels: venv ## Wheels of a release into dist/ (DIST): with the kernel for this Python and machine, x86-64 or arm64; and a pure one
+	@rm -rf build/native
+	@$(BIN)/python -m hatchling build --target wheel --directory build/native
+	@case "$$(echo build/native/*.whl)" in \
+	  *-any.whl) echo "no wheel with the kernel: it is not compiled, see above; make wheel builds what can be built" >&2; exit 2;; \
+	  *-linux_*.whl) PATH=$(abspath $(BIN)):$$PATH SOURCE_DATE_EPOCH=1580601600 \
+	    $(BIN)/auditwheel repair --wheel-dir $(DIST) build/native/*.whl 2>build/native/log || { cat build/native/log >&2; exit 1; };; \
+	  *) mkdir -p $(DIST) && cp build/native/*.whl $(DIST);; \
+	esac
+	@DELAY_ROUTER_KERNEL=off $(BIN)/python -m hatchling build --target wheel --directory $(DIST)
 
 SPARK_ZIP := dist/spark_backfill.zip
 

@@ -55,7 +55,7 @@ def base_image() -> str:
 def build(base: str, tag: str, context: Path) -> None:
     """Build the image from a copy of the sources and wheels that were fetched here, without a package index."""
     for name in COPIED:
-        shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in (*FILES, *LOCKS):
         shutil.copy(ROOT / name, context / name)
     _fetch_wheels(base, context / "build" / "wheels")

@@ -53,6 +53,12 @@ def test_it_is_nobody_and_can_write_nowhere_but_tmp(image: str) -> None:
     assert user == "10001:10001", "numeric, or runAsNonRoot could not be checked"
 
 
+def test_it_runs_the_kernel_and_has_no_compiler(image: str) -> None:
+    assert _run_instead("python3", image, "-m", "sidecar.kernel").stdout == "kernel: native\n"
+    compilers = _run_instead("sh", image, "-c", "command -v cc gcc g++ clang as")
+    assert (compilers.returncode != 0, compilers.stdout) == (True, "")
+
+
 def test_failpoints_cannot_be_armed(image: str) -> None:
     variable = "DELAY_ROUTER_FAILPOINT=seal.before_manifest"
     servers = "DELAY_ROUTER__KAFKA__BOOTSTRAP_SERVERS=127.0.0.1:1"
