@@ -138,7 +138,7 @@ format: venv ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
-bench: venv ## Throughput and lateness, as ratios to a bare transactional loop: medians of three (ROUNDS=1: once, 25 minutes)
+bench: venv ## Throughput and lateness, as ratios to a bare transactional loop: medians of three (ROUNDS=1: once, 32 minutes)
 	@$(BIN)/python -m tests.bench $(if $(ROUNDS),--rounds $(ROUNDS))
 
 bench-kernel: venv ## What a released record costs the worker, in Python and by the kernel, in one run without a broker
