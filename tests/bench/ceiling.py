@@ -1,11 +1,14 @@
 """The ceiling and the raw consume loop: the two figures that all ratios refer to."""
 
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
-from tests.bench import child, workload
+from tests.bench import c_loop, child, workload
 from tests.bench.context import Context
 from tests.bench.results import Row
 
@@ -24,6 +27,9 @@ class Settings(NamedTuple):
 # The front runners of about twenty that were tried; none is the best in every run.
 CANDIDATES: Final = (Settings(5, 1_000), Settings(20, 1_000), Settings(5, 5_000), Settings(0, 1_000))
 
+IN_C: Final = CANDIDATES[:2]
+"""How little is read at a time matters less where reading costs nothing."""
+
 
 def warm_up(context: Context) -> None:
     """Copy some records and forget how long it took: a broker that has just been started is far slower at first."""
@@ -33,18 +39,25 @@ def warm_up(context: Context) -> None:
 
 
 def ceiling(context: Context) -> Iterator[Row]:
-    """Measure the transactional copy: the median of the settings that have the best one, bare and with our headers."""
+    """Measure the transactional copy: the median of the settings that have the best one, bare and with our headers.
+
+    In Python, as the ceiling that ratios refer to, and in C, which shows how much of it is Python's.
+    """
     count = context.sizes.loop_records
-    with _source(context, count) as source:
+    with _source(context, count) as source, _c_library(context) as library:
         rates: dict[Settings, list[float]] = {settings: [] for settings in CANDIDATES}
         with_headers: dict[Settings, list[float]] = {settings: [] for settings in CANDIDATES}
+        in_c: dict[bool, dict[Settings, list[float]]] = {each: {s: [] for s in IN_C} for each in (False, True)}
         # Settings take turns, so that a disturbance of some seconds does not decide between them.
         for _ in range(RUNS):
             for settings in CANDIDATES:
                 rates[settings].append(_copy(context, source, count, settings))
                 with_headers[settings].append(_copy(context, source, count, settings, as_released=True))
+            for settings in IN_C if library else ():
+                for as_released, found in in_c.items():
+                    rate = _copy(context, source, count, settings, as_released=as_released, library=library)
+                    found[settings].append(rate)
     best = max(rates, key=lambda settings: median(rates[settings]))
-    as_released = max(map(median, with_headers.values()))
     context.ceiling_per_s = median(rates[best])
     tried = ", ".join(f"linger {s.linger_ms} chunk {s.chunk}: {median(r) / 1000:.0f}" for s, r in rates.items())
     yield Row(
@@ -57,14 +70,28 @@ def ceiling(context: Context) -> Iterator[Row]:
         detail=f"linger.ms {best.linger_ms}, consume({best.chunk}); best {max(rates[best]) / 1000:.0f} k/s; "
         f"medians of all in k/s: {tried}",
     )
-    yield Row(
-        "ceiling",
-        "the same, with the three headers of a released record",
-        as_released,
-        "records/s",
-        context.of_ceiling(as_released),
-        "ceiling",
-    )
+    yield _beside(context, "the same, with the three headers of a released record", with_headers)
+    if library:
+        yield _beside(context, "the bare loop in C, with the same librdkafka", in_c[False])
+        yield _beside(context, "the loop in C, with the three headers", in_c[True])
+
+
+def _beside(context: Context, name: str, rates: dict[Settings, list[float]]) -> Row:
+    """Another loop beside the ceiling, by its best settings."""
+    rate = max(map(median, rates.values()))
+    return Row("ceiling", name, rate, "records/s", context.of_ceiling(rate), "ceiling")
+
+
+@contextmanager
+def _c_library(context: Context) -> Iterator[Path | None]:
+    """The loop in C for as long as it is used; None where it cannot be compiled, which is said."""
+    with tempfile.TemporaryDirectory(prefix="delay-router-bench-") as directory:
+        library = None
+        try:
+            library = c_loop.compiled(Path(directory))
+        except (OSError, subprocess.CalledProcessError) as error:
+            context.say(f"without the loop in C: {error}")
+        yield library
 
 
 def raw_consume(context: Context) -> Iterator[Row]:
@@ -97,14 +124,24 @@ def _source(context: Context, count: int) -> Iterator[str]:
     workload.delete(context.bootstrap, [topic])
 
 
-def _copy(context: Context, source: str, count: int, settings: Settings, *, as_released: bool = False) -> float:
+def _copy(
+    context: Context,
+    source: str,
+    count: int,
+    settings: Settings,
+    *,
+    as_released: bool = False,
+    library: Path | None = None,
+) -> float:
+    """One run of the loop, in C where there is a library; records a second."""
     target = workload.name("copy")
     # As the router's target: the broker stamps the time of appending.
     workload.create(context.bootstrap, target, workload.APPEND_TIME)
+    loop = {"library": str(library)} if library else {"loop": "copy"}
     result = child.run(
-        "tests.bench.loops",
+        "tests.bench.c_loop" if library else "tests.bench.loops",
         TIMEOUT_S,
-        loop="copy",
+        **loop,
         bootstrap=context.bootstrap,
         source=source,
         target=target,

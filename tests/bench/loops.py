@@ -56,6 +56,16 @@ def consume(bootstrap: str, source: str, count: int) -> float:
     return rate
 
 
+def producer_settings(bootstrap: str, linger_ms: int) -> dict[str, str | int | float | bool]:
+    """Of a loop's producer, which no other has had before."""
+    return workload.QUIET | {
+        "bootstrap.servers": bootstrap,
+        "transactional.id": workload.name("loop"),
+        "linger.ms": linger_ms,
+        "queue.buffering.max.messages": 1_000_000,
+    }
+
+
 def copy(
     bootstrap: str,
     source: str,
@@ -72,15 +82,7 @@ def copy(
     """
     headers_of: Callable[[Message], Any] = _released_headers if as_released else Message.headers
     consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER})
-    producer = Producer(
-        workload.QUIET
-        | {
-            "bootstrap.servers": bootstrap,
-            "transactional.id": workload.name("loop"),
-            "linger.ms": linger_ms,
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
+    producer = Producer(producer_settings(bootstrap, linger_ms))
     producer.init_transactions()
     consumer.assign([TopicPartition(source, 0, 0)])
     produce = producer.produce

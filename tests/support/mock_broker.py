@@ -38,9 +38,10 @@ class MockBroker:
         )
         self.producer.init_transactions(_WAIT_S)
         (broker,) = self.producer.list_topics(timeout=_WAIT_S).brokers.values()
+        self.bootstrap = f"{broker.host}:{broker.port}"
         self._consumer = Consumer(
             {
-                "bootstrap.servers": f"{broker.host}:{broker.port}",
+                "bootstrap.servers": self.bootstrap,
                 "group.id": "mock",
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 5,
