@@ -4,12 +4,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from index.survey import BOUNDS_MS
 from sidecar.api import server
 from sidecar.config.model import Config
+from sidecar.finding.wanted import Wanted
+from sidecar.policies.origin import Origin
 from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.status.answers import (
     DueRange,
@@ -17,18 +20,29 @@ from sidecar.status.answers import (
     LookupAnswer,
     PartitionAnswer,
     PendingAnswer,
+    ScheduleAnswer,
+    SchedulesAnswer,
     StatusAnswer,
     TopicAnswer,
 )
 from tests.page.browser import Browser, browser
-from tests.support.admin_api import OPERATE, FakeInquiries, FakeOperations, doubles
+from tests.support.admin_api import OPERATE, FakeInquiries, FakeOperations, FakeRejected, doubles
 
 FOLDER: Final = Path(__file__).with_name("pictures")
-SIZE: Final = (1120, 600)
+SIZE: Final = (1120, 760)
 
 ORDERS: Final = "orders.delay"
 REMINDERS: Final = "billing.reminders.delay"
 RETRIES: Final = "payments.retry"
+VIEWS: Final = (
+    ("topics", "#topics", "td.number a", False),
+    ("topic", f"#topic/{ORDERS}", ".bars", True),
+    ("pending", f"#pending/{ORDERS}", "tbody", False),
+    ("find", f"#find/{ORDERS}/0/8", ".timeline", False),
+    ("policies", "#policies", "section tbody", True),
+)
+"""Each with the address it has, what shows that it is there, and whether it is dark."""
+
 COUNTS: Final = (0, 3, 42, 310, 2_900, 18_000, 90_000, 411_000, 200_000, 145)
 
 
@@ -72,6 +86,20 @@ class Inquiries(FakeInquiries):
             targets=("orders", "audit"),
         )
 
+    def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
+        found = tuple(
+            ScheduleAnswer(
+                partition=number % 3,
+                offset=81_204 + 17 * number,
+                due_ms=_now_ms() + 123_000 * (number + 1),
+                targets=("orders", "audit")[: 1 + number % 2],
+                id=f"order-{4_711 + number}",
+                key=f"customer-{7 * number}",
+            )
+            for number in range(6)
+        )
+        return SchedulesAnswer(topic=wanted.topic, schedules=found, next_from="0/log/81310")
+
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -112,12 +140,22 @@ def shown() -> Iterator[Browser]:
     """The page with these doubles behind it, signed in."""
     with tempfile.TemporaryDirectory() as directory:
         tokens = Path(directory) / "tokens"
-        tokens.write_text(f"operate {OPERATE}\n")
+        tokens.write_text(f"operate+payload {OPERATE}\n")
         config = _config(tokens)
         operations = FakeOperations(config)
-        operations.replace(topic_scope(REMINDERS), {"paused": True, "max_delay": "7d"})
+        operations.by(Origin("alice", "command", "ops-1"))
+        operations.replace(topic_scope(REMINDERS), {"paused": False, "max_delay": "7d"})
+        operations.replace(target_scope("audit"), {"records_per_second": 500})
+        operations.by(Origin("token 3f9a01c2 (operate)", "admin API", "10.1.2.3"))
+        operations.replace(
+            topic_scope(REMINDERS), {"paused": True, "paused_reason": "billing moves", "max_delay": "7d"}
+        )
         operations.replace(target_scope("audit"), {"paused": True, "records_per_second": 500})
-        serving = server.serve(config, doubles(operations, Inquiries(config)))
+        services = doubles(operations, Inquiries(config))
+        rejected = FakeRejected()
+        for number in range(17):
+            rejected.add(ORDERS, ("MAX_DELAY_EXCEEDED", "EXPIRED")[number % 3 == 0], "of the picture", b"o-1")
+        serving = server.serve(config, replace(services, rejected=rejected))
         with browser(Path(directory) / "profile") as window:
             window.open(f"http://localhost:{serving.port}")
             window.sign_in(OPERATE)
@@ -129,11 +167,7 @@ def main() -> None:
     """Write every picture."""
     FOLDER.mkdir(exist_ok=True)
     with shown() as window:
-        for name, address, part, dark in (
-            ("topics", "#topics", "tbody", False),
-            ("topic", f"#topic/{ORDERS}", ".bars", True),
-            ("find", f"#find/{ORDERS}/0/8", ".timeline", False),
-        ):
+        for name, address, part, dark in VIEWS:
             window.look(*SIZE, dark=dark)
             window.go(address)
             window.wait(f"main {part}")

@@ -1,25 +1,33 @@
 """The page of a running router, as somebody sees and uses it in a browser; one broker, one router, one browser."""
 
+import hashlib
+import json
 import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import httpx
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from selenium.webdriver.common.keys import Keys
 
 from sidecar import local_kafka
 from sidecar.demo.router import free_port
-from tests.integration.scenario import Stage
+from tests.integration.scenario import TIMEOUT_S, Stage
 from tests.page.browser import ELSEWHERE, Browser, browser
 
 READ: Final = "reads-only-0123456789abcdef0123456789"
 OPERATE: Final = "operates-0123456789abcdef0123456789ab"
+SEES: Final = "sees-payload-0123456789abcdef01234567"
+PRODUCE: Final = "produces-0123456789abcdef0123456789ab"
+MARKUP: Final = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+"""Somebody's key, id, name or reason."""
+
 EXPECTED: Final = "Failed to load resource: the server responded with a status of"
 """The console says of each answer above 400 that it came; what the page makes of it is tested where it is asked for."""
 
@@ -29,6 +37,7 @@ class World(NamedTuple):
 
     url: str
     stage: Stage
+    policies: str
     delay: str
     out: str
     pending: str
@@ -52,7 +61,7 @@ def world(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory) 
     out = stage.target()
     delay = stage.delay(partitions=2, default_target=out, max_delay="1h")
     tokens = directory / "tokens"
-    tokens.write_text(f"read {READ}\noperate {OPERATE}\n")
+    tokens.write_text(f"read {READ}\noperate {OPERATE}\nread+payload {SEES}\nproduce {PRODUCE}\n")
     router = stage.router(policies_topic=policies, status_topic=status)
     port = free_port()
     with router.config.open("a") as file:
@@ -64,7 +73,7 @@ def world(kafka: local_kafka.Cluster, tmp_path_factory: pytest.TempPathFactory) 
         rejected = stage.send(delay, ("deliver-after", b"PT2H"), ("deliver-id", b"<b>id</b>"))
         stage.wait_records(out, 1)
         stage.wait_records(f"{delay}.rejected", 1)
-        yield World(f"http://localhost:{port}", stage, delay, out, pending, released, rejected)
+        yield World(f"http://localhost:{port}", stage, policies, delay, out, pending, released, rejected)
     stage.print_logs()
 
 
@@ -103,6 +112,8 @@ def test_topics_and_one_of_them(window: Browser, world: World) -> None:
     window.wait("tbody tr", "active")
     window.wait("tbody tr time", "in 2")
     assert "one (2)" in row.text
+    window.wait("tbody td[data-label=Rejected] a", "1")
+    window.wait("tbody td[data-label^=Late]", "ms")
     before = window.text("tbody tr time")
     window.gone(".freshness.old")
     window.wait(".freshness", "live")
@@ -137,6 +148,8 @@ def test_where_is_my_record(window: Browser, world: World) -> None:
         window.wait("h2", where)
         assert [each.text for each in window.all(".timeline b")] == steps
     window.wait(".timeline li", "MAX_DELAY_EXCEEDED")
+    window.go(f"#find/{world.released}")
+    window.wait(".timeline li", f"as {world.out}/0/0")
     window.go(f"#find/{world.delay}/7/0")
     window.wait("#place-problem", "2 partitions")
     window.go("#find/nothing/0/0")
@@ -193,6 +206,89 @@ def test_what_is_pending_one_by_one_moving_and_cancelling_it(window: Browser, wo
     window.wait("#sure-yes", "Cancel it").click()
     window.wait("#done", "a/<b>7</b> is cancelled")
     window.wait("main p", "Nothing is pending that is asked for")
+
+
+def test_a_bar_leads_to_the_records_that_are_due_then(window: Browser, world: World) -> None:
+    window.sign_in(READ)
+    window.go(f"#topic/{world.delay}")
+    window.wait(".bars li", "within 1 h\n1")
+    (hour, _) = window.all(".steps-drawn svg")
+    window.driver.execute_script("arguments[0].querySelector('.step[tabindex=\"0\"]').focus()", hour)
+    at_first = window.script("return document.activeElement.getAttribute('aria-label')")
+    window.press(Keys.ARROW_LEFT, Keys.ARROW_RIGHT)
+    assert window.script("return document.activeElement.getAttribute('aria-label')") == at_first
+    assert at_first.endswith(": 1")
+    window.press(Keys.ENTER)
+    window.wait("h1", f"Pending in {world.delay}")
+    window.wait("tbody tr", world.pending.removeprefix(f"{world.delay}/"))
+    assert window.wait("#due-from").get_attribute("value")
+    window.driver.back()
+    # Nothing is overdue.
+    window.wait(".bars a", "overdue").click()
+    window.wait("main p", "Nothing is pending that is asked for")
+    window.driver.back()
+    window.wait(".bars a", world.out).click()
+    window.wait("tbody tr", world.pending.removeprefix(f"{world.delay}/"))
+    assert window.wait("#target").get_attribute("value") == world.out
+
+
+def test_a_record_by_its_id_or_key(window: Browser, world: World) -> None:
+    placed = world.stage.send(
+        world.delay, ("deliver-after", b"PT50M"), ("deliver-id", b"by-name"), key=MARKUP.encode(), value=MARKUP.encode()
+    )
+    window.sign_in(READ)
+    window.wait("nav a", "Find a record").click()
+    window.wait("#named-id").send_keys("by-name\n")
+    window.wait("tbody tr", placed)
+    # The only one there is.
+    window.wait("h2", placed)
+    assert window.all("#named-key") == []
+    # As if it had been offered.
+    window.go(f"#pending/{world.delay}?key={quote(MARKUP)}")
+    window.wait("#trouble", "keys are for +payload")
+    window.go(f"#pending/{world.delay}")
+    window.wait("tbody tr", "by-name")
+    assert MARKUP not in window.text("main")
+    window.wait("#session button", "Sign out").click()
+    window.sign_in(SEES)
+    window.wait("#role", "read, sees keys")
+    window.wait("tbody tr", MARKUP)
+    window.go("#find")
+    window.wait("#named-key").send_keys(f"{MARKUP}\n")
+    window.wait("h2", placed)
+    window.wait("#named-key").clear()
+    window.wait("#named-key").send_keys("no such key\n")
+    window.wait("main p", "Nothing with the key no such key is pending.")
+    assert window.all("main img, main script") == []
+
+
+def test_who_changed_which_policy(window: Browser, world: World) -> None:
+    producer = Producer({"bootstrap.servers": world.stage.bootstrap})
+    policy = json.dumps({"version": 1, "paused": True, "paused_reason": MARKUP}).encode()
+    told: Any = [("changed-by", MARKUP.encode()), ("changed-from", b"ops-1"), ("changed-through", b"command")]
+    producer.produce(world.policies, policy, f"target/{world.out}", headers=told)
+    assert producer.flush(TIMEOUT_S) == 0
+    window.sign_in(OPERATE)
+    window.go("#policies")
+    window.wait("section tbody tr", f"{MARKUP} by command from ops-1")
+    window.wait("tbody tr", f"paused_reason {MARKUP}")
+    window.wait("tbody button", "Resume").click()
+    window.wait("#sure-yes", "Resume").click()
+    name = hashlib.sha256(OPERATE.encode()).hexdigest()[:8]
+    row = window.wait("section tbody tr", f"token {name} (operate) by admin API from 127.0.0.1")
+    assert "paused unset" in row.text or "removed" in row.text
+    assert window.all("main img, main script") == []
+    httpx.delete(
+        f"{world.url}/api/v1/policies/targets/{world.out}",
+        headers={"authorization": f"Bearer {OPERATE}"},
+        trust_env=False,
+    ).raise_for_status()
+
+
+def test_who_may_only_produce_sees_nothing(window: Browser) -> None:
+    window.sign_in(PRODUCE)
+    window.wait("#trouble", "this token may only produce")
+    assert window.all("main table, nav") == []
 
 
 def test_what_somebody_else_wrote_is_text(window: Browser, world: World) -> None:
@@ -306,11 +402,26 @@ def test_no_other_site_can_show_or_use_it(chromium: Browser, world: World, tmp_p
                 options = f"{{ method: 'POST', body: '{{}}', headers: {headers} }}"
                 asked = f"return (await fetch('{path}', {options})).status"
                 assert chromium.script(asked) == "TypeError: Failed to fetch"
+            # What needs nobody's leave: a form, and a request whose answer nobody can read.
+            simple = "{ method: 'POST', mode: 'no-cors', credentials: 'include', body: '{}' }"
+            assert chromium.script(f"return (await fetch('{path}', {simple})).type") == "opaque"
+            chromium.script(
+                "const form = document.createElement('form');"
+                f"Object.assign(form, {{ action: '{path}', method: 'POST', enctype: 'text/plain' }});"
+                "document.body.append(form); form.submit()"
+            )
+            chromium.wait("body", "no token that is known")
         finally:
             site.shutdown()
     assert not world.is_paused()
     # A name of somebody else's that leads here (DNS rebinding).
     chromium.driver.get(world.url.replace("localhost", ELSEWHERE))
     assert "Host is not one of this API" in chromium.text("body")
+    for method, path, body in (("GET", "topics", None), ("POST", f"topics/{world.delay}/pause", {})):
+        # The token alone does not help whoever has led a browser here.
+        named = {"authorization": f"Bearer {OPERATE}", "host": f"{ELSEWHERE}:{world.url.rpartition(':')[2]}"}
+        answer = httpx.request(method, f"{world.url}/api/v1/{path}", json=body, headers=named, trust_env=False)
+        assert answer.status_code == 421
+    assert not world.is_paused()
     assert chromium.all("#sign-in") == []
     chromium.complaints()

@@ -32,10 +32,12 @@ let answeredMs = 0;
 let turn = 0;
 let timer = 0;
 
+/** The address is `#view/part/part?what=is&asked=for`. */
 function addressed() {
-  const [name, ...parts] = location.hash.slice(1).split("/");
+  const [path, query] = location.hash.slice(1).split("?");
+  const [name, ...parts] = path.split("/");
   const known = Object.hasOwn(VIEWS, name) ? name : "topics";
-  return { name: known, view: VIEWS[known], parts: parts.map(decoded) };
+  return { name: known, view: VIEWS[known], parts: parts.map(decoded), asked: new URLSearchParams(query) };
 }
 
 function decoded(part) {
@@ -51,15 +53,15 @@ async function show() {
   clearTimeout(timer);
   const mine = ++turn;
   if (!token()) return signedOut("");
-  const { name, view, parts } = addressed();
+  const { name, view, parts, asked } = addressed();
   try {
     caller ??= await ask("/caller");
-    const data = await view.load(parts);
+    const data = await view.load(parts, asked);
     if (mine !== turn) return;
     answeredMs = Date.now();
     tell("trouble", "");
     signedIn(name, view);
-    put(view.render(data, { mayChange: caller.role === "operate" }));
+    put(view.render(data, { mayChange: caller.role === "operate", seesPayload: caller.sees_payload }));
   } catch (error) {
     if (mine !== turn) return;
     if (!(error instanceof ApiError)) throw error;
@@ -82,7 +84,7 @@ function put(fresh) {
 function signedIn(name, view) {
   at("sign-in").hidden = true;
   at("nav").hidden = at("session").hidden = at("main").hidden = false;
-  at("role").textContent = caller.role;
+  at("role").textContent = caller.sees_payload ? `${caller.role}, sees keys` : caller.role;
   document.title = `${view.title} · Delay router`;
   for (const link of at("nav").children) {
     const here = link.hash === `#${name}` || (link.hash === "#topics" && name === "topic");
@@ -213,10 +215,25 @@ function onSubmit(event) {
     if (!address) at("place-problem").textContent = "A place is written topic/partition/offset, as in orders.delay/3/4711.";
     else goTo(address);
   }
-  if (event.target.dataset.do === "find-id") {
+  if (event.target.dataset.do === "find-named") {
     event.preventDefault();
-    goTo(pending.addressOf(event.target.dataset.topic, at("deliver-id").value));
+    goTo(find.addressOfNamed(new FormData(event.target)));
   }
+  if (event.target.dataset.do === "find-pending") {
+    event.preventDefault();
+    goTo(pending.addressOfForm(event.target.dataset.topic, new FormData(event.target)));
+  }
+}
+
+// A drawing of many bars is one stop of the Tab key; the arrows go from bar to bar.
+function onKey(event) {
+  const bar = event.target.closest?.(".step");
+  const bars = bar ? [...bar.parentElement.querySelectorAll(".step")] : [];
+  const place = bars.indexOf(bar);
+  const next = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: bars.length - 1 }[event.key];
+  if (!bars[next]) return;
+  event.preventDefault();
+  bars[next].focus();
 }
 
 function goTo(address) {
@@ -226,6 +243,7 @@ function goTo(address) {
 
 document.addEventListener("click", onClick);
 document.addEventListener("submit", onSubmit);
+document.addEventListener("keydown", onKey);
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && addressed().view.everyMs) void show();
 });

@@ -50,26 +50,29 @@ export function table(caption, columns, rows, emptyText) {
 }
 
 /**
- * Horizontal bars, one a line: `[label, records, what stands behind it]`. Square roots, so that ten beside a million
- * can still be seen; the number beside each bar is what counts.
+ * Horizontal bars, one a line: `{ name, records, href, beside, tone }`, where the last three may be left out. Square
+ * roots, so that ten beside a million can still be seen; the number beside each bar is what counts.
  */
 export function bars(label, lines) {
-  const most = Math.max(1, ...lines.map(([, records]) => records));
+  const most = Math.max(1, ...lines.map(({ records }) => records));
   return element(
     "ul",
     { class: "bars", "aria-label": label },
-    lines.map(([name, records, beside = null, tone = ""]) =>
+    lines.map(({ name, records, href = null, beside = null, tone = "" }) =>
       element(
         "li",
         {},
-        element("span", { class: "name", title: name }, name),
-        bar(Math.sqrt(records / most), tone),
+        element("span", { class: "name", title: name }, href ? element("a", { href }, name) : name),
+        // For who points at it; the name is the same link for who does not.
+        href ? element("a", { href, class: "bar-link", tabindex: -1, "aria-hidden": "true" }, drawnBar(records, most, tone)) : drawnBar(records, most, tone),
         element("span", { class: "number" }, count(records)),
         beside,
       ),
     ),
   );
 }
+
+const drawnBar = (records, most, tone) => bar(Math.sqrt(records / most), tone);
 
 const bar = (part, tone) =>
   drawn(
@@ -80,10 +83,10 @@ const bar = (part, tone) =>
   );
 
 /**
- * Upright bars side by side, one for each step of time: `name(place)` says in words which, for who points at one.
- * Only the first, the largest and the sum are told to who hears the page.
+ * Upright bars side by side, one for each step of time: `name(place)` says in words which, and `href(place)` where those
+ * records are listed. The whole is one stop of the Tab key, at its largest bar.
  */
-export function columns(label, counts, name, [first, last]) {
+export function columns(label, counts, name, href, [first, last]) {
   const most = Math.max(1, ...counts);
   const height = (records) => (records ? Math.max(2, 40 * Math.sqrt(records / most)) : 0);
   const total = counts.reduce((sum, records) => sum + records, 0);
@@ -94,12 +97,12 @@ export function columns(label, counts, name, [first, last]) {
     { class: "steps-drawn" },
     drawn(
       "svg",
-      { viewBox: `0 0 ${counts.length} 40`, preserveAspectRatio: "none", role: "img", "aria-label": `${label}: ${told}` },
+      { viewBox: `0 0 ${counts.length} 40`, preserveAspectRatio: "none", role: "group", "aria-label": `${label}: ${told}; arrow keys go from bar to bar` },
       drawn("rect", { class: "trough", width: counts.length, height: 40 }),
       counts.map((records, place) =>
         drawn(
-          "g",
-          { class: "step" },
+          "a",
+          { class: "step", href: href(place), tabindex: place === Math.max(0, largest) ? 0 : -1, "aria-label": `${name(place)}: ${count(records)}` },
           drawn("title", {}, `${name(place)}: ${count(records)}`),
           drawn("rect", { class: "reach", x: place, width: 1, height: 40 }),
           drawn("rect", { class: "filled", x: place + 0.1, y: 40 - height(records), width: 0.8, height: height(records) }),

@@ -1,15 +1,16 @@
-// Where is my record? By its place in the delay topic, which is also in its header `delay-source`.
+// Where is my record? By its place in the delay topic, which is also in its header `delay-source`; or by its id or key.
 
 import { ApiError, ask } from "./api.js";
 import { element } from "./dom.js";
 import { dated } from "./format.js";
-import { badge } from "./parts.js";
+import { badge, table } from "./parts.js";
 
 export const title = "Find a record";
 // A look-up reads the state topic: it is made once, not every two seconds.
 export const everyMs = 0;
 
 const PLACE = /^\s*([a-zA-Z0-9._-]{1,249})\/([0-9]{1,10})\/([0-9]{1,19})\s*$/;
+const AT_ONCE = 50;
 const TONES = { pending: "fair", released: "good", rejected: "bad", cancelled: "fair", replaced: "fair", answered: "good", unknown: "bad" };
 
 /** The address of what is shown for a place somebody typed; null when it is none. */
@@ -18,8 +19,41 @@ export function addressOf(text) {
   return found && `#find/${found.slice(1).map(encodeURIComponent).join("/")}`;
 }
 
-export async function load([topic, partition, offset]) {
-  if (offset === undefined) return { place: "" };
+/** The address of what is found by an id or a key. */
+export function addressOfNamed(form) {
+  const given = [...form].filter(([, value]) => value);
+  return `#find?${new URLSearchParams(given)}`;
+}
+
+/** The address is `#find/topic/partition/offset`, or `#find?topic=…&id=…&key=…`. */
+export async function load([topic, partition, offset], asked) {
+  const names = (await ask("/topics")).topics.map((each) => each.topic);
+  if (offset !== undefined) return { names, named: {}, ...(await atPlace(topic, partition, offset)) };
+  const named = Object.fromEntries(asked);
+  if (!named.topic || !(named.id || named.key)) return { names, named, place: "" };
+  const places = await placesOf(named);
+  const only = places.length === 1 && !places.isPart ? await atPlace(...places[0].place.split("/")) : {};
+  return { names, named, places, ...only, place: "" };
+}
+
+/** Where records of an id or a key are known to lie: those that are pending, and by id those that were rejected. */
+async function placesOf({ topic, id, key }) {
+  const path = `/topics/${encodeURIComponent(topic)}`;
+  const query = new URLSearchParams({ limit: AT_ONCE, ...(id && { id }), ...(key && { key }) });
+  const byId = new URLSearchParams({ limit: AT_ONCE, id });
+  const [pending, rejected] = await Promise.all([
+    ask(`${path}/schedules?${query}`),
+    id && !key ? ask(`${path}/rejected?${byId}`) : { records: [], next_from: null },
+  ]);
+  const places = [
+    ...pending.schedules.map((each) => ({ place: `${topic}/${each.partition}/${each.offset}`, state: "pending", atMs: each.due_ms, id: each.id })),
+    ...rejected.records.map((each) => ({ place: each.source, state: "rejected", atMs: each.rejected_ms, id: each.id })),
+  ];
+  places.isPart = pending.next_from !== null || rejected.next_from !== null;
+  return places;
+}
+
+async function atPlace(topic, partition, offset) {
   const place = `${topic}/${partition}/${offset}`;
   const path = `/topics/${encodeURIComponent(topic)}/partitions/${encodeURIComponent(partition)}/records/${encodeURIComponent(offset)}`;
   try {
@@ -31,7 +65,7 @@ export async function load([topic, partition, offset]) {
   }
 }
 
-export function render({ place, found, problem }) {
+export function render({ names, named, places, place, found, problem }, { seesPayload }) {
   return element(
     "div",
     {},
@@ -49,7 +83,48 @@ export function render({ place, found, problem }) {
       element("p", { class: "small", id: "place-help" }, "The producer knows it from the acknowledgement; a released or rejected record has it in the header delay-source."),
       element("p", { class: "refused", id: "place-problem", role: "alert" }, problem ?? ""),
     ),
+    element(
+      "form",
+      { class: "panel find", "data-do": "find-named" },
+      element(
+        "div",
+        { class: "fields" },
+        element("div", {}, element("label", { for: "named-topic" }, "Delay topic"), choice(names, named.topic)),
+        field("named-id", "id", "With this deliver-id", named.id ?? "", "order-42"),
+        seesPayload ? field("named-key", "key", "With this key", named.key ?? "", "customer-7") : null,
+      ),
+      element("p", { class: "line" }, element("button", { type: "submit" }, "Find"), element("span", { class: "small" }, help(seesPayload))),
+    ),
+    places ? placesTable(places, named) : null,
     found ? answer(found) : null,
+  );
+}
+
+const help = (seesPayload) =>
+  `Among what is pending, and by id among what was rejected. ${seesPayload ? "" : "Keys are for tokens that see payload. "}What has left is found by its place.`;
+
+const field = (id, name, label, value, placeholder) =>
+  element("div", {}, element("label", { for: id }, label), element("input", { id, name, value, placeholder, autocomplete: "off", spellcheck: "false" }));
+
+const choice = (names, chosen) =>
+  element("select", { id: "named-topic", name: "topic" }, names.map((name) => element("option", { value: name, selected: name === chosen }, name)));
+
+function placesTable(places, { topic, id, key }) {
+  return element(
+    "section",
+    { "aria-live": "polite" },
+    table(
+      `Records of ${topic} that are found`,
+      [
+        ["Place", "wide", ({ place }) => element("a", { href: addressOf(place) ?? "#find" }, place)],
+        ["State", "", ({ state }) => badge(state, TONES[state])],
+        ["Due, or rejected", "", ({ atMs }) => dated(atMs)],
+        ["Id", "wide", (each) => each.id ?? element("span", { class: "faint" }, "–")],
+      ],
+      places,
+      `Nothing with ${[id && `the id ${id}`, key && `the key ${key}`].filter(Boolean).join(" and ")} is ${key ? "pending" : "pending or rejected"}.`,
+    ),
+    places.isPart ? element("p", { class: "small" }, "There may be more than is shown here: see Pending and Rejected.") : null,
   );
 }
 
@@ -63,17 +138,22 @@ function answer(found) {
   );
 }
 
+function releasedAs(ms, copy, targets) {
+  if (!copy) return ["not before it was due, to ", named(targets)];
+  return [dated(ms), " as ", element("code", {}, copy), targets.length > 1 ? [", and to all of ", named(targets)] : null];
+}
+
 // What a receipt says of the record that it names.
 const NAMED = { cancelled: "Cancelled", replaced: "Replaced", moved: "Moved" };
 
 // What has happened, what has not yet, and what never will.
-function steps({ fate, code, sent_ms: sent, indexed, due_ms: due, targets }) {
+function steps({ fate, code, sent_ms: sent, indexed, due_ms: due, released_ms: released, released_to: copy, targets }) {
   const known = [];
   if (sent !== null && sent !== undefined) known.push(["Sent", "past", dated(sent)]);
-  if (indexed === true) known.push(["Indexed", "past", "decided, and kept until it is due"]);
+  if (indexed === true) known.push(["Indexed", "past", "decided after that, and kept until it is due; the moment is not noted"]);
   if (indexed === false) known.push(["To be indexed", "next", "the router has not come to it yet"]);
   if (due !== null) known.push(["Due", fate === "pending" ? "next" : "past", dated(due)]);
-  if (fate === "released") known.push(["Released", "past", ["not before it was due, to ", named(targets)]]);
+  if (fate === "released") known.push(["Released", "past", releasedAs(released, copy, targets)]);
   if (fate === "rejected") known.push(["Rejected", "bad", `in the rejected topic, with ${code || "a code"}`]);
   if (fate in NAMED) known.push([NAMED[fate], "past", "the receipt says so"]);
   if (fate === "answered") known.push(["Answered", "past", "a control, and no schedule itself"]);

@@ -1,8 +1,8 @@
-// What is pending in a delay topic, one by one, by id or all of it; and buttons that cancel or move one.
+// What is pending in a delay topic, one by one: all of it, or by id, key, target and due time; each can be cancelled or moved.
 
 import { ask } from "./api.js";
 import { element } from "./dom.js";
-import { dated } from "./format.js";
+import { dated, fieldText } from "./format.js";
 import { table } from "./parts.js";
 
 export const title = "Pending";
@@ -10,55 +10,103 @@ export const title = "Pending";
 export const everyMs = 0;
 
 const AT_ONCE = 50;
+// What can be asked for, as the API names it; in an address empty is any.
+const ASKED = ["id", "key", "target", "due_from_ms", "due_to_ms"];
+const TIMES = ["due_from_ms", "due_to_ms"];
 // What stands for bytes that are no text; such an id cannot be sent back as it is.
 const NO_TEXT = "\ufffd";
 
-/** The address is `#pending/topic/id/from`; an empty id is any, and what is behind a part can be left out. */
-export async function load([name, id = "", from = ""]) {
+/** The address is `#pending/topic?id=…&key=…&target=…&due_from_ms=…&due_to_ms=…&from=…`. */
+export async function load([name], asked) {
   const names = name ? [name] : (await ask("/topics")).topics.map(({ topic }) => topic);
   if (names.length !== 1) return { names };
   const [topic] = names;
-  const query = new URLSearchParams({ limit: AT_ONCE, ...(id && { id }), ...(from && { from }) });
-  return { topic, id, page: await ask(`/topics/${encodeURIComponent(topic)}/schedules?${query}`) };
+  const wanted = Object.fromEntries(ASKED.map((each) => [each, asked.get(each) ?? ""]));
+  return { topic, wanted, page: await ask(`/topics/${encodeURIComponent(topic)}/schedules?${queryOf({ limit: AT_ONCE, from: asked.get("from"), ...wanted })}`) };
 }
 
-export const addressOf = (...parts) => `#pending/${parts.map(encodeURIComponent).join("/")}`;
+const queryOf = (asked) => new URLSearchParams(Object.entries(asked).filter(([, value]) => value || value === 0));
 
-export function render({ names, topic, id, page }, { mayChange }) {
+export function addressOf(topic, asked = {}) {
+  const query = queryOf(asked);
+  return `#pending/${encodeURIComponent(topic)}${query.size ? `?${query}` : ""}`;
+}
+
+/** The address of what somebody asks for with the form. */
+export function addressOfForm(topic, form) {
+  const asked = Object.fromEntries(ASKED.map((each) => [each, form.get(each) ?? ""]));
+  for (const each of TIMES) if (asked[each]) asked[each] = new Date(asked[each]).getTime();
+  return addressOf(topic, asked);
+}
+
+export function render({ names, topic, wanted, page }, { mayChange, seesPayload }) {
   if (names) return element("div", {}, element("h1", {}, "Pending"), choice(names));
-  return element("div", {}, element("h1", {}, `Pending in ${topic}`), byId(topic, id), schedulesTable(topic, page, mayChange), next(topic, id, page));
+  return element(
+    "div",
+    {},
+    element("div", { class: "heading" }, element("h1", {}, `Pending in ${topic}`), element("a", { href: `#topic/${encodeURIComponent(topic)}` }, "by due time and target")),
+    form(topic, wanted, seesPayload),
+    schedulesTable(topic, page, mayChange, seesPayload),
+    next(topic, wanted, page),
+  );
 }
 
 const choice = (names) =>
   table("Delay topics", [["Delay topic", "wide", (name) => element("a", { href: addressOf(name) }, name)]], names, "No delay topic is configured.");
 
-const byId = (topic, id) =>
+const form = (topic, wanted, seesPayload) =>
   element(
     "form",
-    { class: "panel find", "data-do": "find-id", "data-topic": topic },
-    element("label", { for: "deliver-id" }, "With this deliver-id; empty: all"),
+    { class: "panel find", "data-do": "find-pending", "data-topic": topic },
     element(
       "div",
+      { class: "fields" },
+      field("deliver-id", "id", "With this deliver-id", wanted.id, { placeholder: "order-42" }),
+      seesPayload ? field("record-key", "key", "With this key", wanted.key, { placeholder: "customer-7" }) : null,
+      field("target", "target", "To this target", wanted.target, { placeholder: "orders" }),
+      field("due-from", "due_from_ms", "Due from", timeText(wanted.due_from_ms), { type: "datetime-local", step: 1 }),
+      field("due-to", "due_to_ms", "Due before", timeText(wanted.due_to_ms), { type: "datetime-local", step: 1 }),
+    ),
+    element(
+      "p",
       { class: "line" },
-      element("input", { id: "deliver-id", name: "deliver-id", value: id, placeholder: "order-42", autocomplete: "off", spellcheck: "false" }),
       element("button", { type: "submit" }, "Find"),
+      element("a", { href: addressOf(topic) }, "Show all"),
+      element("span", { class: "small" }, "What is empty is any; times are of this browser."),
     ),
   );
 
-const schedulesTable = (topic, { schedules }, mayChange) =>
+const field = (id, name, label, value, more) =>
+  element(
+    "div",
+    {},
+    element("label", { for: id }, label),
+    element("input", { id, name, value, autocomplete: "off", spellcheck: "false", ...more }),
+  );
+
+// An address may name any time, also one that no field takes.
+function timeText(ms) {
+  const number = Number(ms);
+  return ms && Number.isFinite(number) && Math.abs(number) < 8e15 ? fieldText(number) : "";
+}
+
+const schedulesTable = (topic, { schedules, next_from: from }, mayChange, seesPayload) =>
   table(
     `Pending in ${topic}`,
     [
       ["At", "", ({ partition, offset }) => element("a", { href: `#find/${encodeURIComponent(topic)}/${partition}/${offset}` }, `${partition}/${offset}`)],
       ["Due", "", ({ due_ms: due }) => dated(due)],
       ["To", "wide", ({ targets }) => targets.join(", ")],
-      ["Id", "wide", ({ id }) => id ?? element("span", { class: "faint" }, "–")],
-      ["Series", "", ({ series }) => series ?? element("span", { class: "faint" }, "–")],
+      ["Id", "wide", ({ id }) => id ?? nothing()],
+      ...(seesPayload ? [["Key", "wide", ({ key }) => key ?? nothing()]] : []),
+      ["Series", "", ({ series }) => series ?? nothing()],
       ...(mayChange ? [["Change", "action", (each) => changeButtons(topic, each)]] : []),
     ],
     schedules,
-    "Nothing is pending that is asked for.",
+    from === null ? "Nothing is pending that is asked for." : "None so far, and more to look through.",
   );
+
+const nothing = () => element("span", { class: "faint" }, "–");
 
 function changeButtons(topic, { partition, due_ms: due, id }) {
   if (!id || id.includes(NO_TEXT)) return null;
@@ -70,9 +118,9 @@ function changeButtons(topic, { partition, due_ms: due, id }) {
   ];
 }
 
-function next(topic, id, { next_from: from }) {
+function next(topic, wanted, { next_from: from }) {
   if (from === null) return null;
-  return element("p", {}, element("a", { href: addressOf(topic, id, from) }, "Go on with the next page"));
+  return element("p", {}, element("a", { href: addressOf(topic, { ...wanted, from }) }, "Go on with the next page"));
 }
 
 /** Said before something is cancelled. */

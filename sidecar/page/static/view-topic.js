@@ -1,11 +1,11 @@
 // One delay topic: what is pending by due time and target, its partitions, and what holds for it.
 
-import { ask } from "./api.js";
+import { ask, nowMs } from "./api.js";
 import { element } from "./dom.js";
 import { count, countdown, duration } from "./format.js";
 import { badge, bars, changeButton, columns, stateTone, table, tile } from "./parts.js";
 import { addressOf } from "./view-pending.js";
-import { firstDue, notIndexed, stateOf, sum } from "./view-topics.js";
+import { firstDue, late, notIndexed, stateOf, sum } from "./view-topics.js";
 
 export const title = "Topic";
 export const everyMs = 2_000;
@@ -47,19 +47,15 @@ export function render({ topic, pending, values, policies }, { mayChange }) {
     element(
       "div",
       { class: "columns" },
-      element("section", { class: "panel" }, element("h2", {}, "Pending by due time"), dueBars(pending)),
-      element("section", { class: "panel" }, element("h2", {}, "Pending by target"), targetBars(pending, policies, mayChange)),
+      element("section", { class: "panel" }, element("h2", {}, "Pending by due time"), dueBars(topic.topic, pending)),
+      element("section", { class: "panel" }, element("h2", {}, "Pending by target"), targetBars(topic.topic, pending, policies, mayChange)),
     ),
     element("p", {}, element("a", { href: addressOf(topic.topic) }, "Show what is pending, one by one")),
-    element("section", { class: "panel" }, element("h2", {}, "Due in the next hour, by minute"), nextHour(pending)),
-    element("section", { class: "panel" }, element("h2", {}, "Due in the next week, by hour"), nextWeek(pending)),
+    element("section", { class: "panel" }, element("h2", {}, "Due in the next hour, by minute"), nextHour(topic.topic, pending)),
+    element("section", { class: "panel" }, element("h2", {}, "Due in the next week, by hour"), nextWeek(topic.topic, pending)),
     element("section", {}, element("h2", {}, "Partitions"), partitionTable(topic)),
     element("section", {}, element("h2", {}, "What holds"), holdsTable(values)),
   );
-}
-
-function late({ lateness_p50_ms: half, lateness_p99_ms: most }) {
-  return half === null ? "–" : `${duration(half)}, ${duration(most)}`;
 }
 
 function stopped(paused, drained, values) {
@@ -69,12 +65,14 @@ function stopped(paused, drained, values) {
   return element("p", { class: "banner trouble" }, `${word} by policy ${values[key].origin}: ${meaning}.`);
 }
 
-function dueBars({ by_due: ranges, estimated, unserved }) {
-  let from = 0;
+function dueBars(topic, { by_due: ranges, estimated, unserved }) {
+  let from = null;
   const lines = ranges.map(({ within_s: within, records }) => {
-    const name = rangeName(from, within);
+    const name = rangeName(from ?? 0, within);
+    const href = dueBetween(topic, from && from * 1_000, within === null ? null : within * 1_000);
+    // What is overdue begins before all that is asked for, and what is due next at this moment.
     from = within;
-    return [name, records, null, within === 0 ? "bad" : ""];
+    return { name, records, href, tone: within === 0 ? "bad" : "" };
   });
   const missing = unserved.length ? element("p", { class: "small" }, `Not counted, because no router reports it: partition ${unserved.join(", ")}.`) : null;
   const guessed = estimated
@@ -83,13 +81,34 @@ function dueBars({ by_due: ranges, estimated, unserved }) {
   return [bars("Pending by due time", lines), missing, guessed];
 }
 
-const nextHour = ({ next_hour: counts }) =>
-  columns("Due in the next hour, by minute", counts, (minute) => `in ${minute} to ${minute + 1} min`, ["now", "1 h"]);
+/** The address of what is due between so many milliseconds from now on; null: without a bound. */
+function dueBetween(topic, fromMs, toMs) {
+  const now = Math.round(nowMs());
+  return addressOf(topic, { due_from_ms: fromMs === null ? "" : now + fromMs, due_to_ms: toMs === null ? "" : now + toMs });
+}
 
-const nextWeek = ({ next_week: counts }) =>
-  columns("Due in the next week, by hour", counts, (hour) => `in ${hours(hour)} to ${hours(hour + 1)}`, ["now", "7 d"]);
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
 
-const hours = (number) => (number ? duration(number * 3_600_000) : "0 h");
+const nextHour = (topic, { next_hour: counts }) =>
+  columns(
+    "Due in the next hour, by minute",
+    counts,
+    (minute) => `in ${minute} to ${minute + 1} min`,
+    (minute) => dueBetween(topic, minute * MINUTE_MS, (minute + 1) * MINUTE_MS),
+    ["now", "1 h"],
+  );
+
+const nextWeek = (topic, { next_week: counts }) =>
+  columns(
+    "Due in the next week, by hour",
+    counts,
+    (hour) => `in ${hours(hour)} to ${hours(hour + 1)}`,
+    (hour) => dueBetween(topic, hour * HOUR_MS, (hour + 1) * HOUR_MS),
+    ["now", "7 d"],
+  );
+
+const hours = (number) => (number ? duration(number * HOUR_MS) : "0 h");
 
 function rangeName(from, within) {
   if (within === 0) return "overdue";
@@ -97,13 +116,14 @@ function rangeName(from, within) {
   return `within ${duration(within * 1_000)}`;
 }
 
-function targetBars({ by_target: targets, other_targets: others }, policies, mayChange) {
+function targetBars(topic, { by_target: targets, other_targets: others }, policies, mayChange) {
   const lines = Object.entries(targets).map(([name, records]) => {
     const paused = Boolean(policies[`target/${name}`]?.paused);
     const button = changeButton(mayChange, paused ? "resume" : "pause", "targets", name, paused ? "" : "quiet");
-    return [name, records, element("span", { class: "beside" }, paused ? badge("paused", "bad") : null, button)];
+    const beside = element("span", { class: "beside" }, paused ? badge("paused", "bad") : null, button);
+    return { name, records, href: addressOf(topic, { target: name }), beside };
   });
-  if (others) lines.push(["other targets", others]);
+  if (others) lines.push({ name: "other targets", records: others });
   return lines.length ? bars("Pending by target", lines) : element("p", { class: "faint" }, "Nothing is pending.");
 }
 

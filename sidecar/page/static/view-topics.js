@@ -1,14 +1,39 @@
 // All delay topics: what waits, what is due next, who serves what, and what nobody serves.
 
-import { ask } from "./api.js";
+import { ApiError, ask } from "./api.js";
 import { element } from "./dom.js";
-import { count, countdown } from "./format.js";
+import { count, countdown, duration } from "./format.js";
 import { badge, changeButton, stateTone, table, tile } from "./parts.js";
 
 export const title = "Topics";
 export const everyMs = 2_000;
 
-export const load = () => ask("/topics");
+// To count what was rejected, the rejected topic is read: seldom, and nothing else waits for it.
+const COUNT_EVERY_MS = 30_000;
+const waiting = new Map();
+let countedMs = 0;
+
+export async function load() {
+  const status = await ask("/topics");
+  if (Date.now() - countedMs > COUNT_EVERY_MS) {
+    countedMs = Date.now();
+    void countRejected(status.topics);
+  }
+  return status;
+}
+
+async function countRejected(topics) {
+  for (const { topic } of topics) {
+    try {
+      const { codes, is_whole: isWhole } = await ask(`/topics/${encodeURIComponent(topic)}/rejected/codes`);
+      const records = codes.reduce((total, each) => total + each.records - each.redriven, 0);
+      waiting.set(topic, { records, isWhole });
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      waiting.delete(topic);
+    }
+  }
+}
 
 export function render({ topics, instances, kernels }, { mayChange }) {
   const all = topics.flatMap((topic) => topic.partitions);
@@ -24,6 +49,7 @@ export function render({ topics, instances, kernels }, { mayChange }) {
       tile("Pending", count(sum(all, "pending")), "", unserved ? "without unserved partitions" : null),
       tile("Next due", countdown(firstDue(all))),
       tile("Held", count(held), held ? "fair" : "", held ? "due, and waiting for their target" : null),
+      rejectedTile(topics),
       tile("Unserved", count(unserved), unserved ? "bad" : "", `of ${count(all.length)} partitions`),
       tile("Routers", count(instances.length), instances.length ? "" : "bad", kernelsNote(kernels)),
     ),
@@ -35,6 +61,8 @@ export function render({ topics, instances, kernels }, { mayChange }) {
         ["Pending", "number", (topic) => pendingCell(topic)],
         ["Next due", "", (topic) => countdown(firstDue(topic.partitions))],
         ["Held", "number", (topic) => count(sum(topic.partitions, "held"))],
+        ["Rejected", "number", rejectedCell],
+        ["Late, p50, p99", "number", late],
         ["Not indexed", "number", (topic) => notIndexed(topic.partitions)],
         ["Served by", "wide", servedCell],
         ...(mayChange ? [["Change", "action", changeCell]] : []),
@@ -56,6 +84,11 @@ function kernelsNote(kernels) {
 
 // What is told of a partition that nobody serves is what its last router reported, and may be long past.
 const served = (partitions) => partitions.filter(({ state }) => state !== "unserved");
+
+/** How late the last releases were, half of them and all but one in a hundred. */
+export function late({ lateness_p50_ms: half, lateness_p99_ms: most }) {
+  return half === null ? "–" : `${duration(half)}, ${duration(most)}`;
+}
 
 /** Of the partitions that are served. */
 export const sum = (partitions, key) => served(partitions).reduce((total, each) => total + each[key], 0);
@@ -88,6 +121,20 @@ const nameCell = ({ topic }) => element("a", { href: `#topic/${encodeURIComponen
 const stateCell = (topic) => badge(...stateOf(topic), whyOf(topic));
 const changeCell = ({ topic, paused }) =>
   changeButton(true, paused ? "resume" : "pause", "topics", topic, paused ? "" : "quiet");
+
+// What was rejected and not driven again; with a + where the oldest of it was not counted.
+function rejectedCell({ topic }) {
+  const known = waiting.get(topic);
+  if (!known) return element("span", { class: "faint", title: "not counted yet" }, "?");
+  return element("a", { href: `#rejected/${encodeURIComponent(topic)}` }, `${count(known.records)}${known.isWhole ? "" : " +"}`);
+}
+
+function rejectedTile(topics) {
+  const known = topics.map(({ topic }) => waiting.get(topic)).filter(Boolean);
+  const total = known.reduce((all, { records }) => all + records, 0);
+  const isAll = known.length === topics.length && known.every(({ isWhole }) => isWhole);
+  return tile("Rejected", known.length ? `${count(total)}${isAll ? "" : " +"}` : "?", total ? "fair" : "", "and not driven again");
+}
 
 // A sum that leaves partitions out says so.
 function pendingCell(topic) {
