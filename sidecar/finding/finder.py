@@ -11,19 +11,22 @@ from confluent_kafka.admin import AdminClient
 
 from index.bucket import SegmentRef
 from index.errors import DelayRouterError, FormatError
+from index.id_pages import IdPageRef
 from index.progress import start_of
 from index.record import Record
 from index.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.finding.known_ids import KnownIds
+from sidecar.finding.known_state import KnownStates
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Page, Pending, Place, Wanted
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka import clients
-from sidecar.kafka.admin import MISSING, log_range, topic_id
-from sidecar.kafka.compacted import read_settled
+from sidecar.kafka.admin import MISSING, is_there, log_range, topic_id
+from sidecar.kafka.compacted import read_since
 from sidecar.kafka.errors import error_of, is_unreadable
+from snapshots.id_pages import decode_page
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.state import StoredState, fold_state
 
@@ -44,6 +47,7 @@ class Finder:
         self._admin = admin
         self._room = threading.BoundedSemaphore(AT_ONCE_PAGES)
         self._ids = KnownIds()
+        self._states = KnownStates()
 
     def page(self, topic: DelayTopicConfig, partitions: int, wanted: Wanted, begin: Place, most: int) -> Page:
         """At most ``most`` pending schedules from ``begin`` on; there may be fewer on a page that is not the last."""
@@ -89,20 +93,25 @@ class Finder:
         return next_from
 
     def _state(self, topic: DelayTopicConfig, partition: int) -> StoredState:
-        try:
-            state = fold_state(
-                (each.key, each.value) for each in read_settled(self._config, topic.state, partition, self._admin)
-            )
-        except KafkaException as exception:
-            if error_of(exception).code() not in MISSING:
-                raise
-            state = None
+        state = self._stored_state(topic, partition)
         if state is None:
             # No router has served it yet: all that it holds is still to come.
             return StoredState(start_of(0), "", RuleHistory.beginning(0, self._config.rules_for(topic)))
         if state.delay_topic_id != topic_id(self._admin, topic.name):
             raise DelayRouterError(f"{topic.name} was created again, and its state is about the old one")
         return state
+
+    def _stored_state(self, topic: DelayTopicConfig, partition: int) -> StoredState | None:
+        if not is_there(self._admin, topic.state):
+            return None
+        place = topic.state, topic_id(self._admin, topic.state), partition
+        read = partial(read_since, self._config, topic.state, partition, self._admin)
+        try:
+            return fold_state(self._states.latest(place, read).items())
+        except KafkaException as exception:
+            if error_of(exception).code() not in MISSING:
+                raise
+            return None
 
 
 def _page(found: list[Pending], next_from: Place | None) -> Page:
@@ -139,6 +148,15 @@ class _KafkaStored:
         read = self._reader.read_large(self._topic.snapshots, self._partition, [ref.record_offset])
         record = read[ref.record_offset]
         return None if record is None or record.value is None else decode_segment(record.value)
+
+    def id_page(self, ref: IdPageRef) -> bytes | None:
+        """As ``Stored.id_page``."""
+        record = self._reader.read(self._topic.snapshots, self._partition, [ref.record_offset])[ref.record_offset]
+        try:
+            return decode_page(ref, None if record is None else record.value)
+        except FormatError:
+            # Whoever serves the partition tells of it.
+            return None
 
     def records(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """As ``Stored.records``."""

@@ -6,17 +6,19 @@
 
 Of a bucket only those segments are read that reach behind its watermark and into the due times that are wanted.
 
-Where an id is wanted, and the delay topic still has everything that is in buckets, it is the log that is looked
-through, by offset, and once only (:mod:`sidecar.finding.known_ids`)::
+Where an id is wanted, the pages of ids of all buckets tell where it waits (:mod:`sidecar.finding.stored_ids`)::
 
-    held ──► by offset, from where the first bucket begins: blocks in front of C as remembered ──► the rest
+    held ──► below S: the places that pages name, by offset ──► from S on: blocks in front of C ──► the rest
+
+Blocks of the log are looked through once only (:mod:`sidecar.finding.known_ids`). Where a bucket of an older version
+has no pages, or one is damaged, that begins where the first bucket does, if the delay topic still has all from there.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from index.bucket import Manifest, SegmentRef
+from index.bucket import Manifest, Placement
 from index.headers import Role
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
@@ -24,6 +26,8 @@ from index.recurring import recurrence_of
 from index.schedule import Rejection, Schedule
 from index.unreadable import decide
 from sidecar.finding.known_ids import KnownIds, Log
+from sidecar.finding.ports import Allowance, Stored
+from sidecar.finding.stored_ids import InBucket, places_in_buckets
 from sidecar.finding.wanted import Pending, Place, Wanted, due_of
 from snapshots.segment import StoredEntry
 from snapshots.state import StoredState
@@ -33,35 +37,6 @@ READ_AGAIN: Final = 200
 
 IDS_FOR_A_RECORD: Final = 10
 """To look whether a record has an id costs a tenth of what it costs to decide it, about."""
-
-
-class Stored(Protocol):
-    """Where the records of the partition are read."""
-
-    def segment(self, ref: SegmentRef) -> Sequence[StoredEntry] | None:
-        """What a segment holds, by (due, offset); None when it is there no more."""
-
-    def records(self, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """Records of the delay partition at ascending offsets; None for one that is gone."""
-
-    def log(self, from_offset: int, to_offset: int | None = None) -> Iterator[tuple[int, Record]]:
-        """Every committed record of the delay partition in [from, to) that is left, with its offset.
-
-        Without ``to_offset`` to its end.
-        """
-
-    def log_start(self) -> int:
-        """The first offset that the delay partition still has."""
-
-
-class Allowance(Protocol):
-    """How much a page may still read."""
-
-    def is_spent(self) -> bool:
-        """Whether it has to end."""
-
-    def spend(self, records: int) -> None:
-        """So many were read."""
 
 
 @dataclass(slots=True)
@@ -89,6 +64,9 @@ class Walk:
             if goes_on is not None:
                 return goes_on
             place = Place(self.partition, is_held=False)
+        stored_at = self._stored_at(place)
+        if stored_at is not None:
+            return self._by_stored_ids(stored_at, place.offset)
         ids, deliver_id, pending_from = self.ids, self.wanted.deliver_id, max(place.offset, self._pending_from)
         if ids and deliver_id is not None and not place.to_offset and self.stored.log_start() <= pending_from:
             return self._by_id(ids, deliver_id, pending_from)
@@ -123,6 +101,40 @@ class Walk:
             if place.offset < bucket.to_offset:
                 return self._stored(place)
         return self._log(max(place.offset, self.state.progress.sealed_to))
+
+    def _stored_at(self, place: Place) -> list[InBucket] | None:
+        deliver_id = self.wanted.deliver_id
+        if not self.ids or deliver_id is None or place.to_offset:
+            return None
+        return places_in_buckets(self.state, deliver_id, place.offset, self.stored.id_page)
+
+    def _by_stored_ids(self, stored_at: Sequence[InBucket], from_offset: int) -> Place | None:
+        """Take what waits in buckets at these places, and then what lies behind S, by offset."""
+        waiting = [each for each in stored_at if not self._is_passed_over(each.place.offset)]
+        for begin in range(0, len(waiting), READ_AGAIN):
+            some = waiting[begin : begin + READ_AGAIN]
+            if begin and self.allowance.is_spent():
+                return Place(self.partition, is_held=False, offset=some[0].place.offset)
+            read = self.stored.records([each.place.offset for each in some])
+            for (due_ms, offset), bucket in some:
+                if self._is_full():
+                    return Place(self.partition, is_held=False, offset=offset)
+                record = read.get(offset) or self._in_segment(bucket, Position(due_ms, offset))
+                if record is not None:
+                    self._judge(offset, record, due_ms)
+            self.allowance.spend(len(some))
+        unsealed_from = max(from_offset, self.state.progress.sealed_to)
+        if self.ids and self.wanted.deliver_id is not None and self.stored.log_start() <= unsealed_from:
+            return self._by_id(self.ids, self.wanted.deliver_id, unsealed_from)
+        return self._log(unsealed_from)
+
+    def _in_segment(self, bucket: Manifest, place: Position) -> Record | None:
+        """A record that the delay topic has no longer; None where no segment has it either."""
+        for ref in bucket.segments:
+            if ref.placement is Placement.INLINE and ref.first <= place <= ref.last:
+                entries = self.stored.segment(ref) or ()
+                return next((record for due_ms, offset, record in entries if (due_ms, offset) == place), None)
+        return None
 
     def _by_id(self, ids: KnownIds, deliver_id: bytes, from_offset: int) -> Place | None:
         """Take what has the id, by offset; where the next page goes on, None when nothing is left."""

@@ -38,6 +38,12 @@ def read_settled(config: Config, name: str, partition: int, admin: AdminClient) 
     return _read(config, name, partition, *log_range(admin, name, partition))
 
 
+def read_since(config: Config, name: str, partition: int, admin: AdminClient, offset: int) -> tuple[list[Stored], int]:
+    """As ``read_settled``, from an offset on; also where that ended."""
+    start, settled = log_range(admin, name, partition)
+    return _read(config, name, partition, max(start, offset), settled), settled
+
+
 def begin(consumer: Consumer, topic: str, partition: int) -> None:
     """Assign one partition from its first offset on, wherever that is; KafkaException when no broker answers."""
     learn_leaders(consumer, topic)
@@ -50,7 +56,7 @@ def learn_leaders(consumer: Consumer, topic: str) -> None:
 
 
 def _read(config: Config, name: str, partition: int, start: int, end: int) -> list[Stored]:
-    if start == end:
+    if start >= end:
         return []
     consumer = clients.state_reader(config)
     try:

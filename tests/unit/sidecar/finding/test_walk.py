@@ -10,6 +10,9 @@ import pytest
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import ConfigError
 from index.headers import Headers
+from index.id_pages import ROW_BYTES, IdPageRef, cut_rows, rows_in_order
+from index.id_runs import HASH_BYTES
+from index.names import hash_of
 from index.occurrences import record_of
 from index.progress import BEFORE_ALL, Behind, Position, Progress, Skipped
 from index.record import Record
@@ -79,6 +82,11 @@ class World:
     behind: tuple[Behind, ...] = ()
     begins: int = 0
     looked_through: int = 0
+    pages: list[bytes] = field(default_factory=list)
+    paging: Random = field(default_factory=lambda: Random(0))
+    paged: float = 0
+    damaged: float = 0
+    read_pages: int = 0
 
     def write(self, count: int) -> None:
         for _ in range(count):
@@ -96,10 +104,25 @@ class World:
         there.sort(key=lambda row: (row.due_ms, row.offset))
         refs = [self._segment(there[at : at + 3]) for at in range(0, len(there), 3)]
         others = [each for each in self.buckets if not from_offset <= each.from_offset < to_offset]
-        made = Manifest(len(self.segments), from_offset, to_offset, from_offset, tuple(refs))
+        pages = self._pages(there) if self.paging.random() < self.paged else None
+        made = Manifest(len(self.segments), from_offset, to_offset, from_offset, tuple(refs), None, pages)
         self.buckets = tuple(sorted([*others, made], key=lambda each: each.from_offset))
         self.sealed_to = max(self.sealed_to, to_offset)
         self.cursor = max(self.cursor, to_offset)
+
+    def _pages(self, rows: list[Row]) -> tuple[IdPageRef, ...]:
+        ids: dict[bytes, list[Position]] = {}
+        for row in rows:
+            ids.setdefault(hash_of(row.deliver_id), []).append(Position(row.due_ms or 0, row.offset))
+        refs: list[IdPageRef] = []
+        for page in cut_rows(rows_in_order(ids), 2):
+            refs.append(IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, 9, len(self.pages)))
+            self.pages.append(page)
+        return tuple(refs)
+
+    def id_page(self, ref: IdPageRef) -> bytes | None:
+        self.read_pages += 1
+        return None if self.paging.random() < self.damaged else self.pages[ref.record_offset]
 
     def _segment(self, rows: list[Row]) -> SegmentRef:
         number, inline = len(self.segments), self.random.random() < 0.5 or any(row.offset < self.begins for row in rows)
@@ -174,7 +197,8 @@ def _is_wanted(row: Row, wanted: Wanted) -> bool:
 
 
 def _world(seed: int) -> World:
-    world = World(Random(seed))
+    # Which buckets have pages is dealt apart, so that all else is as it would be without.
+    world = World(Random(seed), paging=Random(seed), paged=[0, 0.8, 1][seed % 3], damaged=0.05)
     world.write(world.random.randrange(5, 60))
     cuts = sorted(world.random.sample(range(5, world.end), world.random.randrange(0, 4)))
     for from_offset, to_offset in zip([5, *cuts], cuts, strict=False):
@@ -312,3 +336,27 @@ def test_of_an_id_the_log_is_looked_through_once() -> None:
         assert walk.read(Place(0)) is None
         assert [each.offset for each in walk.found] == list(range(number, 100, 7))
         assert world.looked_through == (10 if number else 100)
+
+
+@pytest.mark.parametrize("begins", [0, 90], ids=["in the log", "in segments alone"])
+def test_of_an_id_only_the_pages_are_read_that_may_have_it(begins: int) -> None:
+    rows = [Row(offset, 2_500 + offset, "a", b"%d" % (offset % 50)) for offset in range(100)]
+    world = World(Random(1), rows=rows, paged=1)
+    world.seal(0, 60)
+    world.seal(60, 95)
+    world.buckets = tuple(replace(each, segments=tuple(map(world.inline, each.segments))) for each in world.buckets)
+    world.begins = begins
+    walk = Walk(0, world.state, Wanted("d", b"17"), world, Counting(1_000), KnownIds(span=10), 1_000)
+    assert walk.read(Place(0)) is None
+    assert [each.offset for each in walk.found] == [17, 67]
+    assert 2 <= world.read_pages <= 4
+    assert world.looked_through <= 10, "what lies behind S"
+
+
+def test_a_page_that_is_damaged_hides_nothing() -> None:
+    rows = [Row(offset, 2_500 + offset, "a", b"%d" % (offset % 50)) for offset in range(100)]
+    world = World(Random(1), rows=rows, paged=1, damaged=1)
+    world.seal(0, 60)
+    walk = Walk(0, world.state, Wanted("d", b"17"), world, Counting(1_000), KnownIds(span=10), 1_000)
+    assert walk.read(Place(0)) is None
+    assert [each.offset for each in walk.found] == [17, 67]

@@ -1,0 +1,66 @@
+"""What was read of state topics before, so that who looks again reads only what is new since.
+
+A state topic grows with every transaction until it is compacted, to hundreds of megabytes where much was cancelled;
+what is left of it is small.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from sidecar.kafka.compacted import Stored
+
+MOST_BYTES: Final = 64 * 1_048_576
+"""Of what is left of all of them; what was not asked for longest is forgotten first."""
+
+_RECORD_BYTES: Final = 200
+
+Latest = dict[bytes | None, bytes]
+"""The last value of each key."""
+
+ReadSince = Callable[[int], tuple[Iterable[Stored], int]]
+"""Reads what is settled of a partition from an offset on; also where that ended."""
+
+
+class _Known(NamedTuple):
+    latest: Latest
+    read_to: int
+    size_bytes: int
+
+
+class KnownStates:
+    """Of all partitions that were looked at; any thread may ask.
+
+    >>> states = KnownStates()
+    >>> log = [Stored(0, b"a", b"1"), Stored(1, b"b", b"2"), Stored(2, b"a", None)]
+    >>> states.latest(("orders.delay-state", "its id", 0), lambda offset: (log[offset:], len(log)))
+    {b'b': b'2'}
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._known: OrderedDict[object, _Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def latest(self, place: object, read: ReadSince) -> Latest:
+        """What is left of the state at a place, which is another when its topic was created again."""
+        with self._lock:
+            known = self._known.get(place, _NOTHING)
+        latest = dict(known.latest)
+        records, read_to = read(known.read_to)
+        for _, key, value in records:
+            # At the end, in the order of the log.
+            latest.pop(key, None)
+            if value is not None:
+                latest[key] = value
+        size_bytes = sum(_RECORD_BYTES + len(key or b"") + len(value) for key, value in latest.items())
+        with self._lock:
+            self._known[place] = _Known(latest, read_to, size_bytes)
+            self._known.move_to_end(place)
+            while sum(each.size_bytes for each in self._known.values()) > self._most_bytes and len(self._known) > 1:
+                self._known.popitem(last=False)
+        return dict(latest)
+
+
+_NOTHING: Final = _Known({}, 0, 0)
