@@ -8,33 +8,30 @@ are merged meanwhile::
                ├─ looked up ──┤├─ to do ───┤├─ not sealed ────┤
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyroaring import BitMap64
 
+from index.id_pages import Sought
 from index.progress import Position
 
 
 class Lookup:
     """Of these ids, by hash.
 
-    >>> lookup = Lookup([b"a", b"b"])
-    >>> lookup.found(range(400), {b"a": [Position(7, 12), Position(7, 500)]})
-    >>> lookup.covers(range(400)), lookup.covers(range(401)), lookup.find(b"a"), b"c" in lookup
+    >>> lookup = Lookup([b"a" * 16, b"b" * 16])
+    >>> lookup.found(range(400), {b"a" * 16: [Position(7, 12), Position(7, 500)]})
+    >>> lookup.covers(range(400)), lookup.covers(range(401)), lookup.find(b"a" * 16), b"c" * 16 in lookup
     (True, False, [Position(due_ms=7, offset=12)], False)
     """
 
     def __init__(self, hashes: Iterable[bytes] = ()) -> None:
         self._places: dict[bytes, list[Position]] = {id_hash: [] for id_hash in hashes}
         self._known = BitMap64()
+        self.sought = Sought(self._places)
 
     def __contains__(self, id_hash: bytes) -> bool:
         return id_hash in self._places
-
-    @property
-    def hashes(self) -> Collection[bytes]:
-        """What is looked for."""
-        return tuple(self._places)
 
     def covers(self, offsets: range) -> bool:
         """Whether it is known where in a bucket of these offsets records of its ids are."""

@@ -11,6 +11,7 @@ To find an id only those pages are read that may have it: one, as a rule. A page
 so. What it says is where a record of an id was when the bucket was made: whoever asks looks whether that is pending.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
@@ -37,6 +38,8 @@ million on."""
 _PARTS: Final = 256
 _ROW: Final = Struct(">16sQQ")
 _PLACE: Final = Struct(">QQ")
+_LEAD: Final = Struct(">Q")
+_LEADS: Final = Struct(">Q24x")
 
 
 class IdPageRef(NamedTuple):
@@ -92,42 +95,60 @@ def place_bytes(place: Position) -> bytes:
     return _PLACE.pack(*place)
 
 
-def places_in(page: bytes, id_hash: bytes) -> list[Position]:
-    """Where a page says that records of an id are.
+class Sought:
+    """Ids that are looked for, by hash: sorted, so that each page is asked for a run of them."""
 
-    >>> page = b"".join(rows_in_order({b"b" * 16: [Position(7, 2), Position(6, 9)], b"a" * 16: Position(5, 1)}))
-    >>> places_in(page, b"b" * 16), places_in(page, b"c" * 16)
-    ([Position(due_ms=6, offset=9), Position(due_ms=7, offset=2)], [])
+    def __init__(self, hashes: Iterable[bytes]) -> None:
+        self.hashes = sorted(hashes)
+        self.leads = [_LEAD.unpack_from(id_hash)[0] for id_hash in self.hashes]
+
+    def in_pages(self, pages: Sequence[IdPageRef]) -> Iterator[tuple[int, range]]:
+        """Which of these pages, by number, may have some of the ids, and which those are; ascending.
+
+        >>> pages = [IdPageRef(first * 16, 1, 9, 0) for first in (b"0", b"3", b"7", b"7", b"c")]
+        >>> list(Sought([b"8" * 16, b"7" * 16]).in_pages(pages)), list(Sought([b"!" * 16]).in_pages(pages))
+        ([(1, range(0, 1)), (2, range(0, 1)), (3, range(0, 2))], [])
+        """
+        for number, page in enumerate(pages):
+            begin = bisect_left(self.hashes, page.first_hash)
+            is_last = number + 1 == len(pages)
+            end = len(self.hashes) if is_last else bisect_right(self.hashes, pages[number + 1].first_hash)
+            if begin < end:
+                yield number, range(begin, end)
+
+
+class IdPage:
+    """A page that is searched.
+
+    >>> page = IdPage(b"".join(rows_in_order({b"b" * 16: [Position(7, 2), Position(6, 9)], b"a" * 16: Position(5, 1)})))
+    >>> list(page.find(Sought([b"b" * 16, b"c" * 16]), range(2)))
+    [(b'bbbbbbbbbbbbbbbb', Position(due_ms=6, offset=9)), (b'bbbbbbbbbbbbbbbb', Position(due_ms=7, offset=2))]
     """
-    low, high = 0, len(page) // ROW_BYTES
-    while low < high:
-        middle = (low + high) // 2
-        at = middle * ROW_BYTES
-        if page[at : at + HASH_BYTES] < id_hash:
-            low = middle + 1
-        else:
-            high = middle
-    at = low * ROW_BYTES
-    found: list[Position] = []
-    while page[at : at + HASH_BYTES] == id_hash:
-        found.append(Position(*_PLACE.unpack_from(page, at + HASH_BYTES)))
-        at += ROW_BYTES
-    return found
 
+    __slots__ = ("_leads", "_rows")
 
-def pages_with(pages: Sequence[IdPageRef], hashes: Iterable[bytes]) -> dict[int, list[bytes]]:
-    """Which of these pages may have some of these hashes, by number, and which; ascending.
+    def __init__(self, rows: bytes) -> None:
+        self._rows = rows
+        # The first half of each hash: numbers are found without a call of ours for each that is looked at, and nearly
+        # all that is looked for in a page is not there.
+        self._leads = array("Q", [lead for (lead,) in _LEADS.iter_unpack(rows)])
 
-    >>> pages = [IdPageRef(first, 1, 9, 0) for first in (b"0", b"3", b"7", b"7", b"c")]
-    >>> pages_with(pages, [b"7", b"8"]), pages_with(pages, [b"!"])
-    ({1: [b'7'], 2: [b'7'], 3: [b'7', b'8']}, {})
-    """
-    firsts = [page.first_hash for page in pages]
-    wanted: dict[int, list[bytes]] = {}
-    for id_hash in hashes:
-        for number in range(max(bisect_left(firsts, id_hash) - 1, 0), bisect_right(firsts, id_hash)):
-            wanted.setdefault(number, []).append(id_hash)
-    return dict(sorted(wanted.items()))
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory."""
+        return len(self._rows) + self._leads.itemsize * len(self._leads)
+
+    def find(self, sought: Sought, numbers: range) -> Iterator[tuple[bytes, Position]]:
+        """Where records of the ids of these numbers are, by hash."""
+        leads, count, wanted = self._leads, len(self._leads), sought.leads
+        for number in numbers:
+            lead = wanted[number]
+            at = bisect_left(leads, lead)
+            while at < count and leads[at] == lead:
+                row_at = at * ROW_BYTES
+                if self._rows[row_at : row_at + HASH_BYTES] == sought.hashes[number]:
+                    yield sought.hashes[number], Position(*_PLACE.unpack_from(self._rows, row_at + HASH_BYTES))
+                at += 1
 
 
 def are_rows(page: bytes) -> bool:

@@ -11,7 +11,7 @@ import structlog
 
 from index.bucket import Manifest
 from index.errors import FormatError
-from index.id_pages import ROW_BYTES, IdPageRef, rows_in_order, rows_of_a_page
+from index.id_pages import ROW_BYTES, IdPage, IdPageRef, rows_in_order, rows_of_a_page
 from index.id_runs import Places
 from index.record import Record
 from sidecar.intake.offset_reader import OffsetReader
@@ -31,9 +31,9 @@ FEW: Final = 8
 WHOLE_BYTES: Final = 1_048_576
 """Of all pages of a bucket, below which they are read together for any of them: that takes hardly longer."""
 
-CACHED_BYTES: Final = 352 * 1_048_576
-"""Of the pages of one partition that were read: those of eleven million ids. Where there are more and controls come for
-any of them, each lot of controls reads what is missing again."""
+CACHED_BYTES: Final = 416 * 1_048_576
+"""Of the pages of one partition that were read, 40 a row: those of ten million ids. Where there are more and controls
+come for any of them, each lot of controls reads what is missing again."""
 
 
 class Encode(Protocol):
@@ -110,7 +110,7 @@ class IdPageSource:
         self._place = snapshots, partition
         self._most_bytes = most_bytes
         self._size_bytes = 0
-        self._cached: OrderedDict[int, bytes] = OrderedDict()
+        self._cached: OrderedDict[int, IdPage] = OrderedDict()
         self._lock = threading.Lock()
         self._log = structlog.get_logger().bind(topic=topic, partition=partition)
 
@@ -132,7 +132,7 @@ class IdPageSource:
                 raise
         return pages
 
-    def pages(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[tuple[int, bytes]]:
+    def pages(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[tuple[int, IdPage]]:
         """Some pages of a bucket with their numbers, ascending; those that were asked for lately are not read again.
 
         Errors as of ``read``.
@@ -145,7 +145,7 @@ class IdPageSource:
             if missing and sum(ref.size_bytes for ref in refs) <= WHOLE_BYTES:
                 missing = [number for number in range(len(refs)) if number not in pages]
             read = self.read(manifest, missing, reader) if missing else []
-            for number, page in zip(missing, read, strict=True):
+            for number, page in zip(missing, map(IdPage, read), strict=True):
                 pages[number] = page
                 self._remember(refs[number], page)
             yield from ((number, pages[number]) for number in lot)
@@ -158,23 +158,27 @@ class IdPageSource:
             found |= reader.read(*self._place, [offset])
         return found
 
-    def _remembered(self, ref: IdPageRef) -> bytes | None:
+    def _remembered(self, ref: IdPageRef) -> IdPage | None:
         with self._lock:
             page = self._cached.get(ref.record_offset)
             if page is not None:
                 self._cached.move_to_end(ref.record_offset)
             return page
 
-    def _remember(self, ref: IdPageRef, page: bytes) -> None:
+    def _remember(self, ref: IdPageRef, page: IdPage) -> None:
         with self._lock:
-            before = self._cached.pop(ref.record_offset, b"")
+            self._forget(ref.record_offset)
             self._cached[ref.record_offset] = page
-            self._size_bytes += len(page) - len(before)
+            self._size_bytes += page.size_bytes
             while self._size_bytes > self._most_bytes and len(self._cached) > 1:
-                self._size_bytes -= len(self._cached.popitem(last=False)[1])
+                self._forget(next(iter(self._cached)))
+
+    def _forget(self, record_offset: int) -> None:
+        page = self._cached.pop(record_offset, None)
+        self._size_bytes -= 0 if page is None else page.size_bytes
 
     def forget_others(self, record_offsets: set[int]) -> None:
         """Let go of pages that no bucket has any more."""
         with self._lock:
             for gone in self._cached.keys() - record_offsets:
-                self._size_bytes -= len(self._cached.pop(gone))
+                self._forget(gone)

@@ -13,7 +13,7 @@ whole range of its bucket. What is found there of records that have left does no
 pending.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice
@@ -24,7 +24,7 @@ from confluent_kafka import KafkaException
 from index.bucket import Bucket, Manifest
 from index.errors import FormatError
 from index.id_lookup import Lookup
-from index.id_pages import pages_with, places_in
+from index.id_pages import Sought
 from index.id_runs import places_of
 from index.names import AnyPlaces, hash_of
 from index.progress import Position
@@ -126,23 +126,19 @@ class StoredIds:
 
         def look_up(reader: OffsetReader) -> Tell:
             try:
-                found = self._in_pages(manifest, lookup.hashes, reader)
+                found = self._in_pages(manifest, lookup.sought, reader)
             except FormatError:
                 return self._read_all(manifest, first, reader)
             return partial(lookup.found, manifest.offsets, found)
 
         self._reading[manifest.bucket_id] = self._pool.look_up(look_up)
 
-    def _in_pages(
-        self, manifest: Manifest, hashes: Collection[bytes], reader: OffsetReader
-    ) -> dict[bytes, list[Position]]:
-        wanted = pages_with(manifest.id_pages or (), hashes)
+    def _in_pages(self, manifest: Manifest, sought: Sought, reader: OffsetReader) -> dict[bytes, list[Position]]:
+        wanted = dict(sought.in_pages(manifest.id_pages or ()))
         found: dict[bytes, list[Position]] = {}
         for number, page in self._pages.pages(manifest, list(wanted), reader):
-            for id_hash in wanted[number]:
-                places = places_in(page, id_hash)
-                if places:
-                    found.setdefault(id_hash, []).extend(places)
+            for id_hash, place in page.find(sought, wanted[number]):
+                found.setdefault(id_hash, []).append(place)
         return found
 
     def _read_all(self, manifest: Manifest, first: int, reader: OffsetReader) -> Tell:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from index.bucket import Manifest
-from index.id_pages import IdPageRef, pages_with, places_in
+from index.id_pages import IdPage, IdPageRef, Sought
 from index.names import hash_of
 from index.progress import Position
 from snapshots.state import StoredState
@@ -25,16 +25,16 @@ def places_in_buckets(state: StoredState, deliver_id: bytes, from_offset: int, r
 
     What was cancelled or is held is among them.
     """
-    id_hash = hash_of(deliver_id)
+    sought = Sought([hash_of(deliver_id)])
     found: list[InBucket] = []
     for bucket in state.buckets:
         if bucket.id_pages is None:
             return None
         watermark = state.progress.watermark_of(bucket.bucket_id)
-        for number in pages_with(bucket.id_pages, [id_hash]):
+        for number, numbers in sought.in_pages(bucket.id_pages):
             page = read(bucket.id_pages[number])
             if page is None:
                 return None
-            places = (place for place in places_in(page, id_hash) if place > watermark)
+            places = (place for _, place in IdPage(page).find(sought, numbers) if place > watermark)
             found += [InBucket(place, bucket) for place in places if place.offset in bucket.offsets]
     return sorted((each for each in found if each.place.offset >= from_offset), key=lambda each: each.place.offset)

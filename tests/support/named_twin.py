@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from index.batch import Batch, Installation
 from index.bucket import Manifest, Placement, SegmentRef
 from index.bucket_rules import SealRules, cut, to_merge
-from index.id_pages import ROW_BYTES, IdPageRef, cut_rows, pages_with, places_in, rows_in_order, rows_of
+from index.id_pages import ROW_BYTES, IdPage, IdPageRef, cut_rows, rows_in_order, rows_of
 from index.id_runs import HASH_BYTES
 from index.mask import Mask
 from index.names import hash_of
@@ -150,9 +150,10 @@ class NamedTwin:
         """Tell what a bucket has of the ids that are looked for."""
         lookup = self.index.named.names.lookup
         found: dict[bytes, list[Position]] = {}
-        for number, hashes in pages_with(pages, lookup.hashes).items():
-            for each in hashes:
-                found.setdefault(each, []).extend(places_in(self.pages[pages[number].record_offset], each))
+        for number, numbers in lookup.sought.in_pages(pages):
+            page = IdPage(self.pages[pages[number].record_offset])
+            for id_hash, place in page.find(lookup.sought, numbers):
+                found.setdefault(id_hash, []).append(place)
         lookup.found(offsets, found)
         self.done["looked up"] += 1
 

@@ -6,13 +6,13 @@ import pytest
 
 from index.id_pages import (
     ROW_BYTES,
+    IdPage,
     IdPageRef,
+    Sought,
     are_rows,
     cut_rows,
-    pages_with,
     place_bytes,
     place_in,
-    places_in,
     rows_in_order,
     rows_of,
 )
@@ -36,16 +36,17 @@ def test_what_is_found_is_what_was_put_in(seed: int) -> None:
     assert are_rows(b"".join(pages))
     refs = [IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, len(page), 0) for page in pages]
     found: dict[bytes, list[Position]] = {hash_of(each): [] for each in expected}
-    for number, hashes in pages_with(refs, list(found)).items():
-        for id_hash in hashes:
-            found[id_hash] += places_in(pages[number], id_hash)
+    sought = Sought(found)
+    for number, numbers in sought.in_pages(refs):
+        for id_hash, place in IdPage(pages[number]).find(sought, numbers):
+            found[id_hash].append(place)
     assert {each: found[hash_of(each)] for each in expected} == expected
 
 
 def test_one_id_is_looked_for_in_one_page_as_a_rule() -> None:
     hashes = sorted(hash_of(b"%d" % number) for number in range(10_000))
     refs = [IdPageRef(hashes[at], 100, 3_200, 0) for at in range(0, 10_000, 100)]
-    assert sum(len(pages_with(refs, [each])) for each in hashes) == 10_000 + 99, (
+    assert sum(len(list(Sought([each]).in_pages(refs))) for each in hashes) == 10_000 + 99, (
         "the first of a page may end the one before"
     )
 
@@ -71,3 +72,10 @@ def test_what_are_no_rows() -> None:
     assert are_rows(one + two)
     for page in (b"", one[:-1], two + one, one + one):
         assert not are_rows(page)
+
+
+def test_two_ids_whose_hashes_begin_alike_are_told_apart() -> None:
+    one, two = b"a" * 8 + b"1" * 8, b"a" * 8 + b"2" * 8
+    page = IdPage(b"".join(rows_in_order({one: Position(5, 1), two: [Position(4, 7), Position(6, 8)]})))
+    sought = Sought([two, one, b"a" * 8 + b"3" * 8])
+    assert list(page.find(sought, range(3))) == [(one, (5, 1)), (two, (4, 7)), (two, (6, 8))]

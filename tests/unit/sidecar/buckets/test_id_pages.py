@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from index.bucket import Bucket, Manifest
 from index.bucket_rules import SealRules
 from index.errors import FormatError
-from index.id_pages import IdPageRef, cut_rows, place_in, rows_in_order, rows_of
+from index.id_pages import IdPage, IdPageRef, Sought, cut_rows, place_in, rows_in_order, rows_of
 from index.id_runs import NO_PLACES, Places
 from index.names import hash_of
 from index.progress import BEFORE_ALL, Position
@@ -210,19 +210,32 @@ def stored() -> tuple[Manifest, SnapshotsTopic, list[bytes]]:
     return replace(bucket(7, [(1, 1)]).manifest, id_pages=refs), SnapshotsTopic(values), pages
 
 
+def read_pages(
+    read: IdPageSource, manifest: Manifest, numbers: Sequence[int], topic: SnapshotsTopic
+) -> dict[int, set[int]]:
+    """Offsets of the ids of each page."""
+    sought = Sought(named(*range(20)))
+    every = range(len(sought.hashes))
+    pages = read.pages(manifest, numbers, cast("OffsetReader", topic))
+    return {number: {place.offset for _, place in page.find(sought, every)} for number, page in pages}
+
+
+def in_pages(pages: Sequence[bytes], numbers: Sequence[int]) -> dict[int, set[int]]:
+    """As ``read_pages``."""
+    return {number: {place_in(row).offset for row in rows_of(pages[number])} for number in numbers}
+
+
 def source(most_bytes: int = 1 << 20) -> IdPageSource:
     return IdPageSource("d", "d.delay-snapshots", 3, most_bytes)
 
 
 def test_pages_are_read_together_and_once(stored: tuple[Manifest, SnapshotsTopic, list[bytes]]) -> None:
     manifest, topic, pages = stored
-    reader, read = cast("OffsetReader", topic), source()
-    assert list(read.pages(manifest, [2, 3, 4, 5, 9], reader)) == [
-        (number, pages[number]) for number in (2, 3, 4, 5, 9)
-    ]
+    read = source()
+    assert read_pages(read, manifest, [2, 3, 4, 5, 9], topic) == in_pages(pages, [2, 3, 4, 5, 9])
     assert topic.asked == [491, 495, 496, 497, 498]
     topic.asked.clear()
-    assert list(read.pages(manifest, [0, 2, 4, 6], reader)) == [(number, pages[number]) for number in (0, 2, 4, 6)]
+    assert read_pages(read, manifest, [0, 2, 4, 6], topic) == in_pages(pages, [0, 2, 4, 6])
     assert topic.asked == [494, 500]
 
 
@@ -231,23 +244,23 @@ def test_all_pages_of_a_small_bucket_are_read_for_one_of_them(
 ) -> None:
     monkeypatch.setattr("sidecar.buckets.id_pages.WHOLE_BYTES", 1 << 20)
     manifest, topic, pages = stored
-    reader, read = cast("OffsetReader", topic), source()
-    assert list(read.pages(manifest, [2], reader)) == [(2, pages[2])]
-    assert list(read.pages(manifest, [0, 7], reader)) == [(0, pages[0]), (7, pages[7])]
+    read = source()
+    assert read_pages(read, manifest, [2], topic) == in_pages(pages, [2])
+    assert read_pages(read, manifest, [0, 7], topic) == in_pages(pages, [0, 7])
     assert topic.asked == list(range(491, 501))
 
 
 def test_no_more_is_remembered_than_there_is_room_for(stored: tuple[Manifest, SnapshotsTopic, list[bytes]]) -> None:
     manifest, topic, pages = stored
-    reader, read = cast("OffsetReader", topic), source(most_bytes=3 * len(pages[0]))
+    read = source(most_bytes=3 * IdPage(pages[0]).size_bytes)
     for _ in range(2):
-        assert [page for _, page in read.pages(manifest, range(10), reader)] == pages
+        assert read_pages(read, manifest, range(10), topic) == in_pages(pages, range(10))
     assert len(topic.asked) == 17
     topic.asked.clear()
-    assert list(read.pages(manifest, [5, 6], reader)) == [(5, pages[5]), (6, pages[6])]
+    assert read_pages(read, manifest, [5, 6], topic) == in_pages(pages, [5, 6])
     assert topic.asked == []
     read.forget_others({494})
-    assert list(read.pages(manifest, [5, 6], reader)) == [(5, pages[5]), (6, pages[6])]
+    assert read_pages(read, manifest, [5, 6], topic) == in_pages(pages, [5, 6])
     assert topic.asked == [495]
 
 
