@@ -11,13 +11,14 @@ from confluent_kafka.admin import AdminClient
 
 from index.bucket import SegmentRef
 from index.errors import DelayRouterError, FormatError
-from index.id_pages import IdPageRef
+from index.id_pages import IdPage, IdPageRef
 from index.progress import start_of
 from index.record import Record
 from index.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.finding.known_ids import KnownIds
+from sidecar.finding.known_pages import KnownPages
 from sidecar.finding.known_state import KnownStates
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Page, Pending, Place, Wanted
@@ -26,7 +27,6 @@ from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING, is_there, log_range, topic_id
 from sidecar.kafka.compacted import read_since
 from sidecar.kafka.errors import error_of, is_unreadable
-from snapshots.id_pages import decode_page
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.state import StoredState, fold_state
 
@@ -48,6 +48,7 @@ class Finder:
         self._room = threading.BoundedSemaphore(AT_ONCE_PAGES)
         self._ids = KnownIds()
         self._states = KnownStates()
+        self._pages = KnownPages()
 
     def page(self, topic: DelayTopicConfig, partitions: int, wanted: Wanted, begin: Place, most: int) -> Page:
         """At most ``most`` pending schedules from ``begin`` on; there may be fewer on a page that is not the last."""
@@ -73,7 +74,7 @@ class Finder:
         most: int,
         found: list[Pending],
     ) -> Place | None:
-        stored = _KafkaStored(self._config, self._admin, topic, place.partition)
+        stored = _KafkaStored(self._config, self._admin, topic, place.partition, self._pages)
         try:
             state = self._state(topic, place.partition)
             walk = Walk(place.partition, state, wanted, stored, allowance, self._ids, most)
@@ -137,8 +138,11 @@ class _Bounds:
 class _KafkaStored:
     """One partition, with consumers that are made when they are needed."""
 
-    def __init__(self, config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int) -> None:
+    def __init__(
+        self, config: Config, admin: AdminClient, topic: DelayTopicConfig, partition: int, pages: KnownPages
+    ) -> None:
         self._admin = admin
+        self._pages = pages
         self._topic = topic
         self._partition = partition
         self._reader = OffsetReader(partial(clients.reader, config), partial(clients.bulk_reader, config))
@@ -149,14 +153,15 @@ class _KafkaStored:
         record = read[ref.record_offset]
         return None if record is None or record.value is None else decode_segment(record.value)
 
-    def id_page(self, ref: IdPageRef) -> bytes | None:
+    def id_page(self, ref: IdPageRef) -> IdPage | None:
         """As ``Stored.id_page``."""
-        record = self._reader.read(self._topic.snapshots, self._partition, [ref.record_offset])[ref.record_offset]
-        try:
-            return decode_page(ref, None if record is None else record.value)
-        except FormatError:
-            # Whoever serves the partition tells of it.
-            return None
+        place = self._topic.snapshots, self._partition
+
+        def read() -> bytes | None:
+            record = self._reader.read(*place, [ref.record_offset])[ref.record_offset]
+            return None if record is None else record.value
+
+        return self._pages.page(place, ref, read)
 
     def records(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """As ``Stored.records``."""

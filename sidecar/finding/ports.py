@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from index.bucket import SegmentRef
-from index.id_pages import IdPageRef
+from index.id_pages import IdPage, IdPageRef
 from index.record import Record
 from snapshots.segment import StoredEntry
 
@@ -15,8 +15,8 @@ class Stored(Protocol):
     def segment(self, ref: SegmentRef) -> Sequence[StoredEntry] | None:
         """What a segment holds, by (due, offset); None when it is there no more."""
 
-    def id_page(self, ref: IdPageRef) -> bytes | None:
-        """The rows of a page of ids; None when it is there no more, or is not the one that is meant."""
+    def id_page(self, ref: IdPageRef) -> IdPage | None:
+        """A page of ids; None when it is there no more, or is not the one that is meant."""
 
     def records(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Records of the delay partition at ascending offsets; None for one that is gone."""

@@ -9,8 +9,8 @@ from index.names import hash_of
 from index.progress import Position
 from snapshots.state import StoredState
 
-ReadPage = Callable[[IdPageRef], bytes | None]
-"""The rows of a page; None when it is there no more, or not to be trusted."""
+ReadPage = Callable[[IdPageRef], IdPage | None]
+"""A page; None when it is there no more, or not to be trusted."""
 
 
 class InBucket(NamedTuple):
@@ -35,6 +35,6 @@ def places_in_buckets(state: StoredState, deliver_id: bytes, from_offset: int, r
             page = read(bucket.id_pages[number])
             if page is None:
                 return None
-            places = (place for _, place in IdPage(page).find(sought, numbers) if place > watermark)
+            places = (place for _, place in page.find(sought, numbers) if place > watermark)
             found += [InBucket(place, bucket) for place in places if place.offset in bucket.offsets]
     return sorted((each for each in found if each.place.offset >= from_offset), key=lambda each: each.place.offset)

@@ -10,7 +10,7 @@ import pytest
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import ConfigError
 from index.headers import Headers
-from index.id_pages import ROW_BYTES, IdPageRef, cut_rows, rows_in_order
+from index.id_pages import ROW_BYTES, IdPage, IdPageRef, cut_rows, rows_in_order
 from index.id_runs import HASH_BYTES
 from index.names import hash_of
 from index.occurrences import record_of
@@ -120,9 +120,9 @@ class World:
             self.pages.append(page)
         return tuple(refs)
 
-    def id_page(self, ref: IdPageRef) -> bytes | None:
+    def id_page(self, ref: IdPageRef) -> IdPage | None:
         self.read_pages += 1
-        return None if self.paging.random() < self.damaged else self.pages[ref.record_offset]
+        return None if self.paging.random() < self.damaged else IdPage(self.pages[ref.record_offset])
 
     def _segment(self, rows: list[Row]) -> SegmentRef:
         number, inline = len(self.segments), self.random.random() < 0.5 or any(row.offset < self.begins for row in rows)
