@@ -147,8 +147,8 @@ bench-kernel: venv ## What a released record costs the worker, in Python and by 
 bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))
 
-bench-ops: venv ## Policies, admin API, rate limits and a rolling restart, each beside a load (OPTIONS=--quick)
-	@$(BIN)/python -m tests.bench policy admin limited rolling $(OPTIONS)
+bench-ops: venv ## Policies, admin API, the page, rate limits and a rolling restart, each beside a load (RECORDS=1000000, OPTIONS=--quick)
+	@$(BIN)/python -m tests.bench policy admin page limited rolling $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
 bench-named: venv ## Cancels, receipts, finding and series, at 10 M pending (RECORDS=1000000 to try out, OPTIONS=--quick)
 	@$(BIN)/python -m tests.bench cancels receipts series without-id $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)

@@ -78,7 +78,7 @@ EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSE
 @click.option(
     "--records",
     type=click.IntRange(min=100_000),
-    help="How many are pending in 'large' and 'cancels', 10 M by default.",
+    help="How many are pending in 'large', 'cancels' and 'page', 10 M by default.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="How often all is measured: 3 times, and once with --quick.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Where the JSON goes.")
@@ -106,7 +106,7 @@ def main(
     chosen = _with_needed(names or tuple(name for name in BENCHMARKS if name not in ONLY_BY_NAME))
     sizes = QUICK if quick else FULL
     if records is not None:
-        sizes = replace(sizes, large_records=records)
+        sizes = replace(sizes, large_records=records, page_records=records)
     machine.confine()
     try:
         with cluster(jvm=BENCH_JVM) as kafka:

@@ -37,6 +37,7 @@ class Sizes:
     large_s: int
     policy_changes: int
     admin_window_s: int
+    page_records: int
     limited_window_s: int
     rolling_per_s: int
     named_window_s: int
@@ -72,6 +73,7 @@ FULL: Final = Sizes(
     large_s=60,
     policy_changes=60,
     admin_window_s=15,
+    page_records=10_000_000,
     limited_window_s=8,
     rolling_per_s=1_000,
     named_window_s=10,
@@ -107,6 +109,7 @@ QUICK: Final = Sizes(
     large_s=10,
     policy_changes=6,
     admin_window_s=4,
+    page_records=100_000,
     limited_window_s=3,
     rolling_per_s=200,
     named_window_s=3,

@@ -98,11 +98,11 @@ def flush(producer: Producer) -> None:
         raise BenchmarkFailed(f"{left} records could not be written in {REQUEST_TIMEOUT_S:.0f} s")
 
 
-def produce(producer: Producer, topic: str, record_headers: Headers) -> None:
+def produce(producer: Producer, topic: str, record_headers: Headers, partition: int = 0) -> None:
     """Queue one record, waiting for room when the queue is full."""
     while True:
         try:
-            producer.produce(topic, VALUE, KEY, 0, headers=record_headers)
+            producer.produce(topic, VALUE, KEY, partition, headers=record_headers)
         except BufferError:
             producer.poll(0.05)
         else:

@@ -1,0 +1,156 @@
+"""What an open page costs: how soon it shows something, the router's time of a core, and the lateness of releases.
+
+A delay topic with many partitions has records pending for days, and in a real Chromium the page shows the topics and
+asks again every two seconds. Windows with the page and without take turns in one run, first with nothing due, for the
+CPU, and then beside a steady scattered load. The browser is on the same cores as the router and the broker.
+"""
+
+import shutil
+import statistics
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from tests.bench import router, scatter, workload
+from tests.bench.api import Api, api
+from tests.bench.context import Context
+from tests.bench.released import TargetReader, lateness_in
+from tests.bench.results import BenchmarkFailed, Row, at_most
+from tests.page.browser import Browser, browser
+
+PARTITIONS: Final = 100
+RECORDS_PER_S: Final = 1_000
+WINDOWS: Final = 4
+CPU_WINDOWS: Final = 10
+VIEWS: Final = 5
+
+DAY_MS: Final = 86_400_000
+SEALED_BY_AGE_MS: Final = 70_000
+"""The last bucket of a partition is sealed when it is a minute old."""
+
+FIRST_VIEW_MS: Final = 1_000
+CPU_PERCENT: Final = 1
+LATER_MS: Final = 2
+"""Two runs of the same differ by as much."""
+
+_NOTES_WHEN_SHOWN: Final = """
+new MutationObserver((_, observer) => {
+  if (document.querySelector("main tbody tr")) { window.shownMs = performance.now(); observer.disconnect(); }
+}).observe(document, { childList: true, subtree: true });
+"""
+
+
+def page(context: Context) -> Iterator[Row]:
+    """Measure the first view, the CPU of an open page, and p99 of lateness with and without one."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        raise BenchmarkFailed("chromium and chromedriver are not installed; on Debian: apt-get install chromium-driver")
+    with api("read") as served, tempfile.TemporaryDirectory(prefix="delay-router-bench-") as directory:
+        admin = {**served.settings, "page": True}
+        with (
+            router.running(context.bootstrap, PARTITIONS, admin=admin) as running,
+            browser(Path(directory)) as window,
+        ):
+            _fill(context, running)
+            yield from _seen(context, running, served, window)
+
+
+def _fill(context: Context, running: router.Router) -> None:
+    """Write what is pending for days, to all partitions but the first."""
+    count = context.sizes.page_records
+    producer = workload.ordered_producer(context.bootstrap, workload.FILL_LINGER_MS)
+    first_ms = workload.now_ms() + DAY_MS
+    for number in range(count):
+        due_ms = first_ms + int(context.random.random() * 6 * DAY_MS)
+        headers = workload.headers(due_ms, running.target)
+        workload.produce(producer, running.delay_topic, headers, 1 + number % (PARTITIONS - 1))
+    workload.flush(producer)
+    context.say(f"{count:,} are written")
+    until_ms = workload.now_ms() + scatter.lead_ms(count) + SEALED_BY_AGE_MS
+    running.wait_pending(lambda pending: pending >= count, until_ms)
+    workload.sleep_until(workload.now_ms() + SEALED_BY_AGE_MS)
+
+
+def _seen(context: Context, running: router.Router, served: Api, window: Browser) -> Iterator[Row]:
+    what = f"{PARTITIONS} partitions, {context.sizes.page_records / 1e6:g} M pending"
+    url = f"http://{served.listen}"
+    window.open(url)
+    window.sign_in(served.token)
+    window.wait("main tbody tr", running.delay_topic)
+    shown_ms = _first_views(window, url)
+    detail = f"of {VIEWS}: {min(shown_ms):.0f} to {max(shown_ms):.0f} ms"
+    yield Row(
+        "page", f"first view, {what}", statistics.median(shown_ms), "ms", goal=at_most(FIRST_VIEW_MS), detail=detail
+    )
+    added = _added_cpu(context, running, window, url)
+    detail = f"{CPU_WINDOWS} windows in turn: {min(added):.2f} to {max(added):.2f}"
+    yield Row(
+        "page",
+        "the router, for an open page",
+        statistics.median(added),
+        "% of a core",
+        goal=at_most(CPU_PERCENT),
+        detail=detail,
+    )
+    yield from _lateness(context, running, window, url)
+
+
+def _first_views(window: Browser, url: str) -> list[float]:
+    """From the beginning of loading it to the first row of its table, with nothing kept from before."""
+    driver = window.driver
+    driver.execute_cdp_cmd("Network.enable", {})
+    driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
+    driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _NOTES_WHEN_SHOWN})
+    taken_ms = []
+    for _ in range(VIEWS):
+        driver.get(url)
+        window.wait("main tbody tr")
+        taken_ms.append(float(driver.execute_script("return window.shownMs")))
+    driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": False})
+    return taken_ms
+
+
+def _added_cpu(context: Context, running: router.Router, window: Browser, url: str) -> list[float]:
+    """What each window with the page took more than the one before it without, in percent of a core."""
+    process = psutil.Process(running.process.pid)
+    shares = []
+    for number in range(CPU_WINDOWS):
+        _show(window, url if number % 2 else "about:blank")
+        began_s, began_ms = _cpu_s(process), workload.now_ms()
+        workload.sleep_until(began_ms + context.sizes.admin_window_s * 1_000)
+        shares.append(100_000 * (_cpu_s(process) - began_s) / (workload.now_ms() - began_ms))
+    return [shown - closed for closed, shown in list(pairwise(shares))[::2]]
+
+
+def _show(window: Browser, address: str) -> None:
+    window.driver.get(address)
+    if address != "about:blank":
+        window.wait(".freshness", "live")
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _lateness(context: Context, running: router.Router, window: Browser, url: str) -> Iterator[Row]:
+    window_ms = context.sizes.admin_window_s * 1_000
+    count = RECORDS_PER_S * WINDOWS * context.sizes.admin_window_s
+    _show(window, "about:blank")
+    due_times_ms, first_ms = scatter.write_ahead(context, running, count, WINDOWS * window_ms)
+    windows = [(first_ms + number * window_ms, first_ms + (number + 1) * window_ms - 1) for number in range(WINDOWS)]
+    for number, (begin_ms, _) in enumerate(windows):
+        workload.sleep_until(begin_ms)
+        _show(window, url if number % 2 else "about:blank")
+    workload.sleep_until(windows[-1][1] + 1_000)
+    far = context.sizes.page_records
+    running.wait_pending(lambda pending: pending <= far, until_ms=workload.now_ms() + 60_000)
+    appended_ms = TargetReader(context.bootstrap, running.delay_topic, running.target).append_times(due_times_ms)
+    closed, shown = (lateness_in(due_times_ms, appended_ms, windows[first::2]) for first in (0, 1))
+    yield Row("page", "p99 without a page", closed.percentile(99), "ms", detail=closed.text())
+    yield Row("page", "p99 beside an open page", shown.percentile(99), "ms", detail=shown.text())
+    added_ms = shown.percentile(99) - closed.percentile(99)
+    yield Row("page", "an open page: what it adds to p99", added_ms, "ms", goal=at_most(LATER_MS))
