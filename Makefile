@@ -18,7 +18,7 @@ help: ## Show this list
 
 venv: $(STAMP) ## Create .venv with the locked dependencies and this project, its kernel compiled where a compiler is
 
-$(STAMP): requirements-dev.lock pyproject.toml hatch_build.py $(wildcard sidecar/kernel/*.pyx)
+$(STAMP): requirements-dev.lock pyproject.toml hatch_build.py $(wildcard sidecar/kernel/*.pyx sidecar/kernel/*.pxd)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; say which: make PYTHON=python3.12" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv

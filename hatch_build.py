@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT: Final = Path(__file__).resolve().parent
 ROOM: Final = Path("sidecar/kernel")
-MODULES: Final = ("_deciding", "_release", "_rows", "_segments")
+MODULES: Final = ("_deciding", "_fetching", "_release", "_rows", "_segments")
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
 CANNOT_COMPILE: Final = (
@@ -56,7 +56,9 @@ def build(folder: Path, *flags: str) -> list[Path]:
     before = Path.cwd()
     os.chdir(ROOT)
     try:
-        modules = cythonize(extensions, build_dir="build/kernel", force=True, quiet=True)
+        # The modules are compiled under their bare names, so where their declarations are has to be said.
+        where = [str(ROOM)]
+        modules = cythonize(extensions, build_dir="build/kernel", include_path=where, force=True, quiet=True)
         command = build_ext(Distribution({"ext_modules": modules}))
         command.build_temp, command.build_lib, command.force = str(temporary), str(folder), True
         command.ensure_finalized()

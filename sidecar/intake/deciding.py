@@ -21,7 +21,7 @@ from index.schedule import AT_ONCE, Rejection
 from index.unreadable import UnreadableHeaders, decide
 from sidecar.intake.bad_batches import BadBatch
 from sidecar.intake.decided import Controlling, Decided, Rejected, Step
-from sidecar.intake.fetching import Fetch
+from sidecar.intake.tails import Fetch, RawFetch
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Packed, Payload, Refused, Scheduled, packed, scheduled, size_of
@@ -74,7 +74,7 @@ class Deciding:
         self._native = self._decider(self._rules)
         self._far_ms = self._room_bytes = 0
 
-    def decide(self, fetch: Fetch) -> Decided:
+    def decide(self, fetch: Fetch | RawFetch) -> Decided:
         """What to do to the index for what was read; the memory that this takes is counted at once.
 
         KafkaException for an error among the messages, RefusedError for a batch that stops the partition.
@@ -89,24 +89,23 @@ class Deciding:
         self.taken_bytes += decided.resident_bytes
         return decided
 
-    def _decide_messages(self, fetch: Fetch, decided: Decided) -> None:
-        messages, headers = fetch.messages, fetch.headers
+    def _decide_messages(self, fetch: Fetch | RawFetch, decided: Decided) -> None:
         self._far_ms, self._room_bytes = self._now_ms() + self._soon_ms, self._budget.room_bytes
         run: list[Entry[Payload]] = []
-        at, count = 0, len(messages)
+        at, count = 0, len(fetch.messages)
         while at < count and not self.has_ended:
             to = count
             if self._native is not None:
                 at = self._decide_natively(self._native, fetch, at, run, decided)
                 # In front of something that it does not know, or of other rules.
                 to = at + 1
-            run = self._decide_some(zip(messages[at:to], headers[at:to], strict=True), run, decided)
+            run = self._decide_some(fetch.some(at, to), run, decided)
             at = to
         decided.steps.append(run)
         decided.records = count
 
     def _decide_natively(
-        self, native: "Decider", fetch: Fetch, at: int, run: list[Entry[Payload]], decided: Decided
+        self, native: "Decider", fetch: Fetch | RawFetch, at: int, run: list[Entry[Payload]], decided: Decided
     ) -> int:
         """Go on with a run from a place of the fetch on; the place of the first message that is left to Python."""
         to, taken_bytes, without_time = native.decide(

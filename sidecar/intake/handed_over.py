@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from confluent_kafka import Message
 
 from index.headers import Headers
-from index.unreadable import MAX_HEADERS, are_plain
+from index.unreadable import MAX_HEADERS, are_plain, decode_headers
 from sidecar.kafka.librdkafka import header_count, serialized_sizes
 
 _LEAST_HEADER_BYTES: Final = 2
@@ -71,6 +71,17 @@ def readable_headers(message: Message) -> Headers:
         return cast("Headers", _one(message) or ())
     except SystemError:
         return ()
+
+
+def headers_as_handed_over(raw: bytes) -> Headers | None:
+    """What the client makes of headers that are encoded so: a name ends at its first NUL; None for nothing at all."""
+    headers = decode_headers(raw)
+    if len(headers) > MAX_HEADERS:
+        return None
+    try:
+        return [(name.split(b"\0", 1)[0].decode(), content) for name, content in headers] or None
+    except UnicodeDecodeError:
+        return None
 
 
 def _asked_one(message: Message, size: int) -> Headers | None:

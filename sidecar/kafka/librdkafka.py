@@ -6,6 +6,7 @@ is still to be had from the library that it brings along:
 * ``serialized_sizes``: how many bytes the headers of messages had in the log, which tells whether any was altered. A
   call of C for each message would cost a tenth of all that is done with a record; so the two numbers on the way there
   are read where they lie, by a view of the memory of the process.
+* ``PartitionQueue``: where a partition can be read by the C interface; native code does.
 * ``Partition``: a partition read by the C interface, which gives headers as they were written.
 * ``address_of`` and ``CLIENT_HANDLE``: what native code (:mod:`sidecar.kernel`) calls, and with which client.
 
@@ -41,6 +42,7 @@ _CLIENT_BYTES: Final = 176
 _RAW_HEADERS_SIZE: Final = 120
 _RAW_HEADERS: Final = 128
 """Where librdkafka's own message has length and place of its headers as they came."""
+RAW_HEADERS_AT: Final = (_RAW_HEADERS_SIZE, _RAW_HEADERS)
 
 _NO_FORWARDING: Final = None
 
@@ -160,6 +162,24 @@ def header_count(message: Message) -> int:
     return _MEMORY[place // _WORD] >> 32 if place else 0
 
 
+class PartitionQueue:
+    """The queue of one partition, of which confluent-kafka sees nothing; to be made before the partition is assigned.
+
+    It is at ``address`` until it is closed, which is before the consumer is.
+    """
+
+    def __init__(self, consumer: Consumer, at: TopicPartition) -> None:
+        handle = ctypes.c_void_p.from_address(id(consumer) + CLIENT_HANDLE)
+        self.address: int = _queue_of(handle, at.topic.encode(), at.partition)
+        _queue_forward(self.address, _NO_FORWARDING)
+
+    def close(self) -> None:
+        """Give it back to librdkafka."""
+        if self.address:
+            _queue_destroy(self.address)
+            self.address = 0
+
+
 class Partition:
     """One partition, read from an offset on with headers as they came; a context, used by one thread.
 
@@ -169,9 +189,7 @@ class Partition:
 
     def __init__(self, consumer: Consumer, at: TopicPartition) -> None:
         self._consumer = consumer
-        handle = ctypes.c_void_p.from_address(id(consumer) + CLIENT_HANDLE)
-        self._queue = _queue_of(handle, at.topic.encode(), at.partition)
-        _queue_forward(self._queue, _NO_FORWARDING)
+        self._queue = PartitionQueue(consumer, at)
         consumer.assign([at])
 
     def __enter__(self) -> Self:
@@ -179,11 +197,11 @@ class Partition:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._consumer.unassign()
-        _queue_destroy(self._queue)
+        self._queue.close()
 
     def next(self, timeout_s: float) -> RawRecord | None:
         """The next record; None at the end of the partition. KafkaException on timeout or any other error."""
-        found = _consume(self._queue, int(timeout_s * 1_000))
+        found = _consume(self._queue.address, int(timeout_s * 1_000))
         if not found:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a record was not read in time"))
         place = ctypes.addressof(found.contents)

@@ -1,8 +1,8 @@
 """Optional native code for what is done with every record; without it the router does the same in Python, slower.
 
 May import: ``kafka``. Begin with :mod:`sidecar.kernel.choice`: whether a process uses it, and why not.
-``_deciding.pyx`` decides records, ``_release.pyx`` writes released ones, ``_segments.pyx`` decodes segments and
-``_rows.pyx`` joins them of rows; ``hatch_build.py`` compiles them.
+``_fetching.pyx`` reads a partition, ``_deciding.pyx`` decides its records, ``_release.pyx`` writes released ones,
+``_segments.pyx`` decodes segments and ``_rows.pyx`` joins them of rows; ``hatch_build.py`` compiles them.
 
 Python is the definition. A native function does the same, or stops in front of what is not of the common form and
 leaves it to Python: errors, refusals and everything rare stay in one place. It is used only with versions of
@@ -17,6 +17,8 @@ Decisions, with what was rejected
 * *Found by address* in the library that confluent-kafka has loaded. Rejected: linking with a librdkafka of our own,
   which would be a second one in the process, of another version some day.
 * *Two passes*, one with the lock of the interpreter and one without. Rejected: letting go of it for each record.
+* *The partition's own queue*, taken before anything is in it; Python goes on serving the main queue. Rejected: serving
+  that natively, where confluent-kafka's callbacks end the process; and its messages, of a dozen objects each.
 * *Here, and handed in* as a :class:`snapshots.codec.SegmentCodec` where partitions are put together. Rejected: compiled
   modules in ``snapshots``, which would have to find out what is compiled, and whether it is switched off, by itself.
 """

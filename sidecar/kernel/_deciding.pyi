@@ -2,6 +2,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sidecar.kernel._fetching import Messages
 from sidecar.kernel.common_form import CommonForm
 
 REVISION: int
@@ -17,7 +18,7 @@ class Decider:
     ) -> None: ...
     def decide(
         self,
-        messages: Sequence[Any],
+        messages: Sequence[Any] | Messages,
         headers: Sequence[Any],
         start: int,
         below: int,

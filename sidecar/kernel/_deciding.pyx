@@ -13,13 +13,17 @@ that one.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
+
+from sidecar.kernel._fetching cimport Message, Messages, Taken
+from sidecar.kernel._notations cimport INT64_MAX, Bytes, digits_of, duration_of, instant_of
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(type, Py_ssize_t)
@@ -28,7 +32,7 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 3
+REVISION = 4
 
 cdef enum:
     # Of a record; as in snapshots.rows. One with more is Python's.
@@ -39,8 +43,6 @@ cdef enum:
     MAX_NAME_BYTES = 256
     MAX_ROUTES = 4096
     MAX_SHAPES = 4096
-    # Of a number that is below 2^63 whatever its digits are.
-    MAX_DIGITS = 18
     MAX_ID_BYTES = 256
     MAX_PARTITION = 0x7FFFFFFF
     # As in index.schedule.
@@ -80,16 +82,10 @@ cdef enum:
     INLINE_HEADER_VALUES = 0x52
     COLUMN_PRESENT = 0x0A
 
-cdef int64_t INT64_MAX = 0x7FFFFFFFFFFFFFFF
 # As in index.readers: what is below the first or between the others can be nothing but milliseconds.
 cdef int64_t FIRST_SECONDS = 1_000_000_000
 cdef int64_t FIRST_MILLIS = 100_000_000_000
 cdef int64_t FIRST_MICROS = 100_000_000_000_000
-
-
-cdef struct Bytes:
-    const char *place
-    Py_ssize_t size
 
 
 cdef struct Header:
@@ -121,138 +117,14 @@ cdef struct Seen:
     Py_ssize_t content_bytes
 
 
-cdef bint _digits(const char *place, Py_ssize_t size, int64_t *number) noexcept nogil:
-    """Whether these are digits of a number that certainly fits."""
-    cdef int64_t value = 0
-    cdef Py_ssize_t at
-    if not 1 <= size <= MAX_DIGITS:
-        return False
-    for at in range(size):
-        if not c"0" <= place[at] <= c"9":
-            return False
-        value = 10 * value + (place[at] - c"0")
-    number[0] = value
-    return True
-
-
-cdef int64_t _days(int64_t year, int64_t month, int64_t day) noexcept nogil:
-    """Days from 1970 to a date of the Gregorian calendar that is not before; -1 where there is none such."""
-    cdef int64_t length = 31, years, day_of_year
-    cdef bint leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
-    if month == 2:
-        length = 29 if leap else 28
-    elif month == 4 or month == 6 or month == 9 or month == 11:
-        length = 30
-    if year < 1970 or not 1 <= month <= 12 or not 1 <= day <= length:
-        return -1
-    # Counted in years that begin in March, so that the leap day is the last.
-    years = year - 1 if month <= 2 else year
-    day_of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
-    return years * 365 + years // 4 - years // 100 + years // 400 + day_of_year - 719_468
-
-
-cdef bint _instant(Bytes *raw, int64_t *instant_ms) noexcept nogil:
-    """RFC 3339, as ``index.times`` reads it; not what lies before 1970, and no leap second."""
-    cdef const char *text = raw.place
-    cdef Py_ssize_t at = 19, decimals = 0
-    cdef int64_t year, month, day, hour, minute, second, hours, minutes, days, fraction = 0, number
-    if raw.size < 20 or text[4] != c"-" or text[7] != c"-" or text[13] != c":" or text[16] != c":":
-        return False
-    if text[10] != c"T" and text[10] != c"t":
-        return False
-    if not (
-        _digits(text, 4, &year) and _digits(text + 5, 2, &month) and _digits(text + 8, 2, &day)
-        and _digits(text + 11, 2, &hour) and _digits(text + 14, 2, &minute) and _digits(text + 17, 2, &second)
-    ):
-        return False
-    if hour > 23 or minute > 59 or second > 59:
-        return False
-    if text[at] == c".":
-        at += 1
-        while at + decimals < raw.size and c"0" <= text[at + decimals] <= c"9":
-            decimals += 1
-        if decimals > 9 or not _digits(text + at, decimals, &fraction):
-            return False
-        at += decimals
-        while decimals < 9:
-            fraction *= 10
-            decimals += 1
-    days = _days(year, month, day)
-    if days < 0 or at >= raw.size:
-        return False
-    number = days * 1440 + hour * 60 + minute
-    if text[at] == c"Z" or text[at] == c"z":
-        if raw.size != at + 1:
-            return False
-    else:
-        if raw.size != at + 6 or text[at + 3] != c":" or (text[at] != c"+" and text[at] != c"-"):
-            return False
-        if not (_digits(text + at + 1, 2, &hours) and _digits(text + at + 4, 2, &minutes)):
-            return False
-        if hours > 23 or minutes > 59:
-            return False
-        number += hours * 60 + minutes if text[at] == c"-" else -(hours * 60 + minutes)
-    instant_ms[0] = (number * 60 + second) * 1000 + (fraction + 999_999) // 1_000_000
-    return True
-
-
-cdef int64_t _unit_ms(const char *unit, Py_ssize_t size) noexcept nogil:
-    """Of a number and its unit; 0 for what is none."""
-    if size == 2:
-        return 1 if unit[0] == c"m" and unit[1] == c"s" else 0
-    if size != 1:
-        return 0
-    if unit[0] == c"s":
-        return 1_000
-    if unit[0] == c"m":
-        return 60_000
-    if unit[0] == c"h":
-        return 3_600_000
-    return 86_400_000 if unit[0] == c"d" else 0
-
-
-cdef int64_t _iso_unit_ms(char unit, bint of_time) noexcept nogil:
-    if of_time:
-        return 1_000 if unit == c"S" else 60_000 if unit == c"M" else 3_600_000 if unit == c"H" else 0
-    return 86_400_000 if unit == c"D" else 604_800_000 if unit == c"W" else 0
-
-
-cdef bint _written_duration(Bytes *raw, int64_t *duration_ms) noexcept nogil:
-    """A number and its unit, or one amount of ISO 8601, as ``index.times`` reads them."""
-    cdef const char *text = raw.place
-    cdef Py_ssize_t size = 0
-    cdef int64_t amount, unit_ms
-    cdef bint of_time
-    if raw.size < 2:
-        return False
-    if text[0] == c"P":
-        of_time = text[1] == c"T"
-        size = 2 if of_time else 1
-        if raw.size < size + 2:
-            return False
-        unit_ms = _iso_unit_ms(text[raw.size - 1], of_time)
-        if not unit_ms or not _digits(text + size, raw.size - size - 1, &amount):
-            return False
-    else:
-        while size < raw.size and c"0" <= text[size] <= c"9":
-            size += 1
-        unit_ms = _unit_ms(text + size, raw.size - size)
-        if not unit_ms or not _digits(text, size, &amount):
-            return False
-    if amount > INT64_MAX // unit_ms:
-        return False
-    duration_ms[0] = amount * unit_ms
-    return True
-
-
 cdef bint _time(Bytes *raw, int means, int64_t *time_ms) noexcept nogil:
     """An instant or a length of time; not a number of which it is in doubt what it counts."""
     cdef bint is_instant = means & ROLE_BITS == AT
-    if _digits(raw.place, raw.size, time_ms):
+    if digits_of(raw.place, raw.size, time_ms):
         return means & DIGITS and (not is_instant or _is_certain(time_ms[0]))
     if not means & TEXT:
         return False
-    return _instant(raw, time_ms) if is_instant else _written_duration(raw, time_ms)
+    return instant_of(raw, time_ms) if is_instant else duration_of(raw, time_ms)
 
 
 cdef bint _is_certain(int64_t due_ms) noexcept nogil:
@@ -289,6 +161,54 @@ cdef char *_column(char *at, int tag, Bytes *content) noexcept nogil:
     at = _varint(at + 1, <uint64_t>content.size)
     memcpy(at, content.place, content.size)
     return at + content.size
+
+
+cdef bint _length(const char **at, const char *end, int64_t *number) noexcept nogil:
+    """A zigzag varint of 32 bits, and where it ends."""
+    cdef uint64_t zigzag = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while at[0] < end and shift < 35:
+        byte = <uint8_t>at[0][0]
+        at[0] += 1
+        zigzag |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            number[0] = <int64_t>(zigzag >> 1) ^ -<int64_t>(zigzag & 1)
+            return True
+        shift += 7
+    return False
+
+
+cdef bint _piece(const char **at, const char *end, Bytes *piece) noexcept nogil:
+    """Some bytes behind their length, or null."""
+    cdef int64_t size = 0
+    if not _length(at, end, &size) or size > end - at[0]:
+        return False
+    piece.place, piece.size = NULL, 0
+    if size >= 0:
+        piece.place, piece.size = at[0], <Py_ssize_t>size
+        at[0] += size
+    return size >= -1
+
+
+cdef bint _parse_headers(Taken *taken, Header *headers, int *found) noexcept nogil:
+    """Headers as a log holds them; False for more than are looked at here, and for what is no such thing."""
+    cdef const char *at = taken.headers
+    cdef const char *end = at + taken.headers_size
+    cdef int64_t count = 0
+    cdef int place
+    if taken.headers_size == 0:
+        found[0] = 0
+        return True
+    if not _length(&at, end, &count) or not 0 <= count <= MAX_HEADERS:
+        return False
+    for place in range(<int>count):
+        if not _piece(&at, end, &headers[place].name) or headers[place].name.place == NULL:
+            return False
+        if not _piece(&at, end, &headers[place].content):
+            return False
+    found[0] = <int>count
+    return at == end
 
 
 cdef bint _number(object given, int64_t *number) except -1:
@@ -379,32 +299,36 @@ cdef class Decider:
     ):
         """Add the entries of messages from ``start`` on to a run, and the hashes of their ids to ``names``.
 
-        ``(next, taken_bytes, without_time)``: the place of the first that is for Python to decide, the memory that the
-        others take, and how many of them name no time. Nothing is decided at or beyond the offset ``below``, nor what
-        takes ``room_bytes`` or more together with the others; what is due after ``far_ms`` is packed.
+        Messages are those of ``_fetching.pyx``, which have headers of their own, or any with the methods of
+        confluent-kafka's, and ``headers`` of each. ``(next, taken_bytes, without_time)``: the place of the first that is
+        for Python to decide, the memory that the others take, and how many of them name no time. Nothing is decided at
+        or beyond the offset ``below``, nor what takes ``room_bytes`` or more together with the others; what is due after
+        ``far_ms`` is packed.
         """
         cdef Seen seen
-        cdef Py_ssize_t place = start, count = min(len(messages), len(headers))
+        cdef Messages raw = <Messages>messages if type(messages) is Messages else None
+        cdef Py_ssize_t place = start, count
         cdef int64_t taken_bytes = 0, size_bytes, without_time = 0
+        cdef object key = None, value = None, given = None
         if start < 0:
             return start, 0, 0
+        count = raw.count if raw is not None else min(len(messages), len(headers))
         while place < count:
-            message = messages[place]
-            if message.error() is not None:
-                break
-            key, value, timestamp = message.key(), message.value(), message.timestamp()
-            if not (
-                type(timestamp) is tuple and len(<tuple>timestamp) == 2
-                and _number(message.offset(), &seen.offset) and seen.offset < below
-                and _number((<tuple>timestamp)[1], &seen.timestamp_ms)
-                and _content(key, &seen.key) and _content(value, &seen.value)
-                and self.take_headers(headers[place], &seen) and self.judge(&seen)
-            ):
+            if raw is not None:
+                if not self.take_raw(&raw.taken[place], &seen):
+                    break
+            else:
+                message, given = messages[place], headers[place]
+                if message.error() is not None:
+                    break
+                key, value = message.key(), message.value()
+                if not self.take(message.offset(), key, value, given, message.timestamp(), &seen):
+                    break
+            if seen.offset >= below or not self.judge(&seen):
                 break
             targets = self.route(&seen)
             if targets is None:
                 break
-            payload = None
             if seen.due_ms > far_ms and seen.packable:
                 row = self.pack(&seen)
                 if row is None:
@@ -420,7 +344,9 @@ cdef class Decider:
                 )
                 if taken_bytes + size_bytes >= room_bytes:
                     break
-                payload = self.scheduled_of(&seen, size_bytes, targets, key, value, headers[place])
+                if raw is not None:
+                    key, value, given = _bytes_of(&seen.key), _bytes_of(&seen.value), self.headers_of(&seen)
+                payload = self.scheduled_of(&seen, size_bytes, targets, key, value, given)
             taken_bytes += size_bytes
             without_time += seen.due_ms == AT_ONCE
             if seen.roles & 1 << ID:
@@ -428,6 +354,26 @@ cdef class Decider:
             run.append((seen.due_ms, seen.offset, payload))
             place += 1
         return place, taken_bytes, without_time
+
+    cdef bint take_raw(self, Taken *taken, Seen *seen) noexcept:
+        cdef Message *message = taken.message
+        if message.code:
+            return False
+        seen.offset, seen.timestamp_ms = message.offset, taken.timestamp_ms
+        seen.key.place = <const char *>message.key
+        seen.key.size = <Py_ssize_t>message.key_size if message.key != NULL else 0
+        seen.value.place = <const char *>message.value
+        seen.value.size = <Py_ssize_t>message.value_size if message.value != NULL else 0
+        return _parse_headers(taken, self.headers, &seen.header_count)
+
+    cdef bint take(self, object offset, object key, object value, object given, object timestamp, Seen *seen) except -1:
+        return (
+            type(timestamp) is tuple and len(<tuple>timestamp) == 2
+            and _number((<tuple>timestamp)[1], &seen.timestamp_ms)
+            and _number(offset, &seen.offset)
+            and _content(key, &seen.key) and _content(value, &seen.value)
+            and self.take_headers(given, seen)
+        )
 
     cdef bint take_headers(self, object given, Seen *seen) except -1:
         cdef Py_ssize_t place, count
@@ -447,6 +393,19 @@ cdef class Decider:
                 return False
         seen.header_count = <int>count
         return True
+
+    cdef list headers_of(self, Seen *seen):
+        """The headers of a record as confluent-kafka hands them over; all names are known by now."""
+        cdef list found = PyList_New(seen.header_count)
+        cdef int place
+        cdef tuple header
+        for place in range(seen.header_count):
+            header = PyTuple_New(2)
+            _set(header, 0, self.texts[self.numbers[place]])
+            _set(header, 1, _bytes_of(&self.headers[place].content))
+            Py_INCREF(header)
+            PyList_SET_ITEM(found, place, header)
+        return found
 
     cdef bint judge(self, Seen *seen) except -1:
         """Whether a record is of the common form and accepted, but for its target; and when it is due."""
@@ -484,7 +443,7 @@ cdef class Decider:
                 if not _time(&header.content, means, &seen.expire_ms):
                     return False
             elif role == PARTITION:
-                if not _digits(header.content.place, header.content.size, &seen.partition):
+                if not digits_of(header.content.place, header.content.size, &seen.partition):
                     return False
                 if seen.partition > MAX_PARTITION:
                     return False

@@ -18,14 +18,20 @@ from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.rows import RowPacker
 
 if TYPE_CHECKING:
-    from sidecar.kernel import _deciding, _release
+    from sidecar.kernel import _deciding, _fetching, _release
 
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
-REVISION: Final = 3
+REVISION: Final = 4
 """Of the compiled modules that this code calls: raised with each change of what one of them is given or gives."""
 
 _FUNCTIONS: Final = ("rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")
+_READING: Final = (
+    "rd_kafka_consume_batch_queue",
+    "rd_kafka_message_timestamp",
+    "rd_kafka_message_destroy",
+    "rd_kafka_message_errstr",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,11 @@ class Kernel:
     """What the hot paths of a process run with; ``why_not`` is empty where that is native code."""
 
     why_not: str
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is native code."""
+        return not self.why_not
 
     @property
     def name(self) -> str:
@@ -47,6 +58,14 @@ class Kernel:
 
         addresses = {name: librdkafka.address_of(name) for name in _FUNCTIONS}
         return _release.Writer(producer, librdkafka.CLIENT_HANDLE, addresses, stripped, KEEP_KEY, source)
+
+    def reader(self, queue: librdkafka.PartitionQueue) -> "_fetching.Reader":
+        """What takes the messages of a partition; only where the kernel is native."""
+        assert not self.why_not, "there is no kernel to read with"
+        from sidecar.kernel import _fetching  # noqa: PLC0415 -- it need not be there
+
+        addresses = {name: librdkafka.address_of(name) for name in _READING}
+        return _fetching.Reader(queue.address, addresses, librdkafka.RAW_HEADERS_AT)
 
     def decider(self, rules: Rules, packer: RowPacker, kinds: tuple[type, type]) -> "_deciding.Decider | None":
         """What decides records of the common form by these rules, as ``kinds``; None where Python decides all."""
@@ -75,10 +94,10 @@ class Kernel:
         if given not in {"", "on"}:
             raise ConfigError(f"{SWITCH}={given}: write off or on")
         try:
-            from sidecar.kernel import _deciding, _release, _rows, _segments  # noqa: PLC0415
+            from sidecar.kernel import _deciding, _fetching, _release, _rows, _segments  # noqa: PLC0415
         except ImportError as error:
             return cls(f"it is not compiled for this Python ({error}); see 'Limits' in OPERATIONS")
-        for module in (_deciding, _release, _rows, _segments):
+        for module in (_deciding, _fetching, _release, _rows, _segments):
             if module.REVISION != REVISION:
                 return cls(f"it was compiled from other sources (revision {module.REVISION}, not {REVISION})")
         if not librdkafka.is_known():

@@ -182,7 +182,9 @@ class KafkaHost:
             stops_at_bad=(lambda: ledger.committed.cursor) if topic.on_unreadable == "stop" else None,
             kernel=self._shared.kernel,
         )
-        fetching = Fetching(connects_of(config), TopicPartition(topic.name, self._partition, ledger.indexed_to))
+        fetching = Fetching(
+            connects_of(config), TopicPartition(topic.name, self._partition, ledger.indexed_to), self._shared.kernel
+        )
         name = f"{topic.name}/{self._partition}"
         ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, name)
         ahead.start()

@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from index.headers import NATIVE, Headers, StrippedNames
 from index.pending import Entry
@@ -20,18 +20,24 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import KEEP_KEY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.intake.decided import Decided
 from sidecar.intake.deciding import Deciding
-from sidecar.intake.fetching import Fetch
-from sidecar.intake.read_ahead import FETCH_RECORDS
+from sidecar.intake.fetching import Connects, Fetching
+from sidecar.intake.read_ahead import FETCH_RECORDS, WAIT_S
+from sidecar.intake.tails import Fetch
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Scheduled
 from sidecar.release.writer import PartitionWriter
 from snapshots.rows import RowPacker
+from tests.support.mock_broker import MockBroker
 
 RECORDS: Final = 50_000
 SEGMENT_RECORDS: Final = 2_500
 """Of 200 bytes of value, as many as a segment has."""
+
+LOG_RECORDS: Final = 15_000
+"""Of 200 bytes of value, which the broker in the process keeps of a partition."""
 
 ROUNDS: Final = 7
 DUE_MS: Final = 1_800_000_000_000
@@ -49,10 +55,17 @@ def main() -> None:
     segment = _Segment(entries[:SEGMENT_RECORDS])
     # As in the router.
     gc.disable()
+    with MockBroker() as broker:
+        _measure(native, entries, segment, broker)
+
+
+def _measure(native: Kernel, entries: list[Entry[Scheduled]], segment: "_Segment", broker: MockBroker) -> None:
     works: dict[str, Work] = {
         "release": lambda kernel: _release_us(kernel, entries),
         "join rows into segments": segment.join_us,
         "decode segments": segment.decode_us,
+        "read and decide what is due soon": _Log(broker, "soon", -60_000).read_us,
+        "read, decide and pack what is due later": _Log(broker, "later", 3_600_000).read_us,
         "decide what is due soon": _Fetches(-60_000).decide_us,
         "decide and pack what is due later": _Fetches(3_600_000).decide_us,
     }
@@ -132,6 +145,45 @@ class _Fetches:
         deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, kernel=kernel)
         # Kept, or what is measured is how soon it is thrown away.
         return _cpu_us(lambda: [deciding.decide(fetch) for fetch in self._fetches], RECORDS)
+
+
+class _Log:
+    """The same in a log, as much as the broker in the process keeps."""
+
+    def __init__(self, broker: MockBroker, topic: str, ahead_ms: int) -> None:
+        self._broker = broker
+        self._topic = topic
+        broker.producer.begin_transaction()
+        for offset in range(LOG_RECORDS):
+            headers: list[Any] = [*_headers(ahead_ms + offset)]
+            broker.producer.produce(topic, bytes(200), b"%d" % offset, 0, timestamp=DUE_MS, headers=headers)
+            broker.producer.poll(0)
+        broker.producer.commit_transaction()
+
+    def read_us(self, kernel: Kernel) -> float:
+        fetching = Fetching(
+            Connects(self._connect, self._connect, self._connect), TopicPartition(self._topic, 0, 0), kernel
+        )
+        history, budget = RuleHistory.beginning(0, Rules("delays", default_target="orders")), PayloadBudget(1 << 40)
+        deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, kernel=kernel)
+        kept: list[Decided] = []
+        read = 0
+
+        def read_all() -> None:
+            nonlocal read
+            while read < LOG_RECORDS:
+                fetch = fetching.read(WAIT_S, FETCH_RECORDS)
+                if fetch is not None:
+                    kept.append(deciding.decide(fetch))
+                    read += kept[-1].records
+
+        took_us = _cpu_us(read_all, LOG_RECORDS)
+        fetching.close()
+        return took_us
+
+    def _connect(self) -> Consumer:
+        settings = {"enable.partition.eof": True, "fetch.wait.max.ms": 5, "log_level": 0}
+        return Consumer({"bootstrap.servers": self._broker.bootstrap, "group.id": "bench", **settings})
 
 
 def _headers(ahead_ms: int) -> Headers:

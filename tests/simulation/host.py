@@ -29,8 +29,8 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
 from sidecar.intake.decided import Decided
 from sidecar.intake.deciding import Deciding
-from sidecar.intake.fetching import Fetch
 from sidecar.intake.intake import Intake, Places
+from sidecar.intake.tails import Fetch
 from sidecar.kafka.compacted import Stored
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.kernel.choice import Kernel

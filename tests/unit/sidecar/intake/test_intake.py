@@ -11,9 +11,10 @@ from index.partition import PartitionIndex
 from index.progress import Position, Progress, start_of
 from index.rule_history import RuleHistory
 from sidecar.intake.deciding import Deciding
-from sidecar.intake.fetching import Fetch, Fetching
+from sidecar.intake.fetching import Fetching
 from sidecar.intake.intake import Intake
 from sidecar.intake.read_ahead import ReadAhead
+from sidecar.intake.tails import Fetch
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Packed, Payload, Scheduled, scheduled_size

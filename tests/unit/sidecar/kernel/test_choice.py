@@ -14,7 +14,7 @@ from sidecar.kernel.choice import REVISION, SWITCH, Kernel
 from sidecar.metrics import Metrics
 from snapshots.codec import PYTHON_CODEC
 
-MODULES = tuple(f"sidecar.kernel.{name}" for name in ("_deciding", "_release", "_rows", "_segments"))
+MODULES = tuple(f"sidecar.kernel.{name}" for name in ("_deciding", "_fetching", "_release", "_rows", "_segments"))
 
 
 @pytest.fixture

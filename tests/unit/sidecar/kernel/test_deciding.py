@@ -18,7 +18,7 @@ from index.schedule import KEEP_KEY, Schedule
 from index.unreadable import UnreadableHeaders, examined
 from sidecar.intake.decided import Decided
 from sidecar.intake.deciding import NEVER, PACKED_BYTES, Deciding
-from sidecar.intake.fetching import Fetch
+from sidecar.intake.tails import Fetch
 from sidecar.kernel import common_form
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.kernel.common_form import CommonForm

@@ -11,9 +11,10 @@ from index.progress import BEFORE_ALL, Progress, start_of
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.intake.deciding import Deciding
-from sidecar.intake.fetching import Fetch, Fetching
+from sidecar.intake.fetching import Fetching
 from sidecar.intake.intake import Intake, Places
 from sidecar.intake.read_ahead import ReadAhead
+from sidecar.intake.tails import Fetch
 from sidecar.partition import tail as module
 from sidecar.partition.tail import Tail
 from sidecar.payload.budget import PayloadBudget

@@ -1,0 +1,33 @@
+# cython: language_level=3
+"""Messages as librdkafka has read them, for the other modules of the kernel: see ``_fetching.pyx``."""
+
+from libc.stdint cimport int32_t, int64_t
+
+# rd_kafka_message_t of rdkafka.h, which is public; private lie behind it the headers as they came.
+cdef struct Message:
+    int code
+    void *topic
+    int32_t partition
+    void *value
+    size_t value_size
+    void *key
+    size_t key_size
+    int64_t offset
+    void *opaque
+
+
+cdef struct Taken:
+    Message *message
+    int64_t timestamp_ms
+    const char *headers
+    int32_t headers_size
+
+
+cdef class Messages:
+    cdef Taken *taken
+    cdef Py_ssize_t room
+    # Of what was read, how much is there, and how much is shown.
+    cdef Py_ssize_t held
+    cdef Py_ssize_t count
+    cdef void *destroy
+    cdef void *error_text

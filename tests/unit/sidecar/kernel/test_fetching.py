@@ -1,0 +1,297 @@
+"""What the kernel reads of a partition is decided as what confluent-kafka hands over, whatever bytes there are."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from index.record import Record
+from index.rule_history import RuleHistory
+from index.rules import Rules
+from index.schedule import Reason
+from index.unreadable import UnreadableHeaders
+from sidecar.intake.decided import Decided, Rejected
+from sidecar.intake.deciding import Deciding
+from sidecar.intake.fetching import Connects, Fetching
+from sidecar.intake.tails import Fetch, NativeTail, PythonTail, RawFetch, Tail
+from sidecar.kernel.choice import PYTHON, Kernel
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.packing import records_of
+from snapshots.rows import RowPacker
+from tests.support.kernel import native_kernel
+from tests.support.mock_broker import MockBroker
+
+NATIVE = native_kernel()
+
+from tests.support.fake_queue import FakeQueue, RawMessage  # noqa: E402 -- it needs the kernel
+
+NOW_MS: Final = 1_800_000_000_000
+RULES: Final = Rules("d", default_target="t", allowed_targets=("t*",))
+BEFORE: Final = Rules("d", default_target="t", version=2)
+PLENTY: Final = 1 << 40
+
+
+def _varint(number: int) -> bytes:
+    zigzag, encoded = number << 1 ^ number >> 63, bytearray()
+    while zigzag >= 128:
+        encoded.append(zigzag & 127 | 128)
+        zigzag >>= 7
+    return bytes([*encoded, zigzag])
+
+
+def _encoded(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    pieces = [piece for header in headers for piece in header]
+    sized = [_varint(-1) if piece is None else _varint(len(piece)) + piece for piece in pieces]
+    return _varint(len(headers)) + b"".join(sized)
+
+
+class _Given:
+    """A raw message with the methods of a Message."""
+
+    def __init__(self, raw: RawMessage) -> None:
+        self._raw = raw
+
+    def offset(self) -> int:
+        return self._raw.at
+
+    def error(self) -> KafkaError | None:
+        return KafkaError(self._raw.code, "it broke") if self._raw.code else None
+
+    def key(self) -> bytes | None:
+        return self._raw.given_key
+
+    def value(self) -> bytes | None:
+        return self._raw.given_value
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._raw.timestamp_ms
+
+
+def _decided(kernel: Kernel, rules: Rules, fetch: Fetch | RawFetch) -> Decided:
+    budget = PayloadBudget(PLENTY)
+    history = RuleHistory.beginning(0, rules)
+    return Deciding(history, budget, now_ms=lambda: NOW_MS, soon_ms=1_000, kernel=kernel).decide(fetch)
+
+
+def _plain(thing: Any) -> Any:
+    if isinstance(thing, RowPacker):
+        return tuple(thing.names)
+    if isinstance(thing, UnreadableHeaders):
+        return "unreadable", list(thing), thing.why, thing.handed
+    if isinstance(thing, tuple | list):
+        return (type(thing).__name__, *(_plain(part) for part in thing))
+    return type(thing).__name__, thing
+
+
+def _outcome(kernel: Kernel, rules: Rules, messages: Sequence[RawMessage]) -> Any:
+    try:
+        if kernel.is_native:
+            fetch: Fetch | RawFetch = RawFetch(FakeQueue(messages).reader.read(0, 1_000, PLENTY))
+        else:
+            given_messages = cast("Sequence[Message]", [_Given(each) for each in messages])
+            fetch = Fetch(given_messages, [each.given if not each.code else () for each in messages])
+        decided = _decided(kernel, rules, fetch)
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it is to be the same
+        return type(error), str(error)
+    return _plain(decided.steps), decided.names, decided.resident_bytes, decided.without_time, decided.records
+
+
+_NAMES: Final = [b"deliver-at", b"Deliver-At", b"deliver-after", b"deliver-to", b"deliver-id", b"deliver-key", b"trace"]
+_ODD_NAMES: Final = [b"deliver-cancel", b"deliver-att", b"", b"\xff", b"a\0b", "\N{REPLACEMENT CHARACTER}".encode()]
+_names = st.sampled_from(_NAMES) | st.sampled_from(_ODD_NAMES) | st.just("\N{SNOWMAN}".encode())
+_contents = (
+    st.none() | st.sampled_from([b"", b"t", b"10s", b"%d" % (NOW_MS + 9_000), b"%d" % NOW_MS]) | st.binary(max_size=90)
+)
+_good = st.lists(st.tuples(_names, _contents), max_size=5).map(_encoded)
+
+
+@st.composite
+def _damaged(draw: st.DrawFn) -> bytes:
+    raw = bytearray(draw(_good))
+    for _ in range(draw(st.integers(1, 3))):
+        if raw:
+            raw[draw(st.integers(0, len(raw) - 1))] = draw(st.integers(0, 255))
+    return bytes(raw[: draw(st.integers(0, len(raw)))])
+
+
+_raw_headers = _good | _damaged() | st.binary(max_size=12) | st.just(_encoded([(b"x", b"1")] * 101)) | st.just(b"")
+_messages = st.lists(
+    st.builds(
+        RawMessage,
+        st.integers(0, 2**63 - 2),
+        _raw_headers,
+        st.none() | st.binary(max_size=200),
+        st.none() | st.binary(max_size=200),
+        st.sampled_from([NOW_MS, 0, -1, 2**63 - 1]),
+    ),
+    max_size=6,
+)
+
+
+@given(_messages, st.sampled_from([RULES, BEFORE]))
+def test_it_is_decided_as_what_is_handed_over(messages: list[RawMessage], rules: Rules) -> None:
+    for message in messages:
+        # One by one, since what is no header at all ends a fetch.
+        assert _outcome(NATIVE, rules, [message]) == _outcome(PYTHON, rules, [message])
+    sound = [message for message in messages if not isinstance(_outcome(PYTHON, rules, [message])[0], type)]
+    assert _outcome(NATIVE, rules, sound) == _outcome(PYTHON, rules, sound)
+
+
+def test_very_many_headers_are_not_looked_at() -> None:
+    """Nor are they made objects of, which would take more memory than there may be."""
+    message = RawMessage(1, _encoded([(b"x", b"")] * 200_000), timestamp_ms=NOW_MS)
+    decided = _decided(NATIVE, RULES, RawFetch(FakeQueue([message]).reader.read(0, 10, PLENTY)))
+    (rejected,) = [step for step in decided.steps if isinstance(step, Rejected)]
+    assert rejected.refused.rejection.reason is Reason.UNREADABLE
+    assert len(rejected.refused.record.headers) == 1
+
+
+def test_a_fetch_ends_where_its_headers_are_enough() -> None:
+    messages = [RawMessage(at, _encoded([(b"x", bytes(100))] * 10)) for at in range(1_000)]
+    queue = FakeQueue(messages)
+    some = [len(queue.reader.read(0, 1_000, 50_000)) for _ in range(3)]
+    assert 48 <= some[0] < 48 + 64
+    assert some == [some[0]] * 3
+    assert len(queue.reader.read(0, 7, PLENTY)) == 7
+    assert len(queue.reader.read(0, 0, PLENTY)) == 0
+
+
+def test_all_is_given_back_once() -> None:
+    queue = FakeQueue([RawMessage(at) for at in range(200)])
+    messages = queue.reader.read(0, 150, PLENTY)
+    messages.cut(100)
+    assert (len(messages), messages.next_offset()) == (100, 100)
+    assert len(messages.handed(0, 2**40, KafkaError)) == 100
+    assert messages.handed(100, 150, KafkaError) == messages.handed(5, 2, KafkaError) == []
+    messages.release()
+    messages.release()
+    assert (len(messages), messages.next_offset(), queue.given_back) == (0, None, 150)
+    assert messages.handed(0, 1, KafkaError) == []
+    assert _decided(NATIVE, RULES, RawFetch(messages)).steps == [[]]
+    del messages
+    assert queue.given_back == 150
+    left = queue.reader.read(0, 150, PLENTY)
+    queue.reader.close()
+    assert len(queue.reader.read(0, 150, PLENTY)) == 0
+    del left
+    assert queue.given_back == 200
+
+
+def test_errors_are_events_and_the_end_of_the_log_is_one() -> None:
+    end = RawMessage(7, code=KafkaError._PARTITION_EOF)
+    assert _outcome(NATIVE, RULES, [RawMessage(6), end]) == _outcome(PYTHON, RULES, [RawMessage(6), end])
+    messages = FakeQueue([RawMessage(6), end]).reader.read(0, 10, PLENTY)
+    assert (messages.errors(), messages.next_offset()) == ([1], 7)
+    broken = RawMessage(7, code=KafkaError.UNKNOWN_TOPIC_OR_PART)
+    with pytest.raises(KafkaException, match="it broke"):
+        _decided(NATIVE, RULES, RawFetch(FakeQueue([RawMessage(6), broken]).reader.read(0, 10, PLENTY)))
+
+
+# With a client.
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[MockBroker]:
+    with MockBroker() as broker:
+        yield broker
+
+
+def _consumer(broker: MockBroker) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "tail",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 5,
+            "log_level": 0,
+        }
+    )
+
+
+def _tail(broker: MockBroker, kernel: Kernel, at: TopicPartition) -> Tail:
+    if kernel.is_native:
+        return NativeTail(_consumer(broker), kernel, at)
+    return PythonTail(_consumer(broker), lambda: _consumer(broker), at)
+
+
+def _written(broker: MockBroker, topic: str, count: int) -> None:
+    broker.producer.begin_transaction()
+    for number in range(count):
+        broker.producer.produce(
+            topic,
+            None if number % 5 == 0 else b"value %d" % number,
+            [None, b"", b"key"][number % 3],
+            0,
+            timestamp=NOW_MS + number,
+            headers=[
+                ("deliver-at", b"%d" % (NOW_MS + number * 100)),
+                ("trace", [None, b"", b"1"][number % 3]),
+                *[("\N{SNOWMAN}", b"2")] * (number % 4),
+                *[("deliver-cancel", b"7")] * (number % 7 == 0),
+            ],
+        )
+    broker.producer.commit_transaction()
+
+
+@pytest.mark.parametrize("rules", [RULES, BEFORE], ids=["now", "before"])
+def test_a_client_gives_the_same_either_way(broker: MockBroker, rules: Rules) -> None:
+    topic = f"same-{rules.version}"
+    _written(broker, topic, 300)
+    found: dict[str, list[Any]] = {}
+    for kernel in (PYTHON, NATIVE):
+        tail, read_to = _tail(broker, kernel, TopicPartition(topic, 0, 0)), 0
+        steps: list[Any] = []
+        # The last one is the marker of the transaction.
+        while read_to < 301:
+            read = tail.read(0.25, 100)
+            if read is not None:
+                assert read.stumbled is None
+                steps += _decided(kernel, rules, read.fetch).steps
+                read_to = read.next_offset or 0
+        assert tail.log_end() == 301
+        tail.close()
+        # Where a fetch ends is luck.
+        flat = [entry for step in steps for entry in (step if isinstance(step, list) else [step])]
+        payloads = [entry[2] for entry in flat if isinstance(entry, tuple) and type(entry) is tuple]
+        rest = [entry[:2] if type(entry) is tuple else _plain(entry) for entry in flat]
+        kinds = [type(payload).__name__ for payload in payloads]
+        found[kernel.name] = [rest, kinds, records_of(payloads)]
+    assert found["native"] == found["python"]
+    assert isinstance(found["native"][2][0], Record)
+
+
+@pytest.mark.parametrize("kernel", [PYTHON, NATIVE], ids=lambda each: each.name)
+def test_an_offset_that_is_not_there_is_an_error(broker: MockBroker, kernel: Kernel) -> None:
+    _written(broker, "short", 3)
+    tail = _tail(broker, kernel, TopicPartition("short", 0, 1_000))
+    read = None
+    while read is None:
+        read = tail.read(0.25, 100)
+    with pytest.raises(KafkaException) as raised:
+        _decided(kernel, RULES, read.fetch)
+    assert raised.value.args[0].code() == KafkaError._AUTO_OFFSET_RESET
+    tail.close()
+
+
+@pytest.mark.parametrize("kernel", [PYTHON, NATIVE], ids=lambda each: each.name)
+def test_it_closes_with_messages_that_nobody_has_looked_at(broker: MockBroker, kernel: Kernel) -> None:
+    _written(broker, f"left-{kernel.name}", 200)
+    connects = Connects(lambda: _consumer(broker), lambda: _consumer(broker), lambda: _consumer(broker))
+    fetching = Fetching(connects, TopicPartition(f"left-{kernel.name}", 0, 0), kernel)
+    fetch = None
+    while fetch is None:
+        fetch = fetching.read(0.25, 20)
+    fetching.close()
+
+
+@settings(max_examples=30)
+@given(st.integers(-1, 3), st.integers(-(2**31), 2**31 - 1), st.integers(-5, 5))
+def test_no_place_is_outside_of_what_was_read(start: int, stop: int, most: int) -> None:
+    messages = FakeQueue([RawMessage(at) for at in range(3)]).reader.read(0, most, PLENTY)
+    assert len(messages) == max(0, min(most, 3))
+    assert len(messages.handed(start, stop, KafkaError)) <= len(messages)
