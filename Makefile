@@ -141,8 +141,9 @@ format: venv ## Format the code and mend what ruff can mend
 bench: venv ## Throughput and lateness, as ratios to a bare transactional loop: medians of three (ROUNDS=1: once, 32 minutes)
 	@$(BIN)/python -m tests.bench $(if $(ROUNDS),--rounds $(ROUNDS))
 
-bench-kernel: venv ## What a released record costs the worker, in Python and by the kernel, in one run without a broker
+bench-kernel: venv ## What records cost the worker: by the kernel, and kept as columns, each beside Python; no broker
 	@$(BIN)/python -m tests.bench.kernel
+	@$(BIN)/python -m tests.bench.waiting
 
 bench-large: venv ## The same with 10 M records pending: memory, lateness, restart (RECORDS=1000000 to try out)
 	@$(BIN)/python -m tests.bench large $(if $(RECORDS),--records $(RECORDS))

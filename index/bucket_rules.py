@@ -14,8 +14,7 @@ Merging is as in PIP-195: adjacent buckets (their offsets must not enclose anoth
 entries. Merging four at a time rewrites an entry about log4(buckets) times.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import sub
@@ -24,6 +23,7 @@ from typing import Literal, TypeAlias, TypeVar
 from index.bucket import Bucket, Placement
 from index.pending import Entry
 from index.progress import BEFORE_ALL, Position
+from index.run import ListRun, Run
 
 P = TypeVar("P")
 
@@ -78,42 +78,60 @@ class SealRules:
         return entries >= self.max_entries or span >= self.max_span or age_ms >= self.max_age_ms
 
 
-def placement_of(entries: Sequence[Entry[P]], rule: PlacementRule) -> Placement:
-    """Where the payload of a run of entries that is loaded together should be; O(n log n)."""
+def placement_of(offsets: Sequence[int], rule: PlacementRule) -> Placement:
+    """Where the payload of a run of entries at these offsets that is loaded together should be; O(n log n)."""
     if rule != "auto":
         return Placement[rule.upper()]
-    offsets = sorted([offset for _, offset, _ in entries])
-    scanned = sum(map(min, map(sub, offsets[1:], offsets), repeat(SEEK_US / SCAN_US)))
-    return Placement.POINTER if SEEK_US + SCAN_US * scanned < POINTER_BELOW_US * len(entries) else Placement.INLINE
+    ascending = sorted(offsets)
+    scanned = sum(map(min, map(sub, ascending[1:], ascending), repeat(SEEK_US / SCAN_US)))
+    return Placement.POINTER if SEEK_US + SCAN_US * scanned < POINTER_BELOW_US * len(offsets) else Placement.INLINE
 
 
 def cut(
-    chunks: Iterable[Sequence[Entry[P]]], rules: SealRules, size_of: Callable[[P], int]
+    chunks: Iterable[Iterable[Entry[P]]], rules: SealRules, size_of: Callable[[P], int]
 ) -> Iterator[list[Entry[P]]]:
     """Cut entries, given in release order, into segments; lazily, so that sealing can be spread over many rounds."""
-    held: list[Entry[P]] = []
+    runs: Iterator[Run[P]] = (ListRun([*chunk]) for chunk in chunks)
+    for segment in cut_runs(runs, rules, lambda run: [size_of(payload) for _, _, payload in run]):
+        yield [*segment]
+
+
+def cut_runs(runs: Iterable[Run[P]], rules: SealRules, sizes_of: Callable[[Run[P]], Sequence[int]]) -> Iterator[Run[P]]:
+    """Cut runs that follow each other into segments, lazily; ``sizes_of`` tells the bytes of each entry in one."""
+    gathered: list[Run[P]] = []
     sizes: list[int] = []
-    for chunk in chunks:
-        held += chunk
-        sizes += [size_of(payload) for _, _, payload in chunk]
-        while len(held) >= MANY * rules.segment_entries:
-            yield _cut_first(held, sizes, rules)
-    while held:
-        yield _cut_first(held, sizes, rules)
+    for run in runs:
+        if len(run):
+            gathered.append(run)
+            sizes += sizes_of(run)
+        if len(sizes) >= MANY * rules.segment_entries:
+            gathered = yield from _cut_firsts(gathered, sizes, rules, MANY * rules.segment_entries)
+    yield from _cut_firsts(gathered, sizes, rules, 1)
 
 
-def _cut_first(held: list[Entry[P]], sizes: list[int], rules: SealRules) -> list[Entry[P]]:
-    """Remove and return the first segment of entries that are enough for one."""
+def _cut_firsts(
+    gathered: list[Run[P]], sizes: list[int], rules: SealRules, enough: int
+) -> Generator[Run[P], None, list[Run[P]]]:
+    """Remove and yield the first segments of entries while there are ``enough``; returns the rest."""
+    start = 0
+    held = gathered[0].merged_with(gathered[1:]) if len(gathered) > 1 else gathered[0] if gathered else None
+    while held is not None and len(sizes) >= enough:
+        count = _count_first(held, start, sizes, rules)
+        yield held.slice(start, start + count)
+        start += count
+        del sizes[:count]
+    return [held.slice(start, len(held))] if held is not None and sizes else []
+
+
+def _count_first(held: Run[P], start: int, sizes: Sequence[int], rules: SealRules) -> int:
+    """How many of some entries, from ``start`` on, are the first segment."""
     most = rules.segment_entries
-    step_end_ms = (held[0][0] // rules.time_step_ms + 1) * rules.time_step_ms
-    in_step = max(bisect_left(held, (step_end_ms,), 0, min(most, len(held))), most // NEARLY_EMPTY)
+    step_end_ms = (held.place(start)[0] // rules.time_step_ms + 1) * rules.time_step_ms
+    in_step = max(held.count_before((step_end_ms, -1)) - start, most // NEARLY_EMPTY)
     room = rules.segment_bytes
     ends = accumulate(map(min, sizes[: min(most, in_step)], repeat(room)))
     # The first always goes, however big.
-    count = max(sum(map(room.__ge__, ends)), 1)
-    segment = held[:count]
-    del held[:count], sizes[:count]
-    return segment
+    return max(sum(map(room.__ge__, ends)), 1)
 
 
 def to_merge(buckets: Iterable[Bucket], max_buckets: int, watermark: Position = BEFORE_ALL) -> list[Bucket]:

@@ -16,6 +16,7 @@ from index.pending_set import PendingSet
 from index.progress import Position, Progress
 from index.receipts import Control, Receipt
 from index.record import Record
+from index.run import NOTHING_WAITS, Runs
 from index.skipped import SkippedRanges
 from index.transit import Transit
 from index.unsealed import Unsealed
@@ -34,12 +35,13 @@ class Entering(Generic[P, R]):
         buckets: Iterable[Manifest] = (),
         mask: Mask | None = None,
         transit: Transit | None = None,
+        runs: Runs[P] = NOTHING_WAITS,
     ) -> None:
         self._committed = progress
         self._size_of = size_of
         self._replay_below = progress.cursor
         self._indexed_to = progress.sealed_to
-        self._pending: PendingSet[P] = PendingSet(progress.sealed_to)
+        self._pending: PendingSet[P] = PendingSet(progress.sealed_to, runs)
         behind = dict(progress.catching_up)
         for manifest in buckets:
             self._pending.add_bucket(manifest, progress.watermark, behind.get(manifest.bucket_id))

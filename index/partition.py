@@ -42,7 +42,7 @@ class PartitionIndex(Entering[P, R]):
     """The pending set of one delay partition and its progress.
 
     ``P`` is what the caller keeps of a record until it is released, ``R`` of one until it is rejected; ``size_of``
-    gives the bytes a payload will cost in a transaction.
+    gives the bytes a payload will cost in a transaction. ``runs`` tells how entries are kept that wait for long.
     """
 
     def next_due_ms(self) -> int | None:

@@ -7,9 +7,9 @@
                  stored / loaded entries        being sealed   indexed last
 
 Records are indexed into the *mutable* bucket. To seal it, it is *frozen*: intake goes on into a new one while its
-entries are written out, and only when the manifest is committed do they belong to a bucket. Segments are *loaded*
-shortly before they are due. Release takes from all three in one order, and never passes the first entry that is not in
-memory (the *barrier*).
+entries are written out, and only when the manifest is committed do they belong to a bucket; those due soon are *kept*
+in memory. Segments are *loaded* shortly before they are due. Release takes from all of them in one order, and never
+passes the first entry that is not in memory (the *barrier*).
 
 What an adopted bucket owes up to the watermark is kept apart until it has caught up (:mod:`index.adopting`).
 
@@ -27,32 +27,39 @@ from index.adopting import CatchingUp, everything
 from index.bucket import Bucket, Manifest
 from index.pending import NO_LIMIT, Entry, PendingIndex
 from index.progress import Position
+from index.run import NOTHING_WAITS, ListRun, Run, Runs, behind, in_order
 from index.unsealed import Unsealed
+from index.waiting import Waiting
 
 P = TypeVar("P")
 
 
 class PendingSet(Generic[P]):
-    """Pending entries across mutable bucket, frozen bucket and buckets, taken in (due, offset) order."""
+    """Pending entries across mutable bucket, frozen bucket and buckets, taken in (due, offset) order.
 
-    def __init__(self, from_offset: int) -> None:
-        self.mutable: Unsealed[P] = Unsealed(from_offset)
+    ``runs`` tells how those are kept that wait for long.
+    """
+
+    def __init__(self, from_offset: int, runs: Runs[P] = NOTHING_WAITS) -> None:
+        self.runs = runs
+        self.mutable: Unsealed[P] = Unsealed(from_offset, runs)
         self.frozen: Unsealed[P] | None = None
         self.buckets: dict[int, Bucket] = {}
         self.catching_up: CatchingUp[P] = CatchingUp()
         self._loaded: PendingIndex[P] = PendingIndex()
+        self._kept: Waiting[P] = Waiting(runs)
         self._held = BitMap64()
-        self._dropped: list[list[Entry[P]]] = []
+        self._dropped: list[Run[P]] = []
 
     @property
     def in_memory(self) -> int:
         """Entries held in memory, those that only wait to be dropped excluded."""
-        return sum(map(len, self.in_memory_indexes()))
+        return sum(map(len, self._indexes())) + sum(map(len, self.catching_up.indexes()))
 
     @property
     def loaded(self) -> int:
         """Entries of buckets that are in memory."""
-        return len(self._loaded)
+        return len(self._loaded) + len(self._kept)
 
     @property
     def stored(self) -> int:
@@ -65,13 +72,18 @@ class PendingSet(Generic[P]):
         return bool(self._dropped)
 
     def in_memory_indexes(self) -> list[PendingIndex[P]]:
-        """Where the entries in memory lie, those of the frozen and the mutable bucket last; to look at only."""
-        return [*self.catching_up.indexes(), *self._indexes()]
+        """Where the entries in memory lie that are due soon; to look at only."""
+        return [*self.catching_up.indexes(), self._loaded, *(part.soon for part in self._unsealed())]
+
+    def waiting_runs(self) -> list[Run[P]]:
+        """The other entries in memory; to look at only."""
+        waiting = [self._kept, *(part.waiting for part in self._unsealed())]
+        return [run for each in waiting for run in each.runs()]
 
     @property
     def is_sealed(self) -> bool:
         """Whether nothing waits outside of buckets."""
-        return self.frozen is None and not len(self.mutable.entries)
+        return self.frozen is None and not len(self.mutable)
 
     def barrier(self) -> Position | None:
         """The first position that may hold an entry which is not in memory."""
@@ -94,7 +106,8 @@ class PendingSet(Generic[P]):
 
     def furthest_due_ms(self) -> int | None:
         """Due time of the last entry, in memory or not."""
-        due = [due_ms for index in self.in_memory_indexes() if (due_ms := index.furthest_due_ms()) is not None]
+        indexes = [*self.catching_up.indexes(), *self._indexes()]
+        due = [due_ms for index in indexes if (due_ms := index.furthest_due_ms()) is not None]
         due += [bucket.manifest.last.due_ms for bucket in self.buckets.values() if bucket.next_segment is not None]
         return max(due, default=None)
 
@@ -105,29 +118,25 @@ class PendingSet(Generic[P]):
         if len(runs) <= 1:
             taken = runs[0] if runs else []
         else:
-            # A merge of sorted runs, which is what Timsort does with them.
-            taken = sorted(entry for run in runs for entry in run)
+            taken = in_order(runs)
             self.untake(taken[max_entries:])
             del taken[max_entries:]
         return taken
 
     def untake(self, entries: Sequence[Entry[P]]) -> None:
         """Return entries that were taken and are not to leave after all."""
-        frozen_from = self.frozen.from_offset if self.frozen else self.mutable.from_offset
-        mutable_from = self.mutable.from_offset
+        frozen_from, mutable_from = self._unsealed()[0].from_offset, self.mutable.from_offset
         self._loaded.put_back(entry for entry in entries if entry[1] < frozen_from)
-        self.mutable.entries.put_back(entry for entry in entries if entry[1] >= mutable_from)
+        self.mutable.put_back([entry for entry in entries if entry[1] >= mutable_from])
         if self.frozen is not None:
-            self.frozen.entries.put_back(entry for entry in entries if frozen_from <= entry[1] < mutable_from)
+            self.frozen.put_back([entry for entry in entries if frozen_from <= entry[1] < mutable_from])
 
     def leave(self, entries: Sequence[Entry[P]]) -> None:
         """Entries that were taken are leaving: they no longer hold S back."""
         offsets = BitMap64([offset for _, offset, _ in entries])
         self._held -= offsets
-        for part in (self.mutable, self.frozen):
-            if part is not None:
-                part.settle()
-                part.offsets -= offsets
+        for part in self._unsealed():
+            part.settle().difference_update(offsets)
 
     def cancel(self, places: Sequence[Position]) -> None:
         """Let go of those of these records that are in no bucket, nor being sealed: they no longer hold S back.
@@ -135,7 +144,7 @@ class PendingSet(Generic[P]):
         Others stay until W comes to them, when the mask drops them: it is W that tells when a bucket is done.
         """
         mutable = self.mutable
-        found = [mutable.entries.discard(*place) for place in places if place.offset >= mutable.from_offset]
+        found = [mutable.discard(place) for place in places if place.offset >= mutable.from_offset]
         gone = [entry for entry in found if entry is not None]
         mutable.settle().difference_update(BitMap64([offset for _, offset, _ in gone]))
         self.drop(gone)
@@ -143,7 +152,7 @@ class PendingSet(Generic[P]):
     def drop(self, entries: list[Entry[P]]) -> None:
         """These entries are not to leave, and ``drop_some`` is to give them out."""
         if entries:
-            self._dropped.append(entries)
+            self._dropped.append(ListRun(entries))
 
     def ranges(self) -> list[range]:
         """The offsets that buckets hold, and the one that is being sealed."""
@@ -152,8 +161,7 @@ class PendingSet(Generic[P]):
 
     def lowest_unsealed(self, *, without_frozen: bool = False) -> int | None:
         """The lowest offset that is in no bucket, which is S; None when there is none."""
-        parts = [self.mutable] if without_frozen or self.frozen is None else [self.frozen, self.mutable]
-        for part in parts:
+        for part in [self.mutable] if without_frozen else self._unsealed():
             offsets = part.settle()
             if offsets:
                 return int(offsets.min())
@@ -167,24 +175,27 @@ class PendingSet(Generic[P]):
         """Set the mutable bucket aside to be sealed and begin a new one at ``to_offset``."""
         if self.frozen is not None:
             raise ValueError("a bucket is being sealed already")
-        self.frozen, self.mutable = self.mutable, Unsealed(to_offset)
+        self.frozen, self.mutable = self.mutable, Unsealed(to_offset, self.runs)
         return self.frozen
 
     def thaw(self) -> None:
         """Give up sealing: the frozen entries are as they were before."""
         assert self.frozen is not None
         frozen, newer = self.frozen, self.mutable
-        for chunk in newer.entries.chunks():
-            frozen.add(chunk)
+        frozen.take_over(newer)
         self.frozen, self.mutable = None, frozen
 
     def install_sealed(self, manifest: Manifest, watermark: Position, keep_to: Position) -> None:
         """The frozen entries are in a committed bucket: keep in memory those up to ``keep_to``, drop the rest."""
         assert self.frozen is not None
         kept_to = max((s.last for s in manifest.segments if s.first <= keep_to), default=watermark)
-        # A few entries beyond, of the last chunk, stay too: they are known to be held when their segment is loaded.
-        self._held.update(self._loaded.put_chunks(self.frozen.entries.take_chunks(kept_to.due_ms)))
-        self._dropped += self.frozen.entries.take_all()
+        # Of those due soon a few beyond stay too, of the last chunk: they are known when their segment is loaded.
+        self._held.update(self._loaded.put_chunks(self.frozen.soon.take_chunks(kept_to.due_ms)))
+        kept = self.frozen.waiting.take_before(behind(kept_to))
+        if kept is not None:
+            self._held.update(kept.offsets)
+            self._kept.add_run(kept)
+        self._dropped += [*map(ListRun, self.frozen.soon.take_all()), *self.frozen.waiting.take_all()]
         self.frozen = None
         self.buckets[manifest.bucket_id] = Bucket(manifest, max(kept_to, watermark))
 
@@ -206,7 +217,7 @@ class PendingSet(Generic[P]):
         assert self.is_sealed
         if manifest.segments:
             self.add_bucket(manifest, watermark, behind)
-        self.mutable = Unsealed(manifest.to_offset)
+        self.mutable = Unsealed(manifest.to_offset, self.runs)
 
     def add_bucket(self, manifest: Manifest, watermark: Position, behind: Position | None) -> None:
         """A committed bucket of which nothing is in memory."""
@@ -254,33 +265,35 @@ class PendingSet(Generic[P]):
     def discard_frozen(self) -> None:
         """Everything that was being sealed has been released meanwhile: there is no bucket to make."""
         assert self.frozen is not None
-        assert not len(self.frozen.entries)
+        assert not len(self.frozen)
         self.frozen = None
 
-    def drop_some(self, min_entries: int) -> list[Entry[P]]:
+    def drop_some(self, min_entries: int) -> list[Run[P]]:
         """Let go of entries that a bucket holds now, a few at a time: freeing many at once would stall the release."""
-        dropped: list[Entry[P]] = []
-        while self._dropped and len(dropped) < min_entries:
-            dropped += self._dropped.pop()
+        dropped: list[Run[P]] = []
+        while self._dropped and sum(map(len, dropped)) < min_entries:
+            dropped.append(self._dropped.pop())
         return dropped
 
     def check(self) -> None:
         """Assert every invariant; O(n log n)."""
-        for index in self._indexes():
-            index.check()
+        for part in self._unsealed():
+            part.check()
+        self._loaded.check()
+        self._kept.check()
         self.catching_up.check()
-        for part in (self.mutable, self.frozen):
-            if part is not None:
-                assert len(part.settle()) == len(part.entries)
-                assert not part.offsets or part.offsets.min() >= part.from_offset
-        assert len(self._held) == len(self._loaded)
+        assert len(self._held) == self.loaded
         for bucket in self.buckets.values():
             bucket.check()
         ranges = sorted((b.manifest.from_offset, b.manifest.to_offset) for b in self.buckets.values())
         assert all(one[1] <= two[0] for one, two in pairwise(ranges)), ranges
 
-    def _indexes(self) -> Iterator[PendingIndex[P]]:
+    def _unsealed(self) -> list[Unsealed[P]]:
+        return [self.mutable] if self.frozen is None else [self.frozen, self.mutable]
+
+    def _indexes(self) -> Iterator[PendingIndex[P] | Waiting[P]]:
         yield self._loaded
-        if self.frozen is not None:
-            yield self.frozen.entries
-        yield self.mutable.entries
+        yield self._kept
+        for part in self._unsealed():
+            yield part.soon
+            yield part.waiting

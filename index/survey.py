@@ -18,6 +18,7 @@ from index.due_marks import due_by
 from index.pending import CHUNK_BITS, Entry, PendingIndex
 from index.pending_set import PendingSet
 from index.progress import Position
+from index.run import Run
 from index.target_counts import Route, by_target, counts_of, largest
 
 P = TypeVar("P")
@@ -92,6 +93,12 @@ class _Counts:
         for place, (one, two) in enumerate(pairwise([*below, segment.entries]), low):
             self._spread[place] += two - one
 
+    def add_run(self, run: Run[P]) -> None:
+        """What is in a run."""
+        upto = [run.count_before((bound_ms + 1, -1)) for bound_ms in self._bounds_ms]
+        for place, (one, two) in enumerate(pairwise([0, *upto, len(run)])):
+            self._spread[place] += two - one
+
     def survey(self, snapshot_bytes: int, by_target: TargetCounts) -> Survey:
         """All of it."""
         by_due = [0] * (len(BOUNDS_MS) + 1)
@@ -104,7 +111,7 @@ def survey(
     parts: PendingSet[P],
     watermark: Position,
     now_ms: int,
-    routes_of: Callable[[Sequence[Entry[P]]], Sequence[Route]] | None = None,
+    routes_of: Callable[[Run[P] | Sequence[Entry[P]]], Sequence[Route]] | None = None,
     held: Sequence[Sequence[Entry[P]]] = (),
 ) -> Generator[None, None, Survey]:
     """Count in steps of about a millisecond; the result is the generator's return value.
@@ -113,16 +120,22 @@ def survey(
     """
     counts = _Counts(now_ms, overdue=sum(map(len, held)))
     targets: Counter[str] = Counter()
-    indexes = parts.in_memory_indexes()
+    indexes, waiting = parts.in_memory_indexes(), parts.waiting_runs()
     size_bytes = yield from _count_segments(counts, targets, parts, watermark)
     for index in indexes:
         yield from _count_chunks(counts, index)
+    for run in waiting:
+        counts.add_run(run)
+        yield
     if routes_of is None:
         return counts.survey(size_bytes, ())
     routes: Counter[Route] = Counter()
-    for run in chain(chain.from_iterable(map(_runs, indexes)), chain.from_iterable(map(_slices, held))):
-        routes.update(routes_of(run))
-        if len(run) >= ENTRIES_AT_ONCE:
+    parts_of: Iterator[Run[P] | Sequence[Entry[P]]] = chain(
+        *map(_runs, indexes), *map(_slices, held), *map(_pieces, waiting)
+    )
+    for some in parts_of:
+        routes.update(routes_of(some))
+        if len(some) >= ENTRIES_AT_ONCE:
             yield
     return counts.survey(size_bytes, largest(targets + by_target(routes)))
 
@@ -151,6 +164,14 @@ def _count_segments(
 
 def _slices(lane: Sequence[Entry[P]]) -> Iterator[Sequence[Entry[P]]]:
     return (lane[start : start + ENTRIES_AT_ONCE] for start in range(0, len(lane), ENTRIES_AT_ONCE))
+
+
+def _pieces(run: Run[P]) -> Iterator[Run[P]]:
+    """What lies in a run, some at a time; what leaves meanwhile may be missing, or there twice."""
+    start = 0
+    while start < len(run):
+        yield run.slice(start, start + ENTRIES_AT_ONCE)
+        start += ENTRIES_AT_ONCE
 
 
 def _runs(index: PendingIndex[P]) -> Iterator[list[Entry[P]]]:

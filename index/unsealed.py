@@ -1,34 +1,119 @@
 """Entries that are in no bucket yet: those of the mutable bucket, and of one that is being sealed."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from pyroaring import BitMap64
 
 from index.pending import Entry, PendingIndex
+from index.run import ListRun, Place, Run, Runs, behind
+from index.waiting import Waiting
 
 P = TypeVar("P")
 
+PIECE_ENTRIES = 2_500
+"""So many are taken in release order at once: about a segment, and a few milliseconds."""
 
-@dataclass(slots=True)
+
 class Unsealed(Generic[P]):
-    """The entries of one ledger range that are in no bucket yet; ``offsets`` gives S as its minimum."""
+    """The entries of one ledger range that are in no bucket yet; ``offsets`` gives S as its minimum.
 
-    from_offset: int
-    entries: PendingIndex[P] = field(default_factory=PendingIndex)
-    offsets: BitMap64 = field(default_factory=BitMap64)
-    # Added in runs: one call for many is ten times cheaper than one each.
-    fresh: list[int] = field(default_factory=list)
+    Those that are due soon are in ``soon``, as they came, and those that wait for long in ``waiting``.
+    """
 
-    def add(self, run: Sequence[Entry[P]]) -> None:
-        """Add entries."""
-        self.entries.add(run)
-        self.fresh += [offset for _, offset, _ in run]
+    def __init__(self, from_offset: int, runs: Runs[P]) -> None:
+        self.from_offset = from_offset
+        self.soon: PendingIndex[P] = PendingIndex()
+        self.waiting: Waiting[P] = Waiting(runs)
+        self.offsets = BitMap64()
+        self._waiting_of = runs.waiting
+        # Added in runs: one call for many is ten times cheaper than one each.
+        self._fresh: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.soon) + len(self.waiting)
+
+    def add(self, entries: Sequence[Entry[P]]) -> None:
+        """Add entries in the order of their offsets, all of which are behind those that are here."""
+        waiting, soon = self._waiting_of(entries)
+        if waiting:
+            self.waiting.add(waiting)
+        if soon:
+            self.soon.add(soon)
+        self._fresh += [offset for _, offset, _ in entries]
+
+    def put_back(self, entries: Sequence[Entry[P]]) -> None:
+        """Return entries that were taken, in release order, to where they were; ``pieces`` may come to them yet."""
+        waiting, soon = self._waiting_of(entries)
+        self.waiting.put_back(waiting)
+        self.soon.put_back(soon)
 
     def settle(self) -> BitMap64:
         """The offsets of all entries."""
-        if self.fresh:
-            self.offsets.update(self.fresh)
-            self.fresh = []
+        if self._fresh:
+            self.offsets.update(self._fresh)
+            self._fresh = []
         return self.offsets
+
+    def discard(self, place: Place) -> Entry[P] | None:
+        """Remove one entry wherever it lies, if it is there; it holds S back until it is taken out of ``offsets``."""
+        found = self.soon.discard(*place)
+        return self.waiting.discard(place) if found is None else found
+
+    def count_until(self, due_ms: int) -> int:
+        """Entries due by then, to a chunk exactly."""
+        return self.soon.count_until(due_ms) + self.waiting.count_until(due_ms)
+
+    def pieces(self) -> Iterator[Run[P]]:
+        """Every entry in release order, lazily: what is removed meanwhile may be missing or not."""
+        return _interleaved(self.waiting.pieces(PIECE_ENTRIES), _gathered(self.soon.chunks()))
+
+    def take_over(self, newer: "Unsealed[P]") -> None:
+        """Add all that another has, whose range follows on this one's."""
+        for chunk in newer.soon.chunks():
+            self.soon.add(chunk)
+        for run in newer.waiting.take_all():
+            self.waiting.add_run(run)
+        self.settle().update(newer.settle())
+
+    def check(self) -> None:
+        """Assert every invariant; O(n log n)."""
+        self.soon.check()
+        self.waiting.check()
+        assert len(self.settle()) == len(self)
+        assert not self.offsets or self.offsets.min() >= self.from_offset
+
+
+def _gathered(chunks: Iterable[list[Entry[P]]]) -> Iterator[Run[P]]:
+    """Chunks that follow each other, so many in a run that it is worth it."""
+    gathered: list[Entry[P]] = []
+    for chunk in chunks:
+        gathered += chunk
+        if len(gathered) >= PIECE_ENTRIES:
+            yield ListRun(gathered)
+            gathered = []
+    if gathered:
+        yield ListRun(gathered)
+
+
+def _interleaved(one: Iterator[Run[P]], other: Iterator[Run[P]]) -> Iterator[Run[P]]:
+    """What two have in release order, in that order."""
+    first, second = next(one, None), next(other, None)
+    while first is not None and second is not None:
+        end = behind(min(first.place(len(first) - 1), second.place(len(second) - 1)))
+        parts = [run.slice(0, count) for run in (first, second) if (count := run.count_before(end))]
+        yield parts[0].merged_with(parts[1:]) if len(parts) > 1 else parts[0]
+        first = _rest(first, end) or next(one, None)
+        second = _rest(second, end) or next(other, None)
+    if first is not None:
+        yield first
+        yield from one
+    if second is not None:
+        yield second
+        yield from other
+
+
+def _rest(run: Run[P], end: Place) -> Run[P] | None:
+    """What lies at ``end`` and behind it."""
+    count = run.count_before(end)
+    return run.slice(count, len(run)) if count < len(run) else None

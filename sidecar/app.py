@@ -40,6 +40,7 @@ from sidecar.policies import watch as policy_watch
 from sidecar.process import probes
 from sidecar.process.garbage import GarbageCollection
 from sidecar.process.health import ProcessHealth
+from sidecar.process.heap import HeapTrim, glibc_trim
 from sidecar.process.instance_name import take_name
 from sidecar.process.served_topics import UsableTopics
 from sidecar.process.topic_watch import TopicWatch
@@ -173,7 +174,8 @@ def _serve(
         kernel=kernel,
         tracing=tracing or NO_TRACING,
     )
-    assignment = Assignment(workers, shared, usable, health, GarbageCollection(lambda: budget.used_bytes))
+    garbage, heap = GarbageCollection(lambda: budget.used_bytes), HeapTrim(lambda: budget.used_bytes, glibc_trim())
+    assignment = Assignment(workers, shared, usable, health, garbage, heap)
     instance_id, leaves = _instance_id(config)
     member = GroupMember(
         lambda on_commit, on_error: clients.group_member(config, topics, on_commit, on_error, instance_id),

@@ -201,13 +201,13 @@ class Housekeeping:
         age_ms = int((now_s - self._mutable_since_s) * 1_000)
         span = self._ledger.indexed_to - self._ledger.committed.sealed_to
         if memory_full:
-            return len(self._ledger.parts.mutable.entries) > 0
+            return len(self._ledger.parts.mutable) > 0
         return self._rules.must_seal(far, span, age_ms)
 
     def _far(self) -> int:
         """How many entries of the mutable bucket are not due soon: what is will be gone before it could be sealed."""
-        entries = self._ledger.parts.mutable.entries
-        return len(entries) - (entries.count_until(self._now_ms + self._rules.soon_ms) if self._rules.soon_ms else 0)
+        mutable = self._ledger.parts.mutable
+        return len(mutable) - (mutable.count_until(self._now_ms + self._rules.soon_ms) if self._rules.soon_ms else 0)
 
     def _begin_merge(self, sources: Sequence[Bucket]) -> None:
         source, pages, pool = self._source, self._pages, self._pool

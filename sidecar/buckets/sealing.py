@@ -17,15 +17,16 @@ from itertools import islice
 
 from index.batch import Installation
 from index.bucket import Placement
-from index.bucket_rules import SealRules, cut, placement_of
+from index.bucket_rules import SealRules, cut_runs, placement_of
 from index.id_runs import NO_PLACES, Places
-from index.pending import Entry
 from index.progress import Position
-from index.target_counts import count_routes
+from index.run import Run
+from index.target_counts import Route, count_routes
 from index.unsealed import Unsealed
 from sidecar.buckets.id_pages import Encode, SealedIds, WrittenIds
+from sidecar.payload.packed_run import PackedRun, packed_run, routes_in
 from sidecar.payload.packing import records_of
-from sidecar.payload.records import Packed, Payload, routes_of
+from sidecar.payload.records import Packed, Payload
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, joined, record_size
 
@@ -61,7 +62,7 @@ class Sealing:
         self._codec = codec
         self._encoding: deque[Future[list[Encoded]]] = deque()
         self._writer = SegmentWriter(bucket_id, frozen.from_offset, to_offset)
-        self._segments: Iterator[list[Entry[Payload]]] = cut(frozen.entries.chunks(), rules, stored_size)
+        self._segments: Iterator[Run[Payload]] = cut_runs(frozen.pieces(), rules, stored_sizes)
         self._given: list[Encoded] = []
 
     def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
@@ -105,43 +106,49 @@ class Sealing:
             self._given += encoded
             size_bytes += sum(len(value) for _, value in encoded)
 
-    def _encoded(self, entries: Sequence[Entry[Payload]]) -> list[Encoded]:
-        placement = placement_of(entries, self._rules.placement)
-        if placement is Placement.POINTER:
-            pointers = self._writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])
-            return _counted(pointers, entries)
-        whole = self._joined(entries)
+    def _encoded(self, run: Run[Payload]) -> list[Encoded]:
+        placement = placement_of(run.offsets, self._rules.placement)
+        whole = self._joined(run) if placement is Placement.INLINE else None
         if whole is not None:
             return [whole]
+        entries, routes = [*run], routes_in(run)
+        if placement is Placement.POINTER:
+            pointers = self._writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])
+            return _counted(pointers, routes)
         payloads = [payload for _, _, payload in entries]
         stored = [
             (due_ms, offset, record if stored_size(payload) <= self._rules.segment_bytes else None)
             for (due_ms, offset, payload), record in zip(entries, records_of(payloads), strict=True)
         ]
-        return _counted(self._writer.encode(placement, stored), entries)
+        return _counted(self._writer.encode(placement, stored), routes)
 
-    def _joined(self, entries: Sequence[Entry[Payload]]) -> Encoded | None:
+    def _joined(self, run: Run[Payload]) -> Encoded | None:
         """A segment joined of rows, when every entry is one."""
-        dues_ms, offsets, payloads = zip(*entries, strict=True)
-        if set(map(type, payloads)) != {Packed}:
+        packed = packed_run(run)
+        if packed is None or max(packed.sizes) + COLUMN_BYTES > self._rules.segment_bytes:
             return None
-        timestamps_ms, _, rows, packers, routes = zip(*payloads, strict=True)
-        if len(set(packers)) > 1 or max(map(len, rows)) + COLUMN_BYTES > self._rules.segment_bytes:
-            return None
-        segment = joined(dues_ms, offsets, timestamps_ms, rows, packers[0].names, self._codec)
+        numbers = packed.dues_ms, packed.offsets, packed.timestamps_ms
+        segment = joined(*numbers, packed.rows(), packed.packer.names, self._codec)
         if segment is None:
             return None
-        return Encoded(segment.ref._replace(targets=count_routes(routes)), segment.value)
+        return Encoded(segment.ref._replace(targets=count_routes(packed.routes)), segment.value)
 
 
-def _counted(segments: list[Encoded], entries: Sequence[Entry[Payload]]) -> list[Encoded]:
-    """Segments that these entries became, one or more, with what is in each by target."""
-    routes, start, counted = routes_of(entries), 0, []
+def _counted(segments: list[Encoded], routes: Sequence[Route]) -> list[Encoded]:
+    """Segments that the entries of these targets became, one or more, with what is in each by target."""
+    start, counted = 0, []
     for ref, value in segments:
         end = start + ref.entries
         counted.append(Encoded(ref._replace(targets=count_routes(routes[start:end])), value))
         start = end
     return counted
+
+
+def stored_sizes(run: Run[Payload]) -> Sequence[int]:
+    """Bytes of each entry of a run in an inline segment, about."""
+    if isinstance(run, PackedRun):
+        return [COLUMN_BYTES + size for size in run.sizes]
+    return [stored_size(payload) for _, _, payload in run]
 
 
 def stored_size(payload: Payload) -> int:

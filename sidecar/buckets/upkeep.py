@@ -17,7 +17,7 @@ from sidecar.buckets.trimming import Trimming
 from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.records import routes_of
+from sidecar.payload.packed_run import routes_in
 from sidecar.release.gate import Gate
 from sidecar.topics.retention import Retention
 
@@ -101,7 +101,7 @@ class Upkeep:
                 return
             self._count_next_s = now_s + SURVEY_EVERY_S
             parts, watermark = self._ledger.parts, self._ledger.committed.watermark
-            self._counting = survey(parts, watermark, now_ms, routes_of, self._gate.waiting())
+            self._counting = survey(parts, watermark, now_ms, routes_in, self._gate.waiting())
         try:
             while self._clock.running_s() < now_s + COUNT_FOR_S:
                 next(self._counting)

@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition
 
 from index.record import Record
 from index.rule_history import RuleHistory
+from index.run import Runs
 from sidecar import failpoints
 from sidecar.backfill.restoring import has_records, look_at_backfills
 from sidecar.backfill.staging import StagedAt, Staging, Waiting
@@ -32,6 +33,8 @@ from sidecar.partition.shared import Shared
 from sidecar.partition.standing import KafkaStanding
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.packed_run import PACKED_RUNS
+from sidecar.payload.records import Payload
 from sidecar.policies.settings import PolicySettings
 from sidecar.release.gate import Gate
 from sidecar.release.kafka_transactions import KafkaTransactions
@@ -125,6 +128,11 @@ class KafkaHost:
     def codec(self) -> SegmentCodec:
         """That of the kernel the process runs with."""
         return self._shared.kernel.codec
+
+    @property
+    def runs(self) -> Runs[Payload]:
+        """How records are kept that wait to be sealed."""
+        return PACKED_RUNS
 
     @property
     def pool(self) -> LoaderPool:

@@ -27,6 +27,7 @@ from sidecar.partition.tail import Tail, is_held_up
 from sidecar.partition.takeover import settled_origin
 from sidecar.payload.budget import BudgetShare
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.packed_run import resident_of
 from sidecar.payload.records import resident_bytes, scheduled_size
 from sidecar.policies.table import TopicSettings
 from sidecar.release.gate import Gate
@@ -88,8 +89,9 @@ class OwnedPartition:
         closing.callback(self._resident.close)
         host.limits.enter(topic.name)
         closing.callback(host.limits.leave, topic.name)
+        mask, transit = Mask(origin.mask), Transit(origin.transit)
         self.ledger: PartitionLedger = PartitionIndex(
-            origin.progress, scheduled_size, origin.buckets, Mask(origin.mask), Transit(origin.transit)
+            origin.progress, scheduled_size, origin.buckets, mask, transit, host.runs
         )
         self.gate = Gate(host.limits, origin.held)
         self._resident.take(self.gate.resident_bytes)
@@ -216,12 +218,12 @@ class OwnedPartition:
     def is_drained(self) -> bool:
         """Whether everything indexed is in a bucket, or has left."""
         parts = self.ledger.parts
-        return parts.frozen is None and not len(parts.mutable.entries) and not self.ledger.owed
+        return parts.frozen is None and not len(parts.mutable) and not self.ledger.owed
 
     def load(self, now_ms: int) -> None:
         """Take in segments that have arrived, ask for those that are due soon, let go of what is sealed."""
         self._resident.take(self._loading.turn(now_ms, self.ledger.committed.watermark))
-        self._resident.give_back(resident_bytes(self.ledger.parts.drop_some(DROPPED_AT_ONCE)))
+        self._resident.give_back(resident_of(self.ledger.parts.drop_some(DROPPED_AT_ONCE)))
 
     def requests(self, now_ms: int) -> list[Request]:
         """What housekeeping or adopting wants in the next transaction, and the rule epoch that policies begin."""

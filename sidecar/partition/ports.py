@@ -9,6 +9,7 @@ from typing import Protocol
 
 from index.record import Record
 from index.rule_history import RuleHistory
+from index.run import Runs
 from sidecar.backfill.adopting import StagedView
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.upkeep import Upkeep
@@ -19,6 +20,7 @@ from sidecar.partition.origin import Origin
 from sidecar.partition.takeover import Standing
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.records import Payload
 from sidecar.policies.settings import SettingsSource
 from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
@@ -59,6 +61,10 @@ class Host(Protocol):
     @property
     def codec(self) -> SegmentCodec:
         """What encodes and decodes segments."""
+
+    @property
+    def runs(self) -> Runs[Payload]:
+        """How records are kept that wait to be sealed."""
 
     @property
     def pool(self) -> LoaderPool:

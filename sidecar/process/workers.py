@@ -11,6 +11,7 @@ from sidecar.partition.status import PartitionStatus
 from sidecar.partition.worker import Worker
 from sidecar.process.garbage import GarbageCollection
 from sidecar.process.health import ProcessHealth
+from sidecar.process.heap import HeapTrim
 from sidecar.process.served_topics import UsableTopics
 from sidecar.topics.retention import retention_of
 
@@ -95,6 +96,7 @@ class Assignment:
     _usable: UsableTopics
     _health: ProcessHealth
     _garbage: GarbageCollection
+    _heap: HeapTrim
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """The group has given these to this process."""
@@ -118,6 +120,7 @@ class Assignment:
         """The member's loop is alive."""
         self._health.turned()
         self._garbage.collect_if_quiet()
+        self._heap.trim_if_worth()
 
     def topics(self) -> list[str]:
         """Delay topics to serve, as of the last look."""

@@ -47,7 +47,7 @@ class Cutter:
                     yield BucketSegment(bucket, encoded)
 
     def _encoded(self, writer: SegmentWriter, entries: Sequence[Entry[Packed]]) -> Sequence[Encoded]:
-        placement = placement_of(entries, self._rules.placement)
+        placement = placement_of([offset for _, offset, _ in entries], self._rules.placement)
         # A record that does not fit is alone in its segment, see index.bucket_rules.cut.
         too_big = entries[0][2][0] > self._rules.segment_bytes
         if too_big or placement is Placement.POINTER:

@@ -109,7 +109,7 @@ class BackfillJob:
     def _bucket(self, name: str, entries: Sequence[StoredEntry], start: int, end: int) -> Manifest:
         writer = SegmentWriter(0, start, end)
         for run in cut([entries], self._limits, record_size):
-            for encoded in writer.encode(placement_of(run, self._limits.placement), run):
+            for encoded in writer.encode(placement_of([offset for _, offset, _ in run], self._limits.placement), run):
                 key = staged_segment_key(name, start, writer.count, secrets.token_hex(4))
                 offset = self._write(f"{self._delay}.delay-snapshots", key, encoded.value)
                 writer.written([encoded.ref], [offset])

@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, cast
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -38,6 +39,7 @@ from sidecar.metrics import Metrics
 from sidecar.partition.origin import Origin
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.packed_run import PACKED_RUNS
 from sidecar.payload.records import Refused, Scheduled
 from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
@@ -55,6 +57,9 @@ TOPIC_ID = "topic-id"
 METRICS = Metrics()
 KERNEL = Kernel.chosen(os.environ)
 """As a router would run here: the simulation is played with and without."""
+
+SMALL_RUNS = replace(PACKED_RUNS, enough=3)
+"""Many of them, with as few records as there are in a run of the simulation."""
 
 PLENTY_BYTES = 1 << 40
 READS_AHEAD = 0.3
@@ -127,6 +132,7 @@ class Host:
         self.reads = 30
         self.directory = SimulatedDirectory()
         self.codec = KERNEL.codec
+        self.runs = SMALL_RUNS
         self.compresses = True
         self.payload_memory_bytes = PLENTY_BYTES
         topic = SimulatedTopic(name=DELAY_TOPIC, trim=around.trims, limits=around.seal_rules).model_copy(

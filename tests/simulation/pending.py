@@ -16,6 +16,7 @@ def compare(serving: Serving, owed: set[int], told_lost: set[int]) -> None:
     in_memory = Counter(
         offset for index in ledger.parts.in_memory_indexes() for chunk in index.chunks() for _, offset, _ in chunk
     )
+    in_memory.update(offset for run in ledger.parts.waiting_runs() for offset in run.offsets)
     in_memory.update(offset for _, offset, _ in ledger._late)
     in_memory.update(offset for offset, _ in ledger._rejected)
     # A replacement is pending itself.

@@ -16,6 +16,7 @@ from index.pending import Entry, PendingIndex
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position, Progress
 from index.record import Record
+from index.waiting import Waiting
 from sidecar.buckets.lifecycle import Housekeeping
 from sidecar.buckets.merge_reading import PoolReads, StoredSegments
 from sidecar.buckets.trimming import Trimming
@@ -23,7 +24,7 @@ from sidecar.payload.records import Payload, Refused
 from sidecar.release.transaction import Request
 from snapshots.manifest import MANIFEST_PREFIX, manifest_key
 from snapshots.segment import StoredEntry
-from tests.simulation.host import Host, SimulatedTransactions
+from tests.simulation.host import SMALL_RUNS, Host, SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
 from tests.simulation.settings import Surroundings
 from tests.simulation.world import AbortedError, SegmentsRefusedError, Transaction
@@ -34,7 +35,7 @@ class _WithParts(PartitionIndex[Payload, Refused]):
 
     def __init__(self, progress: Progress, *given: Any) -> None:
         super().__init__(progress, *given)
-        parts = self.parts_type(progress.sealed_to)
+        parts = self.parts_type(progress.sealed_to, SMALL_RUNS)
         parts.buckets = self._pending.buckets
         parts.catching_up = self._pending.catching_up
         self._pending = parts
@@ -235,7 +236,7 @@ class _DropsFrozen(Housekeeping):
         super().committed(request, offsets)
         frozen = self._ledger.parts.frozen
         if request.segments and frozen is not None:
-            frozen.entries = PendingIndex()
+            frozen.soon, frozen.waiting = PendingIndex(), Waiting(SMALL_RUNS)
 
 
 class FrozenDroppedEarly(Wrong):

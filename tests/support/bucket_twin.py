@@ -17,6 +17,7 @@ from index.partition import PartitionIndex
 from index.pending import CHUNK_BITS, NO_LIMIT, Entry
 from index.progress import Position, Progress
 from tests.support.partition_twin import PAYLOAD_BYTES, Row, Twin
+from tests.support.runs import SMALL_RUNS
 
 Segment = list[Entry[Row]]
 
@@ -54,7 +55,7 @@ class TwinWithBuckets(Twin):
         self.writing = self.ready = None
         self.absent = {row.offset for row in self.log if row.offset in self.sealed}
         index: PartitionIndex[Row, Row] = PartitionIndex(
-            self.model.committed, lambda _: PAYLOAD_BYTES, self.manifests.values()
+            self.model.committed, lambda _: PAYLOAD_BYTES, self.manifests.values(), runs=SMALL_RUNS
         )
         index.check()
         return index
@@ -69,10 +70,10 @@ class TwinWithBuckets(Twin):
 
     def freeze(self) -> None:
         parts = self.index.parts
-        if self.writing is None and self.ready is None and self.index.may_freeze and len(parts.mutable.entries):
+        if self.writing is None and self.ready is None and self.index.may_freeze and len(parts.mutable):
             to_offset = self.index.indexed_to
             frozen = parts.freeze(to_offset)
-            segments = cut(frozen.entries.chunks(), self.rules, lambda _: PAYLOAD_BYTES)
+            segments = cut(frozen.pieces(), self.rules, lambda _: PAYLOAD_BYTES)
             self.writing = Writing(segments, frozen.from_offset, to_offset, [])
             self.done["frozen"] += 1
 
@@ -202,10 +203,16 @@ class TwinWithBuckets(Twin):
             self.sealed |= {row.offset for row in rows}
             watermark = batch.progress.watermark
             kept_to = max((ref.last for ref in manifest.segments if ref.first <= installed.keep_to), default=watermark)
-            # Whole chunks stay in memory, so a little more than was asked for.
-            kept_chunk = kept_to.due_ms >> CHUNK_BITS
             stored = [entry for ref in manifest.segments for entry in self.store[ref.record_offset]]
-            self.absent |= {offset for due_ms, offset, _ in stored if due_ms >> CHUNK_BITS > kept_chunk}
+            beyond = {entry[1] for entry in stored if entry[:2] > kept_to}
+            # Of what is due soon whole chunks stay in memory, so a little more than was asked for.
+            assert self.index.parts.frozen is not None
+            kept = [
+                c
+                for c in self.index.parts.frozen.soon.chunks()
+                if c[0][0] >> CHUNK_BITS <= kept_to.due_ms >> CHUNK_BITS
+            ]
+            self.absent |= beyond - {offset for chunk in kept for _, offset, _ in chunk}
         self.ready = None
 
     def release(self) -> None:

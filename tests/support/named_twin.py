@@ -26,6 +26,7 @@ from index.pending import Entry
 from index.progress import Position, Progress, start_of
 from index.receipts import Action, Control, Receipt
 from index.record import Record
+from tests.support.runs import SMALL_RUNS
 
 FIRST_OFFSET = 1_000
 IDS = (b"a", b"b", b"c")
@@ -86,7 +87,7 @@ class NamedTwin:
         self.writing: Writing | None = None
         self.ready: Installation | None = None
         mask = Mask(offset for container in self.containers.values() for offset in container)
-        return self.index_class(self.committed, lambda _: 10, self.manifests.values(), mask)
+        return self.index_class(self.committed, lambda _: 10, self.manifests.values(), mask, runs=SMALL_RUNS)
 
     def append(self) -> None:
         for _ in range(self.rng.randint(1, 4)):
@@ -194,10 +195,10 @@ class NamedTwin:
 
     def freeze(self) -> None:
         parts = self.index.parts
-        if self.writing or self.ready or not self.index.may_freeze or not len(parts.mutable.entries):
+        if self.writing or self.ready or not self.index.may_freeze or not len(parts.mutable):
             return
         frozen = self.index.freeze()
-        segments = cut(frozen.entries.chunks(), self.rules, lambda _: 10)
+        segments = cut(frozen.pieces(), self.rules, lambda _: 10)
         self.writing = Writing(segments, frozen.from_offset, parts.mutable.from_offset)
 
     def merge(self) -> None:
@@ -231,7 +232,7 @@ class NamedTwin:
             keep_to = Position(self.now_ms + self.rng.choice([-1_000, 0, 30]), 0)
             self.ready = Installation(made, writing.sources, keep_to)
         elif not writing.sources:
-            if len(self.index.parts.frozen.entries if self.index.parts.frozen else ()):
+            if len(self.index.parts.frozen or ()):
                 self.index.thaw()
             else:
                 self.index.discard_frozen()

@@ -12,6 +12,7 @@ import pytest
 from index.batch import Batch
 from index.partition import PartitionIndex
 from index.progress import Position, Progress, start_of
+from tests.support.runs import SMALL_RUNS
 
 FIRST_OFFSET = 1_000
 PAYLOAD_BYTES = 10
@@ -78,7 +79,7 @@ class Twin:
         self.index = self.new_index()
 
     def new_index(self) -> PartitionIndex[Row, Row]:
-        return PartitionIndex(self.model.committed, lambda _: PAYLOAD_BYTES)
+        return PartitionIndex(self.model.committed, lambda _: PAYLOAD_BYTES, runs=SMALL_RUNS)
 
     def append(self) -> None:
         for _ in range(self.rng.randint(1, 5)):

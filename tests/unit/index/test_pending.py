@@ -6,17 +6,9 @@ from bisect import insort
 import pytest
 
 from index.pending import CHUNK_BITS, Entry, PendingIndex
+from tests.support.runs import Unordered
 
 CHUNK_MS = 1 << CHUNK_BITS
-
-
-class Unordered:
-    """A payload that must never be compared."""
-
-    def __lt__(self, other: object) -> bool:
-        raise AssertionError("payloads were compared")
-
-    __gt__ = __le__ = __ge__ = __lt__
 
 
 class Twin:

@@ -57,7 +57,7 @@ def test_untaken_entries_go_back_to_where_they_were() -> None:
     parts.leave(found[:1])
     parts.check()
     assert parts.frozen is not None
-    counts = len(parts.frozen.entries), len(parts.mutable.entries), parts.in_memory
+    counts = len(parts.frozen), len(parts.mutable), parts.in_memory
     assert counts == (2, 1, 4)
     assert taken(parts) == [(10, 3), (10, 10), (10, 11), (10, 12)]
 
@@ -178,7 +178,7 @@ def test_what_a_bucket_holds_now_is_let_go_of_a_few_at_a_time() -> None:
     parts.install_sealed(manifest(8, [(10, 3_000)]), BEFORE_ALL, BEFORE_ALL)
     parts.check()
     rest = parts.drop_some(100)
-    assert sorted(offset for _, offset, _ in first + rest) == [*range(0, 3_000, 300), 3_000]
+    assert sorted(offset for run in first + rest for offset in run.offsets) == [*range(0, 3_000, 300), 3_000]
     assert parts.drop_some(1) == []
     assert not parts.is_dropping
 

@@ -3,7 +3,7 @@
 import random
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -17,6 +17,7 @@ from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position
 from index.survey import BOUNDS_MS, SPREAD_BOUNDS_MS, Survey, survey
 from index.target_counts import OTHERS
+from tests.support.runs import SMALL_RUNS
 
 NOW_MS = 1_800_000_000_000 >> 8 << 8
 
@@ -55,16 +56,19 @@ def stored(bucket_id: int, *spans: tuple[int, int, int]) -> Bucket:
 def test_entries_in_memory_to_a_chunk(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(surveying, "CHUNKS_AT_ONCE", rng.choice([1, 7, 4_000]))
-    parts: PendingSet[None] = PendingSet(0)
+    parts: PendingSet[None] = PendingSet(0, SMALL_RUNS)
     # Whole chunks away from now, so that a chunk lies on one side of each bound; bounds are no multiples of 256 ms.
     due = [NOW_MS + 256 * rng.choice([-5, -1, 0, 1, 2, 30, 300, 9_000, 90_000, 5_000_000]) for _ in range(500)]
     parts.mutable.add([(due_ms, offset, None) for offset, due_ms in enumerate(due)])
     frozen = parts.freeze(500)
-    assert len(frozen.entries) == 500
+    assert len(frozen) == 500
     parts.mutable.add([(NOW_MS + 256, 500, None)])
     result, _ = counted(survey(parts, BEFORE_ALL, NOW_MS))
-    # The chunk of now ends after now.
-    late = [due_ms + 255 for due_ms in [*due, NOW_MS + 256]]
+    # The chunk of now ends after now; what waits is counted to the millisecond.
+    waiting = [due_ms for run in parts.waiting_runs() for due_ms, _, _ in run]
+    soon = Counter([*due, NOW_MS + 256]) - Counter(waiting)
+    assert len(waiting) > 300
+    late = [*waiting, *(due_ms + 255 for due_ms in soon.elements())]
     assert (result.by_due, result.unsure) == (exact(late), 0)
     assert sum(result.by_due) == 501
 
@@ -187,7 +191,7 @@ def test_it_goes_on_in_steps_while_entries_come_and_go() -> None:
     steps = survey(parts, BEFORE_ALL, NOW_MS)
     for _ in range(3):
         next(steps)
-    assert parts.mutable.entries.take_due(NOW_MS + 256 * 10, 100)
+    assert parts.mutable.soon.take_due(NOW_MS + 256 * 10, 100)
     parts.mutable.add([(NOW_MS + 256 * (count + 1), count, None)])
     result, left = counted(steps)
     assert left == 2, "two more full ones; what was added behind them is part of the end"
@@ -201,7 +205,7 @@ def test_nothing_pending() -> None:
 Routed = tuple[str, ...]
 
 
-def routes_of(entries: Sequence[tuple[int, int, Routed]]) -> list[Routed]:
+def routes_of(entries: Iterable[tuple[int, int, Routed]]) -> list[Routed]:
     return [route for _, _, route in entries]
 
 
@@ -210,7 +214,7 @@ def test_targets_are_counted_wherever_entries_lie(seed: int, monkeypatch: pytest
     rng = random.Random(seed)
     monkeypatch.setattr(surveying, "ENTRIES_AT_ONCE", rng.choice([1, 7, 5_000]))
     monkeypatch.setattr(surveying, "CHUNKS_AT_ONCE", rng.choice([1, 7, 5_000]))
-    parts: PendingSet[Routed] = PendingSet(0)
+    parts: PendingSet[Routed] = PendingSet(0, SMALL_RUNS)
     naive: Counter[str] = Counter()
 
     def some(start: int, count: int) -> list[tuple[int, int, Routed]]:

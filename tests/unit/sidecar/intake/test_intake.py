@@ -64,7 +64,7 @@ def ledger_of() -> PartitionLedger:
 
 
 def payloads(ledger: PartitionLedger) -> list[Payload]:
-    return [payload for chunk in ledger.parts.mutable.entries.chunks() for _, _, payload in chunk]
+    return [payload for piece in ledger.parts.mutable.pieces() for _, _, payload in piece]
 
 
 def filled(intake: Intake, ledger: PartitionLedger, to_offset: int) -> int:

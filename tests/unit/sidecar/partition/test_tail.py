@@ -80,7 +80,7 @@ def filled(tail: Tail, ledger: PartitionLedger, to_offset: int) -> None:
 
 
 def targets(ledger: PartitionLedger) -> dict[int, str]:
-    found = [entry for chunk in ledger.parts.mutable.entries.chunks() for entry in chunk]
+    found = [entry for piece in ledger.parts.mutable.pieces() for entry in piece]
     assert len({offset for _, offset, _ in found}) == len(found)
     return {offset: payload.schedule.targets[0] for _, offset, payload in found if isinstance(payload, Scheduled)}
 
@@ -104,7 +104,7 @@ def test_what_was_read_ahead_is_decided_by_the_epoch_that_begins() -> None:
 
 
 def payloads(ledger: PartitionLedger) -> list[Any]:
-    return [payload for chunk in ledger.parts.mutable.entries.chunks() for _, _, payload in chunk]
+    return [payload for piece in ledger.parts.mutable.pieces() for _, _, payload in piece]
 
 
 def may_end(tail: Tail) -> bool:

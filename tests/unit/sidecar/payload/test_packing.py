@@ -8,40 +8,16 @@ from index.batch import Batch
 from index.bucket_rules import SealRules
 from index.pending import Entry
 from index.progress import start_of
-from index.record import Record
-from index.rules import Rules
-from index.schedule import Schedule
 from index.unsealed import Unsealed
 from sidecar.buckets.sealing import Sealing
+from sidecar.payload.packed_run import PACKED_RUNS
 from sidecar.payload.packing import UNPACKED_AT_ONCE, records_of, whole_batch
-from sidecar.payload.records import Packed, Payload, Refused, packed, scheduled, size_of
+from sidecar.payload.records import Payload, Refused, scheduled
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment
+from tests.support.payloads import NOW_MS, decide, loose, record_at, tight
 
 T = TypeVar("T")
-RULES = Rules(topic="d", default_target="t", allowed_targets=("other",))
-NOW_MS = 1_800_000_000_000
-
-
-def decide(_offset: int, record: Record) -> Schedule:
-    decision = RULES.decide(record.headers, record.timestamp_ms)
-    assert isinstance(decision, Schedule)
-    return decision
-
-
-def record_at(due_ms: int, value: bytes = b"v") -> Record:
-    headers = [("deliver-at", b"%d" % due_ms), ("deliver-to", b"other"), ("trace", b"x")]
-    return Record(b"k%d" % due_ms, value, headers, NOW_MS)
-
-
-def loose(record: Record) -> Payload:
-    return scheduled(decide(0, record), size_of(record), record)
-
-
-def tight(record: Record, packer: RowPacker) -> Packed:
-    row = packer.pack(record.key, record.value, record.headers)
-    assert row is not None
-    return packed(record.timestamp_ms, row, packer)
 
 
 def test_a_batch_leaves_as_it_would_have_left_unpacked() -> None:
@@ -72,7 +48,7 @@ def at_once(work: Callable[[], T]) -> Future[T]:
 
 
 def stored(payloads: Sequence[Payload], rules: SealRules) -> list[list[StoredEntry]]:
-    frozen: Unsealed[Payload] = Unsealed(0)
+    frozen: Unsealed[Payload] = Unsealed(0, PACKED_RUNS)
     frozen.add([(NOW_MS + number, number, payload) for number, payload in enumerate(payloads)])
     under_way = Sealing(frozen, len(payloads), 1, rules, at_once)
     segments: list[list[StoredEntry]] = []

@@ -1,0 +1,222 @@
+"""Packed records as columns: what waits to be sealed, without an object for anything of it.
+
+One run is some 40 bytes a record and its row, in half a dozen pieces of memory that are given back as a whole when it
+is sealed. The rows lie one after the other, as they will in a segment::
+
+    due         │ q │ q │ q │
+    offset      │ Q │ Q │ Q │        unsigned, as bitmaps want them
+    timestamp   │ q │ q │ q │
+    targets     │ · │ · │ · │        the same object wherever they are the same
+    size        │ i │ i │ i │
+    rows        │ ..... │ ... │ .........│
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise, repeat
+from operator import itemgetter, lt
+from typing import Final, Self, cast
+
+from index.pending import Entry
+from index.run import ListRun, Place, Run, Runs, in_order
+from index.target_counts import Route
+from sidecar.payload.records import PACKED_OVERHEAD_BYTES, Packed, Payload, packed, resident_bytes, routes_of
+from snapshots.rows import RowPacker
+
+
+class PackedRun:
+    """A run of packed records whose rows share a table of header names; a column for each thing, to look at only."""
+
+    __slots__ = ("buffer", "dues_ms", "offsets", "packer", "routes", "sizes", "timestamps_ms")
+
+    def __init__(
+        self,
+        packer: RowPacker,
+        dues_ms: "array[int]",
+        offsets: "array[int]",
+        timestamps_ms: "array[int]",
+        routes: list[Route],
+        sizes: "array[int]",
+        buffer: bytes,
+    ) -> None:
+        self.packer = packer
+        self.dues_ms = dues_ms
+        self.offsets = offsets
+        self.timestamps_ms = timestamps_ms
+        self.routes = routes
+        self.sizes = sizes
+        self.buffer = buffer
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry[Packed]]) -> Self:
+        """A run of some entries, which are in release order and of one packer."""
+        dues_ms, offsets, payloads = zip(*entries, strict=True)
+        timestamps_ms, _, rows, packers, routes = zip(*payloads, strict=True)
+        # Each record has targets of its own that are equal, or there would be an object for each after all.
+        known = {route: route for route in routes}
+        return cls(
+            packers[0],
+            array("q", dues_ms),
+            array("Q", offsets),
+            array("q", timestamps_ms),
+            [*map(known.__getitem__, routes)],
+            array("i", map(len, rows)),
+            b"".join(rows),
+        )
+
+    def __len__(self) -> int:
+        return len(self.dues_ms)
+
+    def __iter__(self) -> Iterator[Entry[Payload]]:
+        payloads = map(packed, self.timestamps_ms, self.rows(), repeat(self.packer), self.routes)
+        return zip(self.dues_ms, self.offsets, payloads, strict=True)
+
+    def place(self, number: int) -> Place:
+        """(due_ms, offset) of an entry."""
+        return self.dues_ms[number], self.offsets[number]
+
+    def rows(self) -> list[bytes]:
+        """The row of each."""
+        rows = self.buffer
+        return [rows[start:end] for start, end in pairwise(accumulate(self.sizes, initial=0))]
+
+    @property
+    def resident_bytes(self) -> int:
+        """What was counted as used for these records when they were packed."""
+        return PACKED_OVERHEAD_BYTES * len(self) + len(self.buffer)
+
+    def count_before(self, place: Place) -> int:
+        """How many entries lie before a (due_ms, offset)."""
+        due_ms, offset = place
+        start = bisect_left(self.dues_ms, due_ms)
+        return bisect_left(self.offsets, offset, start, bisect_right(self.dues_ms, due_ms, start))
+
+    def slice(self, start: int, stop: int) -> "PackedRun":
+        """Some of them."""
+        sizes = self.sizes[start:stop]
+        begin = sum(self.sizes[:start])
+        return PackedRun(
+            self.packer,
+            self.dues_ms[start:stop],
+            self.offsets[start:stop],
+            self.timestamps_ms[start:stop],
+            self.routes[start:stop],
+            sizes,
+            self.buffer[begin : begin + sum(sizes)],
+        )
+
+    def take(self, count: int) -> list[Entry[Payload]]:
+        """Remove and return the first ones."""
+        return self._remove(0, count) if count else []
+
+    def discard(self, place: Place) -> Entry[Payload] | None:
+        """Remove the entry at a (due_ms, offset), if it is there."""
+        at = self.count_before(place)
+        if at == len(self) or self.place(at) != place:
+            return None
+        return self._remove(at, at + 1)[0]
+
+    def merged_with(self, others: Sequence[Run[Payload]]) -> Run[Payload]:
+        """All entries as one run, of columns where all are columns of one packer."""
+        runs = [self]
+        for other in others:
+            if not isinstance(other, PackedRun) or other.packer is not self.packer:
+                return ListRun(in_order([self, *others]))
+            runs.append(other)
+        together = _in_a_row(runs)
+        if all(one.place(len(one) - 1) < two.place(0) for one, two in pairwise(runs)):
+            return together
+        return _in_order(together)
+
+    def check(self) -> None:
+        """Assert every invariant; O(n)."""
+        places = list(zip(self.dues_ms, self.offsets, strict=True))
+        assert all(map(lt, places, places[1:]))
+        assert len(self) == len(self.timestamps_ms) == len(self.routes) == len(self.sizes)
+        assert sum(self.sizes) == len(self.buffer)
+
+    def _remove(self, start: int, stop: int) -> list[Entry[Payload]]:
+        removed = [*self.slice(start, stop)]
+        begin, size = sum(self.sizes[:start]), sum(self.sizes[start:stop])
+        for column in (self.dues_ms, self.offsets, self.timestamps_ms, self.sizes, self.routes):
+            del column[start:stop]
+        self.buffer = self.buffer[:begin] + self.buffer[begin + size :]
+        return removed
+
+
+def _in_a_row(runs: Sequence[PackedRun]) -> PackedRun:
+    """The columns of some runs one after the other, whatever order that is."""
+    return PackedRun(
+        runs[0].packer,
+        _joined("q", [run.dues_ms for run in runs]),
+        _joined("Q", [run.offsets for run in runs]),
+        _joined("q", [run.timestamps_ms for run in runs]),
+        [route for run in runs for route in run.routes],
+        _joined("i", [run.sizes for run in runs]),
+        b"".join([run.buffer for run in runs]),
+    )
+
+
+def _in_order(run: PackedRun) -> PackedRun:
+    """Pieces in release order, one after the other, as a run."""
+    places = [*zip(run.dues_ms, run.offsets, strict=True)]
+    # Timsort merges them.
+    order = sorted(range(len(run)), key=places.__getitem__)
+    pick = itemgetter(*order)
+    return PackedRun(
+        run.packer,
+        array("q", pick(run.dues_ms)),
+        array("Q", pick(run.offsets)),
+        array("q", pick(run.timestamps_ms)),
+        [*pick(run.routes)],
+        array("i", pick(run.sizes)),
+        b"".join(pick(run.rows())),
+    )
+
+
+def _joined(kind: str, columns: Iterable["array[int]"]) -> "array[int]":
+    joined = array(kind)
+    for column in columns:
+        joined += column
+    return joined
+
+
+def packed_run(run: Run[Payload]) -> PackedRun | None:
+    """The same entries as columns; None where that cannot be, since not all are rows that go together."""
+    return run if isinstance(run, PackedRun) else _columns([*run])
+
+
+def _columns(entries: list[Entry[Payload]]) -> PackedRun | None:
+    packed_entries = cast("list[Entry[Packed]]", entries)
+    if set(map(type, [payload for _, _, payload in entries])) != {Packed}:
+        return None
+    return None if len({payload.packer for _, _, payload in packed_entries}) > 1 else PackedRun.of(packed_entries)
+
+
+def _made(entries: list[Entry[Payload]]) -> Run[Payload]:
+    return _columns(entries) or ListRun(entries)
+
+
+def _waiting_of(entries: Sequence[Entry[Payload]]) -> tuple[Sequence[Entry[Payload]], Sequence[Entry[Payload]]]:
+    kinds = set(map(type, [payload for _, _, payload in entries]))
+    if Packed not in kinds:
+        return (), entries
+    if len(kinds) == 1:
+        return entries, ()
+    waiting = [entry for entry in entries if isinstance(entry[2], Packed)]
+    return waiting, [entry for entry in entries if not isinstance(entry[2], Packed)]
+
+
+PACKED_RUNS: Final = Runs(_waiting_of, _made)
+"""What is packed waits for long."""
+
+
+def resident_of(runs: Iterable[Run[Payload]]) -> int:
+    """Bytes of payload that some runs hold in memory."""
+    return sum([run.resident_bytes if isinstance(run, PackedRun) else resident_bytes(run) for run in runs])
+
+
+def routes_in(run: Run[Payload] | Sequence[Entry[Payload]]) -> Sequence[Route]:
+    """The targets of each entry of a run."""
+    return run.routes if isinstance(run, PackedRun) else routes_of(run)

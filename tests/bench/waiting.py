@@ -1,0 +1,125 @@
+"""What keeping records as columns until they are sealed costs and saves, against tuples: ``make bench-kernel``.
+
+Both in one run and without a broker, a process each: indexed as they are handed over, taken in release order and cut,
+joined into segments, let go of. Memory is what a process has then, more than before.
+"""
+
+import gc
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import psutil
+
+from index.bucket_rules import SealRules, cut_runs
+from index.pending import Entry
+from index.progress import BEFORE_ALL
+from index.run import NOTHING_WAITS, Runs
+from index.unsealed import Unsealed
+from sidecar.buckets.sealing import Sealing, stored_sizes
+from sidecar.kernel.choice import Kernel
+from sidecar.payload.packed_run import PACKED_RUNS
+from sidecar.payload.records import Payload, packed
+from sidecar.process.heap import glibc_trim
+from snapshots.rows import RowPacker
+
+T = TypeVar("T")
+
+RECORDS: Final = 100_000
+"""Of a bucket, as ``seal_records`` is by default."""
+
+FETCH_RECORDS: Final = 2_500
+BUCKETS: Final = 4
+SPREAD_MS: Final = 3_600_000
+KEPT: Final[dict[str, Runs[Any]]] = {"tuples": NOTHING_WAITS, "columns": PACKED_RUNS}
+RULES: Final = SealRules(segment_entries=2_000, segment_bytes=512 << 10, placement="inline")
+
+
+def main() -> None:
+    """Measure each in a process of its own, so that one does not use again what another has left."""
+    if len(sys.argv) > 1:
+        sys.stdout.write(_measured(sys.argv[1]) + "\n")
+        return
+    for kept in KEPT:
+        subprocess.run([sys.executable, "-m", "tests.bench.waiting", kept], check=True)
+
+
+def _measured(kept: str) -> str:
+    gc.disable()
+    process = psutil.Process()
+    empty_bytes = process.memory_info().rss
+    buckets = [_Bucket(KEPT[kept], random.Random(number)) for number in range(BUCKETS)]
+    rounds = [bucket.through() for bucket in buckets]
+    figures = ", ".join(f"{what} {min(each[what] for each in rounds):.2f}" for what in rounds[0])
+    most, left = max(bucket.most_bytes for bucket in buckets), process.memory_info().rss
+    # As the router does.
+    glibc_trim()()
+    trimmed = process.memory_info().rss
+    memory = ", ".join(str((size - empty_bytes) >> 20) for size in (most, left, trimmed))
+    return f"{kept}, us of CPU a record: {figures}; MiB at most, with nothing left, given back: {memory}"
+
+
+class _Bucket:
+    """A bucket's worth of records."""
+
+    def __init__(self, runs: Runs[Any], dice: random.Random) -> None:
+        self._dice = dice
+        self._packer = RowPacker()
+        self._unsealed: Unsealed[Payload] = Unsealed(0, runs)
+        self.most_bytes = 0
+
+    def through(self) -> dict[str, float]:
+        """What each step of its way took."""
+        took_us = {
+            "index": self._index_us(),
+            "take in order and cut": _cpu_us(self._cut),
+            "the same and join": _cpu_us(self._seal),
+        }
+        self.most_bytes = psutil.Process().memory_info().rss
+        dropped: list[object] = [*self._unsealed.soon.take_all(), *self._unsealed.waiting.take_all()]
+        took_us["let go of"] = _cpu_us(dropped.clear)
+        return took_us
+
+    def _index_us(self) -> float:
+        took_us = 0.0
+        for first in range(0, RECORDS, FETCH_RECORDS):
+            entries = [_entry(offset, self._dice, self._packer) for offset in range(first, first + FETCH_RECORDS)]
+            took_us += _cpu_us(partial(self._unsealed.add, entries))
+        return took_us
+
+    def _cut(self) -> None:
+        assert sum(map(len, cut_runs(self._unsealed.pieces(), RULES, stored_sizes))) == RECORDS
+
+    def _seal(self) -> None:
+        sealing = Sealing(self._unsealed, RECORDS, 1, RULES, _at_once, Kernel.chosen({}).codec)
+        while (segments := sealing.next_segments()) is not None:
+            sealing.written(range(len(segments)))
+        assert sealing.installation(BEFORE_ALL) is not None
+
+
+def _cpu_us(work: Callable[[], object]) -> float:
+    began_s = time.thread_time()
+    work()
+    return (time.thread_time() - began_s) * 1e6 / RECORDS
+
+
+def _entry(offset: int, dice: random.Random, packer: RowPacker) -> Entry[Payload]:
+    due_ms = 1_800_000_000_000 + dice.randrange(SPREAD_MS)
+    row = packer.pack(b"%d" % offset, bytes(200), [("deliver-at", b"%d" % due_ms), ("trace-id", b"%d" % offset)])
+    assert row is not None
+    return due_ms, offset, packed(1_800_000_000_000 + offset, row, packer, "orders")
+
+
+def _at_once(work: Callable[[], T]) -> "Future[T]":
+    future: Future[T] = Future()
+    future.set_result(work())
+    return future
+
+
+if __name__ == "__main__":
+    main()

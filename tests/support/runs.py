@@ -1,0 +1,75 @@
+"""Any kind of run against the list of its entries, and a way to keep entries in many small runs."""
+
+import random
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from index.pending import Entry
+from index.run import ListRun, Run, Runs
+
+P = TypeVar("P")
+
+FAR: Final = (1 << 62, 0)
+
+
+class Unordered:
+    """A payload that must never be compared."""
+
+    def __lt__(self, other: object) -> bool:
+        raise AssertionError("payloads were compared")
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+
+def _waiting_of(entries: Sequence[Entry[Any]]) -> tuple[Sequence[Entry[Any]], Sequence[Entry[Any]]]:
+    return [each for each in entries if each[1] % 3], [each for each in entries if not each[1] % 3]
+
+
+SMALL_RUNS: Final[Runs[Any]] = Runs(_waiting_of, ListRun, enough=3)
+"""Two of three entries wait, in runs of three or more."""
+
+
+def some_entries(rng: random.Random, count: int, payload: Callable[[int], P], spread: int) -> list[Entry[P]]:
+    """Return entries in release order, of which some are due at the same time."""
+    offsets = sorted(rng.sample(range(5 * count), count))
+    return sorted(((rng.randint(0, spread), offset, payload(offset)) for offset in offsets), key=lambda each: each[:2])
+
+
+def compare(rng: random.Random, entries: list[Entry[P]], make: Callable[[list[Entry[P]]], Run[P]]) -> None:
+    """Do random things to a run, and to the list of its entries."""
+    run, naive = make([*entries]), [*entries]
+    for _ in range(40):
+        places = [each[:2] for each in naive]
+        somewhere = rng.choice([*places, FAR, (rng.randint(0, 50), rng.randint(0, 50))])
+        start = rng.randint(0, len(naive))
+        stop = rng.randint(start, len(naive))
+        match rng.choice(["take", "slice", "discard", "count", "merge"]):
+            case "take":
+                count = rng.choice([0, 0, 1, start])
+                assert run.take(count) == naive[:count]
+                del naive[:count]
+            case "slice":
+                part = run.slice(start, stop)
+                part.check()
+                assert list(part) == naive[start:stop]
+                part.take(len(part))
+            case "discard":
+                found = [each for each in naive if each[:2] == somewhere]
+                assert run.discard(somewhere) == (found[0] if found else None)
+                naive = [each for each in naive if each[:2] != somewhere]
+            case "count":
+                assert run.count_before(somewhere) == bisect_left(places, somewhere)
+            case "merge":
+                parts: list[list[Entry[P]]] = [[], [], []]
+                for each in naive:
+                    rng.choice(parts).append(each)
+                rng.shuffle(parts)
+                one, *others = [make(part) for part in parts if part] or [run]
+                run = one.merged_with(others)
+                assert all(len(other) for other in others), "what was merged is no longer what it was"
+        run.check()
+        assert list(run) == naive
+        assert len(run) == len(naive)
+        assert list(run.offsets) == [offset for _, offset, _ in naive]
+        assert [run.place(number) for number in range(len(run))] == [each[:2] for each in naive]
