@@ -61,7 +61,7 @@ def test_every_interruption_happens() -> None:
         "ConnectionLostError('in the simulation')",
     }
     missing |= {f"StateLostError of {what}" for what in LOST}
-    missing |= {"seal_failed", "merge_failed", "load_failed", "segment_damaged", "segment_made_good"}
+    missing |= {"seal_failed", "merge_failed", "load_failed", "segment_damaged", "segment_made_good", "id_page_damaged"}
     missing |= {"backfill_adopted", "backfill_discarded", "backfill_refused", "backfill_waits"}
     seeds = iter(range(MOST_SEEDS))
     while missing and (seed := next(seeds, None)) is not None:
