@@ -6,7 +6,7 @@ different machines cannot be compared; these ratios can.
 
 ::
 
-    python -m tests.bench                    all but the largest and those of operations, three times: about 75 minutes
+    python -m tests.bench                    all but the largest and those of operations, three times: about 100 minutes
     python -m tests.bench --rounds 1         the same once, without the spread of each figure
     python -m tests.bench burst idle         some of them; the ceiling is measured too where a ratio needs it
     python -m tests.bench large              10 M pending, about 13 minutes; --records 1000000 to try it out

@@ -22,6 +22,7 @@ from tests.bench import kernels, machine, table
 from tests.bench.burst import burst
 from tests.bench.ceiling import ceiling, raw_consume, warm_up
 from tests.bench.context import FULL, QUICK, Context
+from tests.bench.cores import cores
 from tests.bench.idle import idle
 from tests.bench.large import large
 from tests.bench.named import NAMED
@@ -39,6 +40,7 @@ BENCHMARKS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "ceiling": ceiling,
     "consume": raw_consume,
     "burst": burst,
+    "cores": cores,
     "steady": steady,
     "catch-up": catch_up,
     "overdue": never_seen,

@@ -83,10 +83,13 @@ class Group:
 
     def wait_released(self) -> None:
         """Wait until nothing is pending any more."""
-        until_s = time.monotonic() + workload.REQUEST_TIMEOUT_S
-        while pending := sum(each["pending"] for own in self.partitions() for each in own.values()):
-            if time.monotonic() > until_s:
-                raise BenchmarkFailed(f"{pending} records are still pending")
+        self.wait_pending(0, workload.now_ms() + int(workload.REQUEST_TIMEOUT_S * 1_000))
+
+    def wait_pending(self, wanted: int, until_ms: int) -> None:
+        """Wait until so many records are pending; BenchmarkFailed at ``until_ms``."""
+        while (pending := sum(each["pending"] for own in self.partitions() for each in own.values())) != wanted:
+            if workload.now_ms() > until_ms:
+                raise BenchmarkFailed(f"{pending} records are pending, not {wanted}")
             time.sleep(POLL_S)
 
 
@@ -97,8 +100,11 @@ def _partitions_of(process: RouterProcess) -> dict[str, Any]:
 
 
 @contextmanager
-def running(bootstrap: str, count: int, partitions: int) -> Iterator[Group]:
-    """Start ``count`` routers, each with its share of the partitions; remove everything in the end."""
+def running(bootstrap: str, count: int, partitions: int, *, topic: router.Settings | None = None) -> Iterator[Group]:
+    """Start ``count`` routers, each with its share of the partitions; remove everything in the end.
+
+    ``topic`` are settings of the delay topic beyond what each benchmark needs.
+    """
     delay_topic, target, policies = (workload.name(role) for role in ("delay", "target", "policies"))
     group_id = workload.name("router")
     with ExitStack() as stack:
@@ -116,7 +122,7 @@ def running(bootstrap: str, count: int, partitions: int) -> Iterator[Group]:
             settings = {
                 "kafka": {"bootstrap.servers": bootstrap},
                 "router": {"group_id": group_id, "instance_id": f"router-{number}", "policies_topic": policies},
-                "delay_topics": [{"name": delay_topic, "default_target": target}],
+                "delay_topics": [{"name": delay_topic, "default_target": target, **(topic or {})}],
             }
             routers.append(stack.enter_context(router.process_in(directory, settings)))
         router.init(routers[0].config, partitions)

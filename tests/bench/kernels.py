@@ -9,7 +9,7 @@ from typing import Final
 from sidecar.kernel.choice import SWITCH, Kernel
 from tests.bench.results import Row
 
-DEPENDS_ON_IT: Final = frozenset({"burst", "catch-up", "overdue", "scattered", "index"})
+DEPENDS_ON_IT: Final = frozenset({"burst", "cores", "catch-up", "overdue", "scattered", "index"})
 """Benchmarks of work whose cost is that of each record; in the others brokers or waits decide."""
 
 

@@ -81,11 +81,11 @@ def lateness_in(due_ms: Sequence[int], appended_ms: Sequence[int], windows: Sequ
 
 
 class TargetReader:
-    """Reads a target topic on from where it stopped, so that several runs can share one router."""
+    """Reads a target topic of one delay partition on from where it stopped, so that several runs can share a router."""
 
-    def __init__(self, bootstrap: str, delay_topic: str, target: str) -> None:
+    def __init__(self, bootstrap: str, delay_topic: str, target: str, partition: int = 0) -> None:
         self._bootstrap = bootstrap
-        self._prefix = f"{delay_topic}/0/".encode()
+        self._prefix = f"{delay_topic}/{partition}/".encode()
         self._target = target
         self._next_offset = 0
 

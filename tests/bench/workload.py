@@ -83,11 +83,11 @@ def ordered_producer(bootstrap: str, linger_ms: int) -> Producer:
     )
 
 
-def fill(bootstrap: str, topic: str, count: int, headers_of: Callable[[int], Headers]) -> None:
-    """Write ``count`` records to partition 0; ``headers_of`` gives the headers of the n-th one."""
+def fill(bootstrap: str, topic: str, count: int, headers_of: Callable[[int], Headers], partition: int = 0) -> None:
+    """Write ``count`` records to a partition; ``headers_of`` gives the headers of the n-th one."""
     producer = ordered_producer(bootstrap, FILL_LINGER_MS)
     for number in range(count):
-        produce(producer, topic, headers_of(number))
+        produce(producer, topic, headers_of(number), partition)
     flush(producer)
 
 
