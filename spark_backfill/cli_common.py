@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -50,12 +51,18 @@ def config_option(command: Command) -> Command:
     return option(command)
 
 
-def conf_option(command: Command) -> Command:
-    """``--conf KEY=VALUE``, as the argument ``conf``: settings of the Spark session."""
-    option = click.option(
+def conf_option(command: Command) -> Any:
+    """``--conf KEY=VALUE`` and ``--master URL``, as the argument ``conf``: settings of the Spark session."""
+
+    @click.option(
         "--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark, as spark-submit takes it; repeatable."
     )
-    return option(command)
+    @click.option("--master", metavar="URL", help="The same as --conf spark.master=URL; default: this machine.")
+    @wraps(command)
+    def with_conf(*, conf: tuple[str, ...], master: str | None, **others: Any) -> object:
+        return command(conf=conf if master is None else (*conf, f"spark.master={master}"), **others)
+
+    return with_conf
 
 
 def kafka_option(command: Command) -> Command:

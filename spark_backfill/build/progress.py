@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from pyspark import InheritableThread, SparkContext
 
 from spark_backfill.buckets.staging import Intents
+from spark_backfill.stages import stages_of
 
 EVERY_S: Final = 5.0
 
@@ -60,18 +61,13 @@ class Progress:
                 self._say(f"intents not renewed yet: {exception.args[0].str()}")
 
     def _line(self) -> str:
-        tracker = self._context.statusTracker()
-        stages = []
-        for job in sorted(tracker.getJobIdsForGroup(self._group)):
-            found = tracker.getJobInfo(job)
-            stages += [tracker.getStageInfo(stage) for stage in sorted(found.stageIds)] if found else []
-        known = [stage for stage in stages if stage is not None and stage.numTasks]
+        known = stages_of(self._context, self._group)
         if not known:
             return ""
         first, last = known[0], known[-1]
-        read = self._records * first.numCompletedTasks // first.numTasks
+        read = self._records * first.done // first.tasks
         elapsed_s = time.monotonic() - self._began_s
-        line = f"read {first.numCompletedTasks} of {first.numTasks} parts, about {read:,} records"
+        line = f"read {first}, about {read:,} records"
         if last is not first:
-            line += f"; written {last.numCompletedTasks} of {last.numTasks} parts"
+            line += f"; written {last}"
         return f"{line}; {read / elapsed_s:,.0f} records/s"

@@ -3,20 +3,22 @@
 ================  ==========================================================================================
 column            types
 ================  ==========================================================================================
-due               timestamp (rounded up to a millisecond), bigint (epoch milliseconds), or string (as header
-                  ``deliver-at``: epoch milliseconds or RFC 3339 with an offset)
+due               timestamp (rounded up to a millisecond), bigint or decimal(n,0) (epoch milliseconds), or string (as
+                  header ``deliver-at``: epoch milliseconds or RFC 3339 with an offset)
 target            string; null: the delay topic's default target
 key, value        binary, or string (UTF-8); null stays null
 headers           map of string to string or binary; array of struct<key:string, value:string or binary>,
                   where order and repetition are kept; or string, a JSON object or array of pairs
-the id column     string, int or bigint
+the id column     string, int, bigint or decimal(n,0)
 ================  ==========================================================================================
 
-CSV and JSON files give strings, whatever stands in them. A column under another name is mapped, one that is not there
-has to be given up aloud: a misspelt ``key`` would otherwise scatter the records of a key over all partitions.
+CSV, JSON and XML files give strings, whatever stands in them. A column under another name is mapped, one that is not
+there has to be given up aloud: a misspelt ``key`` would otherwise scatter the records of a key over all partitions.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from index.errors import ConfigError
@@ -24,8 +26,6 @@ from index.errors import ConfigError
 COLUMNS: Final = ("due", "target", "key", "value", "headers")
 OPTIONAL: Final = ("target", "key", "headers")
 """Columns a table may do without: no target is the default target, no key is any partition."""
-
-FORMATS: Final = ("parquet", "csv", "json", "table")
 
 ID: Final = "id"
 DAMAGE: Final = "_damage"
@@ -55,6 +55,7 @@ _TYPES: Final[Mapping[str, frozenset[str]]] = {
     ),
     ID: frozenset({"string", "int", "bigint"}),
 }
+_WHOLE: Final = re.compile(r"decimal\([0-9]+,0\)")
 _HINTS: Final[Mapping[tuple[str, str], str]] = {
     ("due", "timestamp_ntz"): "it has no time zone, so it names no instant; convert it with to_utc_timestamp or a cast",
     ("due", "int"): "epoch milliseconds do not fit an int; if these are seconds, use timestamp_seconds(due)",
@@ -91,17 +92,24 @@ def checked(
     for name, column in wanted.items():
         if column not in types:
             raise ConfigError(_missing(name, column, types))
-        if types[column] not in _TYPES[name]:
-            remedy = _HINTS.get((name, types[column]), _REMEDIES[name])
-            raise ConfigError(f"column {column!r} ({name}) is of type {types[column]}: {remedy}")
+        kind = types[column]
+        # What databases have for a whole number of any size.
+        is_whole = name in ("due", ID) and _WHOLE.fullmatch(kind)
+        if kind not in _TYPES[name] and not is_whole:
+            remedy = _HINTS.get((name, kind), _REMEDIES[name])
+            raise ConfigError(f"column {column!r} ({name}) is of type {kind}: {remedy}")
     return wanted
 
 
 def _missing(name: str, column: str, types: Mapping[str, str]) -> str:
     has = ", ".join(sorted(types)) or "none"
+    near = get_close_matches(column.lower(), {each.lower(): each for each in types}, n=1)
+    meant = next((each for each in types if each.lower() in near), "")
     if name == ID:
-        return f"--id {column}: the table has no such column; it has: {has}"
-    remedy = f"name it with --column {name}=..."
+        hint = f", did you mean {meant}?" if meant else ";"
+        return f"--id {column}: the table has no such column{hint} it has: {has}"
+    named = f"--column {name}={meant or '...'}"
+    remedy = f"did you mean {meant}? Then {named}" if meant else f"name it with {named}"
     if name in OPTIONAL:
         remedy += f", or say --without {name}"
     return f"column {column!r} is missing; {remedy}. The table has: {has}"

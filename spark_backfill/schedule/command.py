@@ -11,9 +11,9 @@ import click
 from index.errors import ConfigError
 from spark_backfill import session
 from spark_backfill.cli_common import FAILED, conf_option, config_option, say
-from spark_backfill.schedule.columns import FORMATS, OPTIONAL, checked, parse_mapping
+from spark_backfill.formats import FormatOptions, format_options, in_a_sentence
+from spark_backfill.schedule.columns import OPTIONAL, checked, parse_mapping
 from spark_backfill.settings import DelayTopic, Settings, load
-from spark_backfill.source import key_values
 
 if TYPE_CHECKING:
     from spark_backfill.schedule.job import Report, Request
@@ -22,15 +22,22 @@ _JOB: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 
 
 @click.command("schedule")
-@click.argument("source")
+@click.argument("source", required=False)
 @config_option
 @click.option("--job", required=True, help="Name of this import, part of every deliver-id. Run again: nothing twice.")
 @click.option("--topic", "name", help="Delay topic to write to; needed where several are configured.")
-@click.option("--format", "kind", type=click.Choice(FORMATS), default="parquet", show_default=True)
+@click.option(
+    "--format",
+    "kind",
+    default="parquet",
+    show_default=True,
+    metavar="NAME",
+    help="As Spark's reader names it: orc, avro, csv, json, xml, delta, iceberg, jdbc, ...; table: one of its catalog.",
+)
 @click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN", help="Column that holds due, key, ...")
 @click.option("--without", multiple=True, type=click.Choice(OPTIONAL), help="The table has no such column; repeatable.")
 @click.option("--id", "id_column", metavar="COLUMN", help="Column that tells rows apart which are equal otherwise.")
-@click.option("--read-option", "read_options", multiple=True, metavar="KEY=VALUE", help="Option of Spark's reader.")
+@format_options("Spark's reader of the format", "--read-option")
 @click.option("--on-invalid", type=click.Choice(["fail", "skip", "divert"]), default="fail", show_default=True)
 @click.option("--divert-to", metavar="PATH", help="Where --on-invalid divert writes invalid rows, as Parquet.")
 @click.option("--on-past", type=click.Choice(["release", "fail", "skip"]), default="release", show_default=True)
@@ -40,7 +47,7 @@ _JOB: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 @conf_option
 def schedule_command(
     *,
-    source: str,
+    source: str | None,
     config_file: Path | None,
     job: str,
     name: str | None,
@@ -48,7 +55,7 @@ def schedule_command(
     columns: Sequence[str],
     without: Sequence[str],
     id_column: str | None,
-    read_options: Sequence[str],
+    options: FormatOptions,
     on_invalid: str,
     divert_to: str | None,
     on_past: str,
@@ -59,7 +66,7 @@ def schedule_command(
 ) -> None:
     """Write a table of schedules (columns due, target, key, value, headers) to a delay topic, each row once.
 
-    SOURCE is a path or, with --format table, the name of a table.
+    SOURCE is a path, or the name of a table with --format table, jdbc or another format that has names.
     """
     # Help and wrong usage need not wait for these to load.
     from spark_backfill.schedule.job import Request, schedule  # noqa: PLC0415
@@ -70,7 +77,7 @@ def schedule_command(
     if (on_invalid == "divert") != (divert_to is not None):
         raise ConfigError("--on-invalid divert and --divert-to PATH go together")
     settings = load(config_file)
-    mapping, options = parse_mapping(columns), key_values("--read-option", read_options, "delimiter=;")
+    mapping = parse_mapping(columns)
     request = Request(
         topic=_topic(settings, name),
         job=job,
@@ -83,7 +90,8 @@ def schedule_command(
     spark = session.start(f"delay-schedule {job}", conf, say)
     frame = table(spark, source, kind, options)
     wanted = checked(types(frame), mapping, without, id_column)
-    report = schedule(settings, request, rows(frame, wanted), say)
+    with in_a_sentence(source or "the source", kind, options):
+        report = schedule(settings, request, rows(frame, wanted), say)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

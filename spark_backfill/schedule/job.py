@@ -13,27 +13,24 @@ remember a job for ``offsets.retention.minutes`` after its last transaction, a w
 """
 
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
-from confluent_kafka import KafkaException
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from spark_backfill import cluster
 from spark_backfill.errors import JobError
 from spark_backfill.schedule.ledger import Ledger, check_same_rows, group_name
+from spark_backfill.schedule.progress import WritingLines, said, surveying
 from spark_backfill.schedule.survey import Route, Survey, merged
 from spark_backfill.schedule.tasks import INVALID, SORTED, SURVEYED, WRITTEN, Deciding, Writing
 from spark_backfill.schedule.write import Target, Written
 from spark_backfill.settings import DelayTopic, Settings
-
-PROGRESS_EVERY_S: Final = 5.0
 
 Say = Callable[[str], None]
 
@@ -100,7 +97,9 @@ def schedule(settings: Settings, request: Request, rows: DataFrame, say: Say) ->
     rules = request.topic.rules.to_json()
     decider = Deciding(rules, request.job, delay.partitions, max_bytes, now_ms, skip_past=request.on_past == "skip")
     say(f"surveying the rows for {delay.name} ({delay.partitions} partitions)")
-    surveyed = rows.mapInArrow(decider.survey, SURVEYED).collect()
+    context = rows.sparkSession.sparkContext
+    with said(context, partial(surveying, context), say):
+        surveyed = rows.mapInArrow(decider.survey, SURVEYED).collect()
     survey = merged(Survey.from_json(row["survey"]) for row in surveyed)
     unknown = _unknown_targets(admin, survey)
     survey.refuse(unknown)
@@ -170,45 +169,16 @@ def _write(
     partitions = sorted(report.survey.partitions)
     placed = rows.mapInArrow(decider.in_place, SORTED).repartition(len(partitions), "partition")
     written = placed.sortWithinPartitions("partition", "digest").mapInArrow(Writing(target).run, WRITTEN)
-    with _Progress(ledger, partitions, report.survey.rows, say):
+    context = rows.sparkSession.sparkContext
+    lines = partial(WritingLines, context, ledger=ledger, partitions=partitions, rows=report.survey.rows)
+    with said(context, lines, say):
         try:
             tasks = [Written(**row.asDict()) for row in written.collect()]
         except PySparkException as error:
             # What a task says about itself stands at the end of a page of traces.
-            if said := re.findall(r"JobError: (.+)", str(error)):
-                raise JobError(said[0]) from error
+            if refused := re.findall(r"JobError: (.+)", str(error)):
+                raise JobError(refused[0]) from error
             raise
     report.written = sum(each.written for each in tasks)
     report.left_out = sum(each.left_out for each in tasks)
     report.before = sum(each.before for each in tasks)
-
-
-class _Progress:
-    """Says now and then how many rows are done, as long as its context lasts."""
-
-    def __init__(self, ledger: Ledger, partitions: list[int], rows: int, say: Say) -> None:
-        self._ledger = ledger
-        self._partitions = partitions
-        self._rows = rows
-        self._say = say
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        began_s, before = time.monotonic(), -1
-        while not self._stopping.wait(PROGRESS_EVERY_S):
-            # A coordinator that does not answer now will the next time; the tasks do not depend on it.
-            with suppress(KafkaException):
-                done = sum(each.done for each in self._ledger.read(self._partitions).values())
-                if before < 0:
-                    began_s, before = time.monotonic(), done
-                else:
-                    rate = (done - before) / (time.monotonic() - began_s)
-                    self._say(f"{done:,} of {self._rows:,} rows done ({rate:,.0f}/s)")

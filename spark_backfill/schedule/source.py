@@ -1,4 +1,4 @@
-"""A table of schedules as a DataFrame with one schema, whatever file it comes from."""
+"""A table of schedules as a DataFrame with one schema, whatever it comes from."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from index.errors import ConfigError
+from spark_backfill.formats import OF_FILES, FormatOptions, in_a_sentence, require_there
 from spark_backfill.schedule.columns import DAMAGE, ID
 from spark_backfill.schedule.row import Row
 
@@ -15,27 +16,51 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
-_CSV: Final = {
-    "header": "true",
-    "enforceSchema": "false",
-    "escape": '"',
-    "multiLine": "true",
-    # Told apart by nothing else: an empty field is null, a quoted one is an empty string.
-    "nullValue": "\0",
+_OF_STRINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "csv": {
+        "header": "true",
+        "enforceSchema": "false",
+        "escape": '"',
+        "multiLine": "true",
+        # Told apart by nothing else: an empty field is null, a quoted one is an empty string.
+        "nullValue": "\0",
+    },
+    "json": {},
+    "xml": {"inferSchema": "false"},
 }
+"""Formats whose files have no types, with the options that they begin with."""
 
 
-def table(spark: SparkSession, source: str, kind: str, options: Mapping[str, str]) -> DataFrame:
-    """The table as it is: a path of Parquet, CSV or JSON lines, or the name of a table; ``options`` are Spark's.
+def table(spark: SparkSession, source: str | None, kind: str, options: FormatOptions) -> DataFrame:
+    """The table as it is: what Spark's reader of that format loads from ``source``, a path or a name.
 
-    Columns of CSV and JSON are strings, and a line that does not fit them is kept in DAMAGE.
+    ``kind`` is the name of any format, or ``table`` for one that the catalog of Spark has. Of JDBC the source is the
+    name of a table, unless an option says which or what query. Columns of CSV, JSON and XML are strings, and a line of
+    CSV or JSON that does not fit them is kept in DAMAGE. ConfigError for what is missing.
     """
+    options.redact(spark)
+    with in_a_sentence(source or "the source", kind, options):
+        return _loaded(spark, source, kind, options)
+
+
+def _loaded(spark: SparkSession, source: str | None, kind: str, options: FormatOptions) -> DataFrame:
+    given = dict(options.values)
+    if kind == "jdbc":
+        return spark.read.format(kind).options(**_of_database(source, given)).load()
+    if source is None:
+        if kind == "table" or kind in OF_FILES:
+            what = "the name of a table" if kind == "table" else "a path"
+            raise ConfigError(f"--format {kind}: SOURCE is missing, {what}")
+        return spark.read.format(kind).options(**given).load()
     if kind == "table":
         return spark.table(source)
-    _require_there(spark, source)
-    if kind == "parquet":
-        return spark.read.options(**options).parquet(source)
-    given = {**(_CSV if kind == "csv" else {}), **options}
+    if kind in OF_FILES:
+        require_there(spark, source)
+    if kind not in _OF_STRINGS:
+        return spark.read.format(kind).options(**given).load(source)
+    given = {**_OF_STRINGS[kind], **given}
+    if kind == "xml":
+        return spark.read.options(**given).format(kind).load(source)
     named = spark.read.options(**given | {"primitivesAsString": "true"}).format(kind).load(source)
     names = [name for name in named.columns if name != "_corrupt_record"]
     fields = [StructField(name, StringType()) for name in [*names, DAMAGE]]
@@ -43,15 +68,16 @@ def table(spark: SparkSession, source: str, kind: str, options: Mapping[str, str
     return spark.read.options(**given).schema(StructType(fields)).format(kind).load(source)
 
 
-def _require_there(spark: SparkSession, source: str) -> None:
-    """ConfigError when there is nothing; Spark finds that out, too, and logs a stack trace first."""
-    # PySpark has no other way to ask whether there is a file, wherever it lies.
-    jvm, session = spark._jvm, spark._jsparkSession  # noqa: SLF001
-    assert jvm is not None, "a session has a JVM until it is stopped"
-    path = jvm.org.apache.hadoop.fs.Path(source)
-    files = path.getFileSystem(session.sessionState().newHadoopConf())
-    if not files.globStatus(path):
-        raise ConfigError(f"{source}: there is no such file or directory ({files.makeQualified(path).toString()})")
+def _of_database(source: str | None, options: Mapping[str, str]) -> dict[str, str]:
+    """Options of JDBC, whose source is an option like any other."""
+    if "url" not in options:
+        raise ConfigError("--format jdbc: say which database: --option url=jdbc:..., or --option-file url=FILE")
+    told = sorted({"dbtable", "query"} & options.keys())
+    if source is not None and told:
+        raise ConfigError(f"--format jdbc: SOURCE and --option {told[0]} both say what to read; give one")
+    if source is None and not told:
+        raise ConfigError("--format jdbc: SOURCE is missing, the name of a table; or --option query=SELECT...")
+    return {**options, **({} if source is None else {"dbtable": source})}
 
 
 def types(frame: DataFrame) -> dict[str, str]:

@@ -203,6 +203,69 @@ def test_wrong_input_is_refused_before_work_begins(
         assert "\tat " not in said, "a stack trace of Spark's log"
 
 
+def test_any_format_of_sparks_reader(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    """ORC, which is Spark's own; XML, of strings; JDBC by Derby, whose driver is among Spark's jars."""
+    delay = stage.delay(default_target=stage.target())
+    at_ms = now_ms() + 3_600_000
+    columns = "due bigint, target string, key string, value string"
+    spark.createDataFrame([(at_ms, None, "k", "of orc")], columns).write.orc(str(tmp_path / "orc"))
+    (tmp_path / "rows.xml").write_text(
+        f"<rows><row><due>{at_ms}</due><key>k</key><value>007</value></row><row><due>soon</due></row></rows>"
+    )
+    assert spark._jvm is not None
+    spark._jvm.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
+    url = f"jdbc:derby:{tmp_path}/database;create=true"
+    rows = spark.createDataFrame(
+        [(at_ms, "k", "of a database", 1), (at_ms, "k", "left out", 2)], "due bigint, k string, v string, n int"
+    )
+    rows.write.format("jdbc").options(url=url, dbtable="REMINDERS").save()
+    (tmp_path / "url").write_text(f"{url}\n")
+    jdbc = ["--format", "jdbc", "--option-file", f"url={tmp_path}/url", "--without", "target", "--without", "headers"]
+    names = ["--column", "key=k", "--column", "value=v"]
+    query = ["--option", 'query=SELECT * FROM REMINDERS WHERE "n" = 1']
+
+    orc = report(run(stage, tmp_path / "orc", "--job", "orc", "--format", "orc", "--without", "headers"))
+    xml = ["--format", "xml", "--option", "rowTag=row", "--without", "headers", "--without", "target"]
+    of_xml = report(run(stage, tmp_path / "rows.xml", "--job", "xml", *xml, "--on-invalid", "skip"))
+    call = ["schedule", "--config", str(stage.router("schedule").config), "--json", "--job", "db"]
+    of_database = report(CliRunner().invoke(cli, [*call, *jdbc, *names, *query]))
+    none = CliRunner().invoke(cli, [*call, "NOTHING", *jdbc, *names])
+    misspelt = CliRunner().invoke(cli, [*call, "REMINDERS", *jdbc, "--column", "key=k"])
+
+    assert [each["written"] for each in (orc, of_xml, of_database)] == [1, 1, 1]
+    assert of_xml["reasons"] == {"INVALID_SCHEDULE": 1}
+    assert {record.value for record in stage.records(delay)} == {b"of orc", b"007", b"of a database"}
+    assert (none.exit_code, "Table/View 'NOTHING' does not exist" in none.stderr) == (1, True), none.output
+    assert (misspelt.exit_code, "column 'value' is missing" in misspelt.stderr) == (2, True), misspelt.output
+    (tmp_path / "url").write_text(f"jdbc:derby:{tmp_path}/gone")
+    gone = CliRunner().invoke(cli, [*call, "REMINDERS", *jdbc, *names])
+    assert (gone.exit_code, "not found" in gone.stderr, "\n\tat" in gone.stderr) == (1, True, False), gone.output
+
+
+def test_what_a_format_lacks_is_said_in_a_line(
+    spark: SparkSession, stage: Stage, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stage.delay(default_target=stage.target())
+    here = tmp_path / "here"
+    here.write_text("x")
+    for source, options, message in (
+        (here, ["--format", "avro"], "org.apache.spark:spark-avro_2.13"),
+        (here, ["--format", "orcc"], "did you mean orc?"),
+        ("a.b", ["--format", "iceberg"], "iceberg-spark-runtime"),
+        (f"{here}s.csv", ["--format", "csv"], "there is no such file or directory"),
+        ("t", ["--format", "jdbc", "--option", "url=jdbc:none:x"], "--option driver=CLASS"),
+        ("t", ["--format", "jdbc"], "say which database"),
+        ("s3a://lake/x", [], "class org.apache.hadoop.fs.s3a.S3AFileSystem is not on Spark's class path"),
+    ):
+        capfd.readouterr()
+        done = run(stage, source, "--job", "j", *options)
+        said = done.stderr + "".join(capfd.readouterr())
+        assert (done.exit_code, message in done.stderr) == (2, True), done.output
+        assert done.stderr.count("error: ") == 1
+        assert "\tat " not in said, "a stack trace"
+        assert "Traceback" not in said
+
+
 def test_killed_in_the_middle_and_run_again(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     out = stage.target()
     delay = stage.delay(partitions=2, default_target=out)

@@ -198,7 +198,9 @@ _JOBS: dict[str, frozenset[str]] = {
 }
 """Which rooms of the Spark jobs each room may import, besides what they share."""
 
-_SHARED_BY_JOBS = frozenset({"cli_common", "cluster", "errors", "jars", "session", "settings", "source"})
+_SHARED_BY_JOBS = frozenset(
+    {"cli_common", "cluster", "errors", "formats", "jars", "session", "settings", "source", "stages"}
+)
 """Modules at the root of the Spark jobs; they import no room."""
 
 # Commands for a person: they read a file or standard input, and only hand bytes to their room.

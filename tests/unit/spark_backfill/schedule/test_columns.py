@@ -40,6 +40,30 @@ def test_a_missing_column_is_named_with_the_remedy(name: str) -> None:
     assert "The table has: " in str(caught.value)
 
 
+def test_a_misspelt_column_is_guessed() -> None:
+    types = {"Due_": "timestamp", "vlaue": "string", "number": "bigint"}
+    for mapping, without, id_column, message in (
+        (
+            [],
+            ["target", "key", "headers"],
+            None,
+            r"column 'due' is missing; did you mean Due_\? Then --column due=Due_\.",
+        ),
+        (["due=Due_"], ["target", "key", "headers"], None, r"did you mean vlaue\? Then --column value=vlaue"),
+        (["due=Due_", "value=vlaue"], ["target", "key", "headers"], "numbr", r"--id numbr: .*, did you mean number\?"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            checked(types, parse_mapping(mapping), without, id_column)
+
+
+def test_whole_numbers_of_databases() -> None:
+    without = ["target", "key", "headers"]
+    types = {"due": "decimal(38,0)", "value": "string", "n": "decimal(20,0)"}
+    assert checked(types, parse_mapping([]), without, "n")["id"] == "n"
+    with pytest.raises(ConfigError, match="is of type decimal"):
+        checked(types | {"due": "decimal(38,10)"}, parse_mapping([]), without, None)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "remedy"),
     [
