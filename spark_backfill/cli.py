@@ -14,6 +14,7 @@ from spark_backfill.cli_common import Commands, say
 
 JOBS: Final = {
     "audit": "spark_backfill.audit.command",
+    "export": "spark_backfill.export.command",
     "index": "spark_backfill.build.index_command",
     "rebuild": "spark_backfill.build.rebuild_command",
     "schedule": "spark_backfill.schedule.command",

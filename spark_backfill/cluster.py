@@ -152,7 +152,7 @@ def group_members(admin: AdminClient, group_id: str) -> list[str]:
 def records_of(
     settings: Connection, name: str, partition: int, end: int
 ) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Keys and values of a partition from its beginning to ``end``, which is that of its log; read_committed."""
+    """Keys and values of a partition from its beginning to ``end``, which its log has reached; read_committed."""
     if end <= 0:
         return
     consumer = Consumer(reading(settings.kafka, settings.group_id))
@@ -166,6 +166,8 @@ def records_of(
                 raise JobError(f"{name}/{partition} was not read to offset {end} in {REQUEST_TIMEOUT_S:.0f} s")
             error = message.error()
             if error is None:
+                if (message.offset() or 0) >= end:
+                    return
                 yield message.key(), message.value()
             elif error.code() == KafkaError._PARTITION_EOF:
                 return

@@ -22,13 +22,12 @@ from index.bucket import Manifest, Placement
 from index.headers import Role
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
-from index.recurring import recurrence_of
-from index.schedule import Rejection, Schedule
-from index.unreadable import decide
+from index.schedule import Schedule
 from sidecar.finding.known_ids import KnownIds, Log
 from sidecar.finding.ports import Allowance, Stored
 from sidecar.finding.stored_ids import InBucket, places_in_buckets
-from sidecar.finding.wanted import Pending, Place, Wanted, due_of
+from sidecar.finding.wanted import Pending, Place, Wanted
+from snapshots.pending import StoredPending
 from snapshots.segment import StoredEntry
 from snapshots.state import StoredState
 
@@ -54,11 +53,13 @@ class Walk:
     ids: KnownIds | None
     most: int
     found: list[Pending] = field(default_factory=list)
-    _elsewhere: frozenset[int] = frozenset()
+    _pending: StoredPending = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pending = StoredPending.of(self.state)
 
     def read(self, place: Place) -> Place | None:
         """Go on from a place of this partition; where the next page does, None when nothing is left here."""
-        self._elsewhere = frozenset(self.state.mask).union(entry.offset for entry in self.state.held)
         if place.is_held:
             goes_on = self._held(place.offset)
             if goes_on is not None:
@@ -110,7 +111,7 @@ class Walk:
 
     def _by_stored_ids(self, stored_at: Sequence[InBucket], from_offset: int) -> Place | None:
         """Take what waits in buckets at these places, and then what lies behind S, by offset."""
-        waiting = [each for each in stored_at if not self._is_passed_over(each.place.offset)]
+        waiting = [each for each in stored_at if not self._pending.is_told_elsewhere(each.place.offset)]
         for begin in range(0, len(waiting), READ_AGAIN):
             some = waiting[begin : begin + READ_AGAIN]
             if begin and self.allowance.is_spent():
@@ -156,7 +157,7 @@ class Walk:
             for offset in asked:
                 if self._is_full():
                     return Place(self.partition, is_held=False, offset=offset)
-                if (record := read.get(offset)) is not None and not self._is_passed_over(offset):
+                if (record := read.get(offset)) is not None and not self._pending.is_told_elsewhere(offset):
                     self._judge(offset, record)
             at = start + span
         return self._log(at)
@@ -209,16 +210,16 @@ class Walk:
                 # Merged or released since the state was read: the next page reads that again.
                 return here
             self.allowance.spend(len(entries))
-            waiting = [each for each in entries if each[:2] > max(watermark, after) and self._is_of(offsets, each)]
+            waiting = [
+                each
+                for each in self._pending.entries(offsets, max(watermark, after), entries)
+                if self.wanted.takes_any(each[0], each[0])
+            ]
             stopped_at = self._entries(waiting)
             if stopped_at is not None:
                 return here._replace(after=stopped_at)
             after = ref.last
         return Place(self.partition, is_held=False, offset=offsets.stop)
-
-    def _is_of(self, offsets: range, entry: StoredEntry) -> bool:
-        due_ms, offset, _ = entry
-        return offset in offsets and offset not in self._elsewhere and self.wanted.takes_any(due_ms, due_ms)
 
     def _entries(self, entries: Sequence[StoredEntry]) -> Position | None:
         """Take these; the last one that was looked at when the page is full before their end."""
@@ -240,44 +241,22 @@ class Walk:
 
     def _judge(self, offset: int, record: Record, due_ms: int | None = None) -> None:
         """Take a record if it is pending; ``due_ms`` is when it is by the bucket that holds it."""
-        progress, history = self.state.progress, self.state.history
-        decision, record = decide(history.at(offset), record)
-        if isinstance(decision, Rejection) or (due_ms is not None and decision.due_ms != due_ms):
-            return
-        if not decision.targets:
-            # It cancels others.
-            return
-        is_indexed = due_ms is None and offset < progress.cursor
-        if is_indexed and Position(decision.due_ms, offset) <= self.state.watermark_at(offset):
-            return
-        self._take(offset, decision, record)
-
-    def _is_passed_over(self, offset: int) -> bool:
-        """Whether it is told elsewhere what has become of this offset."""
-        skipped = self.state.progress.skipped
-        return offset in self._elsewhere or any(each[0] <= offset < each[1] for each in skipped)
+        pending = self._pending.schedule(offset, record, due_ms)
+        if pending is not None:
+            self._take(offset, *pending)
 
     def _log(self, from_offset: int) -> Place | None:
         for offset, record in self.stored.log(from_offset):
             if self._is_full() or self.allowance.is_spent():
                 return Place(self.partition, is_held=False, offset=offset)
             self.allowance.spend(1)
-            if not self._is_passed_over(offset):
+            if not self._pending.is_told_elsewhere(offset):
                 self._judge(offset, record)
         return None
 
     def _take(self, offset: int, schedule: Schedule, record: Record) -> None:
-        due_ms = due_of(schedule, record)
-        if not self.wanted.takes(schedule, record, due_ms):
+        told = self._pending.told(offset, schedule, record)
+        if not self.wanted.takes(schedule, record, told.due_ms):
             return
-        targets = tuple(dict.fromkeys(schedule.targets))
-        series = self._series(offset, record)
-        self.found.append(Pending(due_ms, self.partition, offset, targets, schedule.deliver_id, series, record.key))
-
-    def _series(self, offset: int, record: Record) -> int | None:
-        if not self.state.progress.series_key:
-            return None
-        recurrence = recurrence_of(record.headers)
-        if recurrence is None or isinstance(recurrence, Rejection):
-            return None
-        return offset if recurrence.occurrence is None else recurrence.occurrence.first_offset
+        _, targets, deliver_id, series = told
+        self.found.append(Pending(told.due_ms, self.partition, offset, targets, deliver_id, series, record.key))

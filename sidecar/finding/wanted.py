@@ -102,8 +102,3 @@ class Page(NamedTuple):
 
     schedules: list[Pending]
     next_from: Place | None
-
-
-def due_of(schedule: Schedule, record: Record) -> int:
-    """When it is due, as its released record will say: a time nobody named is that of the record."""
-    return schedule.due_ms if schedule.due_ms != AT_ONCE else max(record.timestamp_ms, 0)

@@ -49,6 +49,15 @@ def _index(config: Config) -> Iterator[Acl]:
     yield _group(config)
 
 
+def _export(config: Config) -> Iterator[Acl]:
+    for topic in config.delay_topics:
+        yield _on(topic.name, READ, "read what is not in segments")
+        yield _on(topic.state, READ, "see what is pending")
+        yield _on(topic.snapshots, READ, "read segments")
+        yield _on(topic.backfill, WRITE, "keep segments from being trimmed meanwhile")
+    yield _group(config)
+
+
 def _rebuild(config: Config) -> Iterator[Acl]:
     yield from _index(config)
     yield from _released(config, "see what was released")
@@ -114,6 +123,7 @@ JOBS: Final[Mapping[str, Callable[[Config], Iterator[Acl]]]] = {
     "rebuild": _rebuild,
     "schedule": _schedule,
     "audit": _audit,
+    "export": _export,
     "redrive": _redrive,
 }
 

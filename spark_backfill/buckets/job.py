@@ -63,16 +63,20 @@ class Job:
 
     def producer(self, **more: Any) -> dict[str, Any]:
         """Settings of a producer that loses and doubles nothing; ``more`` wins."""
-        return {
-            **self.kafka,
-            "client.id": f"{self.group_id}-spark",
-            "enable.idempotence": True,
-            "linger.ms": 20,
-            # Above a segment of the largest size with its key and headers.
-            "message.max.bytes": 1_048_576,
-            "queue.buffering.max.kbytes": 65_536,
-            **more,
-        }
+        return producing(self.kafka, self.group_id) | more
+
+
+def producing(kafka: Mapping[str, str], group_id: str) -> dict[str, Any]:
+    """Settings of a producer that loses and doubles nothing."""
+    return {
+        **kafka,
+        "client.id": f"{group_id}-spark",
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        # Above a segment of the largest size with its key and headers.
+        "message.max.bytes": 1_048_576,
+        "queue.buffering.max.kbytes": 65_536,
+    }
 
 
 def portable(kafka: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -39,10 +39,25 @@ TRANSACTION_TIMEOUT_S: Final = 60.0
 CANCEL_TIMEOUT_S: Final = 10.0
 
 
+class Protected(Protocol):
+    """A run that needs segments: what its intents are named by, where they are written, and as whom."""
+
+    @property
+    def intent(self) -> str:
+        """Of this run alone."""
+
+    @property
+    def backfill(self) -> str:
+        """The backfill topic."""
+
+    def producer(self) -> dict[str, Any]:
+        """Settings of a producer."""
+
+
 class Intents:
     """The intents of one job, one for each of its partitions; used by the driver."""
 
-    def __init__(self, job: Job, snapshots_from: Mapping[int, int]) -> None:
+    def __init__(self, job: Protected, snapshots_from: Mapping[int, int]) -> None:
         self._job = job
         self._snapshots_from = snapshots_from
         self._written_s = 0.0

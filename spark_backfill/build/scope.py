@@ -42,18 +42,8 @@ class Known:
 
 def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked) -> Known:
     """Ask the cluster; JobError when a topic is missing, does not fit, or its state cannot be understood."""
-    found = cluster.topics(admin, [topic.name, topic.state, topic.snapshots, topic.backfill])
-    delay = found.get(topic.name)
-    if delay is None:
-        raise JobError(f"delay topic {topic.name} does not exist; is {settings.source} the router's configuration?")
-    for name in (topic.state, topic.snapshots, topic.backfill):
-        has = found[name].partitions if name in found else 0
-        if has != delay.partitions:
-            raise JobError(
-                f"topic {name} has {has} partitions and {topic.name} has {delay.partitions}; to create or see how to"
-                " mend it: delay-router init"
-            )
-    partitions = _partitions(asked, delay)
+    delay = there(settings, topic, admin)
+    partitions = chosen(asked, delay)
     logs = cluster.log_ranges(admin, topic.name, partitions)
     ends = cluster.log_ranges(admin, topic.state, partitions)
     states: dict[int, StoredState | None] = dict.fromkeys(partitions)
@@ -66,7 +56,24 @@ def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked
     return Known(delay, logs, states, lost)
 
 
-def _partitions(asked: Asked, delay: Topic) -> list[int]:
+def there(settings: Settings, topic: DelayTopic, admin: AdminClient) -> Topic:
+    """The delay topic; JobError when it is missing, or a topic beside it is, or has not as many partitions."""
+    found = cluster.topics(admin, [topic.name, topic.state, topic.snapshots, topic.backfill])
+    delay = found.get(topic.name)
+    if delay is None:
+        raise JobError(f"delay topic {topic.name} does not exist; is {settings.source} the router's configuration?")
+    for name in (topic.state, topic.snapshots, topic.backfill):
+        has = found[name].partitions if name in found else 0
+        if has != delay.partitions:
+            raise JobError(
+                f"topic {name} has {has} partitions and {topic.name} has {delay.partitions}; to create or see how to"
+                " mend it: delay-router init"
+            )
+    return delay
+
+
+def chosen(asked: Asked, delay: Topic) -> list[int]:
+    """The partitions that were asked for; JobError for one that there is not."""
     named = {*asked.partitions, *(asked.starts or ()), *(asked.ends or ())}
     for partition in sorted(named):
         if not 0 <= partition < delay.partitions:

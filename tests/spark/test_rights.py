@@ -103,6 +103,12 @@ def test_each_job_with_exactly_the_rights_that_are_listed(
     audited = json.loads(succeeded(run("audit", config, "--topic", delay, "--grace", "0s", "--json")).splitlines()[-1])
     assert audited["total"]["pending"] == RECORDS
 
+    grant(broker, config, "export")
+    exported = json.loads(
+        succeeded(run("export", config, str(tmp_path / "t"), "--topic", delay, "--json")).splitlines()[-1]
+    )
+    assert exported["not_indexed"] == RECORDS
+
     grant(broker, config, "rebuild")
     assert rebuild_job.rebuild(spark, loaded, topic, Asked(), Options("rebuild"), print).entries == RECORDS
     assert {each.restores for each in waiting(stage, delay)} == {False, True}

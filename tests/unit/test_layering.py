@@ -195,6 +195,8 @@ _JOBS: dict[str, frozenset[str]] = {
     "schedule": frozenset(),
     "buckets": frozenset(),
     "build": frozenset({"buckets"}),
+    # It protects what it reads as they protect what they write.
+    "export": frozenset({"build", "buckets"}),
 }
 """Which rooms of the Spark jobs each room may import, besides what they share."""
 

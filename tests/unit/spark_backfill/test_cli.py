@@ -125,7 +125,7 @@ def test_the_zip_for_executors_is_all_that_a_job_needs_of_this_project(tmp_path:
         f"sys.path.insert(0, {str(archive)!r});"
         "from spark_backfill import cli, jars; from spark_backfill.build import index_job, rebuild_job;"
         "from spark_backfill.audit import command; from spark_backfill.schedule import command;"
-        "from spark_backfill.buckets import sink;"
+        "from spark_backfill.buckets import sink; from spark_backfill.export import command, job;"
         "print(jars.__file__, jars.connector_version())"
     )
     # Isolated: neither the directory it runs in nor an editable install may help out.

@@ -1,0 +1,106 @@
+"""What of one delay partition is pending by its state, record by record: for whoever looks and releases nothing.
+
+::
+
+    held ──► in the state itself
+    below S ──► entries of segments, behind the watermark of their bucket
+    [S, C) ──► records of the delay topic, behind W
+    from C on ──► records of the delay topic that no router has indexed yet
+
+What was cancelled is masked, and what is held is told once, as held. Records are decided by the rules of their offset,
+as the owner of the partition would decide them again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+from pyroaring import BitMap64
+
+from index.bucket import Manifest, SegmentRef
+from index.progress import Position
+from index.record import Record
+from index.recurring import recurrence_of
+from index.schedule import AT_ONCE, Rejection, Schedule
+from index.unreadable import decide
+from snapshots.segment import StoredEntry
+from snapshots.state import StoredState
+
+
+class Told(NamedTuple):
+    """A pending schedule as it is told.
+
+    ``due_ms`` of one that named no time is that of the record. ``series`` is the offset of the first record of the
+    recurring schedule that it is an occurrence of.
+    """
+
+    due_ms: int
+    targets: tuple[str, ...]
+    deliver_id: bytes | None
+    series: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPending:
+    """Of one partition; ``elsewhere`` are the offsets that were cancelled or are held."""
+
+    state: StoredState
+    elsewhere: BitMap64
+
+    @classmethod
+    def of(cls, state: StoredState) -> Self:
+        """By the whole state."""
+        return cls(state, BitMap64(state.mask) | BitMap64([entry.offset for entry in state.held]))
+
+    def without_lists(self) -> Self:
+        """The same for entries of segments and records from S on, without buckets and held records: to be sent."""
+        return replace(self, state=replace(self.state, buckets=(), held=(), mask=(), transit={}, inventory=None))
+
+    def segments(self) -> Iterator[tuple[Manifest, SegmentRef]]:
+        """The segments that hold something pending, unless it was cancelled."""
+        for bucket in self.state.buckets:
+            watermark = self.state.progress.watermark_of(bucket.bucket_id)
+            yield from ((bucket, ref) for ref in bucket.segments if ref.last > watermark)
+
+    def entries(self, offsets: range, after: Position, entries: Sequence[StoredEntry]) -> list[StoredEntry]:
+        """Those behind ``after`` that are of these offsets and wait nowhere else."""
+        waiting = (entry for entry in entries if entry[:2] > after and entry[1] in offsets)
+        return [entry for entry in waiting if entry[1] not in self.elsewhere]
+
+    def is_told_elsewhere(self, offset: int) -> bool:
+        """Whether the record at this offset of the log from S on was cancelled, is held, or was skipped unread."""
+        return offset in self.elsewhere or any(each[0] <= offset < each[1] for each in self.state.progress.skipped)
+
+    def schedule(self, offset: int, record: Record, due_ms: int | None = None) -> tuple[Schedule, Record] | None:
+        """What a record asks for, and the record as it is to leave; None when it is not pending.
+
+        ``due_ms`` is when it is due by the bucket that holds it, None for one that was read from the log.
+        """
+        decision, record = decide(self.state.history.at(offset), record)
+        if isinstance(decision, Rejection) or (due_ms is not None and decision.due_ms != due_ms):
+            return None
+        if not decision.targets:
+            # It cancels others.
+            return None
+        is_indexed = due_ms is None and offset < self.state.progress.cursor
+        if is_indexed and Position(decision.due_ms, offset) <= self.state.watermark_at(offset):
+            return None
+        return decision, record
+
+    def told(self, offset: int, schedule: Schedule, record: Record) -> Told:
+        """A pending schedule in words; O(headers)."""
+        targets = tuple(dict.fromkeys(schedule.targets))
+        return Told(due_of(schedule, record), targets, schedule.deliver_id, self._series(offset, record))
+
+    def _series(self, offset: int, record: Record) -> int | None:
+        if not self.state.progress.series_key:
+            return None
+        recurrence = recurrence_of(record.headers)
+        if recurrence is None or isinstance(recurrence, Rejection):
+            return None
+        return offset if recurrence.occurrence is None else recurrence.occurrence.first_offset
+
+
+def due_of(schedule: Schedule, record: Record) -> int:
+    """When it is due, as its released record will say: a time nobody named is that of the record."""
+    return schedule.due_ms if schedule.due_ms != AT_ONCE else max(record.timestamp_ms, 0)

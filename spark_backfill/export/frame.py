@@ -1,0 +1,126 @@
+"""What is pending as one DataFrame, of what is held, what segments hold and name, and what the log has from S on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from snapshots.pending import StoredPending
+from spark_backfill.buckets.job import portable
+from spark_backfill.export.moment import Moment
+from spark_backfill.export.rows import (
+    ABSENT_SCHEMA,
+    NOTHING_MORE,
+    READ_COLUMNS,
+    ROW_SCHEMA,
+    Deciding,
+    Wanted,
+    as_arrow,
+    held_rows,
+)
+from spark_backfill.export.segments import SEGMENT_SCHEMA, Absent, Decoding, Reading, Segment, chosen
+from spark_backfill.settings import DelayTopic, Settings
+from spark_backfill.source import OffsetRange, connector_options, read_ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to export, and how the work is divided; ``kafka_options`` are KEY=VALUE for the connector."""
+
+    partitions: tuple[int, ...] = ()
+    wanted: Wanted = NOTHING_MORE
+    task_records: int = 250_000
+    kafka_options: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Everything as of one moment."""
+
+    moments: Mapping[int, Moment]
+    pending: Mapping[int, StoredPending]
+
+    @property
+    def offsets(self) -> int:
+        """About how many records are to be read."""
+        stored = sum(ref.entries for each in self.pending.values() for _, ref in each.segments())
+        return stored + sum(each.span for each in self.tails)
+
+    @property
+    def tails(self) -> list[OffsetRange]:
+        """The log from S on."""
+        return [self._log(partition, each.state.progress.sealed_to) for partition, each in self.pending.items()]
+
+    @property
+    def pointed(self) -> list[OffsetRange]:
+        """The log that segments point to."""
+        found = []
+        for partition, each in self.pending.items():
+            needed = [bucket.needs_from for bucket, _ in each.segments() if bucket.needs_from is not None]
+            if needed:
+                log = self._log(partition, min(needed))
+                found.append(log._replace(to_offset=max(log.from_offset, each.state.progress.sealed_to)))
+        return found
+
+    def _log(self, partition: int, from_offset: int) -> OffsetRange:
+        log = self.moments[partition].log
+        return OffsetRange(partition, min(max(from_offset, log.start), log.end), log.end)
+
+
+def rows_of(
+    spark: SparkSession, settings: Settings, topic: DelayTopic, standing: Standing, request: Request
+) -> DataFrame:
+    """Rows of ROW_SCHEMA for all that may be pending, controls that nobody has acted on among them."""
+    sent = {partition: each.without_lists() for partition, each in standing.pending.items()}
+    deciding = Deciding(sent, request.wanted)
+    reading = Reading(portable(settings.kafka), settings.group_id, topic.snapshots, sent)
+    connector = connector_options(settings.kafka, request.kafka_options)
+    inline, pointing = chosen(standing.pending)
+    held = [row for partition, each in standing.pending.items() for row in held_rows(each, partition, request.wanted)]
+    frames = [spark.createDataFrame(pa.Table.from_batches([as_arrow(held)]), ROW_SCHEMA)]
+    if inline:
+        segments = _segments(spark, inline, request)
+        frames.append(segments.mapInArrow(Decoding(reading, deciding), ROW_SCHEMA))
+    if pointing:
+        absent = _segments(spark, pointing, request).mapInArrow(Absent(reading), ABSENT_SCHEMA)
+        log = _log(spark, connector, topic, standing.pointed, request)
+        joined = absent.join(log, ["partition", "offset"], "left").select(*READ_COLUMNS)
+        frames.append(joined.mapInArrow(deciding, ROW_SCHEMA))
+    if any(each.span for each in standing.tails):
+        log = _log(spark, connector, topic, standing.tails, request)
+        tail = log.withColumn("due_ms", f.lit(None).cast("bigint")).select(*READ_COLUMNS)
+        frames.append(tail.mapInArrow(deciding, ROW_SCHEMA))
+    frame = frames[0]
+    for each in frames[1:]:
+        frame = frame.unionAll(each)
+    return frame
+
+
+def _segments(spark: SparkSession, segments: Sequence[Segment], request: Request) -> DataFrame:
+    """Rows of SEGMENT_SCHEMA in tasks of neighbours."""
+    # About as many records as a task reads of the log, of segments that are full.
+    tasks = max(1, min(len(segments), len(segments) * 2_000 // request.task_records))
+    return spark.createDataFrame(
+        spark.sparkContext.parallelize([each.row() for each in segments], tasks), SEGMENT_SCHEMA
+    )
+
+
+def _log(
+    spark: SparkSession,
+    connector: Mapping[str, str],
+    topic: DelayTopic,
+    ranges: Sequence[OffsetRange],
+    request: Request,
+) -> DataFrame:
+    """Records of the delay topic, as in READ_SCHEMA; no value that nobody has asked for."""
+    value = f.col("value") if request.wanted.value else f.lit(None).cast("binary")
+    return read_ranges(spark, connector, topic.name, ranges, request.task_records).select(
+        "partition",
+        "offset",
+        f.unix_millis("timestamp").alias("timestamp_ms"),
+        "key",
+        value.alias("value"),
+        "headers",
+    )

@@ -1,0 +1,113 @@
+"""One moment of a delay partition: its state and its log, of which neither knows of a transaction that the other lacks.
+
+A transaction of a router may change the state and append to the delay partition at once: a schedule that is moved is
+cancelled here and written again there. Seen in one of both, it would be missing, or be there twice. So the ends of both
+are asked for, those of the state before and after, until no transaction was open or ended between::
+
+    end of the state ─► end of the delay partition ─► end of the state again: the same, and nothing open on either
+
+Producers of others may have transactions on the delay topic, too, and for long: what is open there is waited for a
+while, and then left out, as a consumer would not see it either.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from confluent_kafka.admin import AdminClient
+
+from spark_backfill import cluster
+from spark_backfill.cluster import LogRange
+from spark_backfill.errors import JobError
+from spark_backfill.settings import DelayTopic
+
+WAITED_S: Final = 60.0
+"""A router that commits one transaction after the other leaves gaps of milliseconds, so a try is as good as another."""
+
+OPEN_S: Final = 5.0
+"""The end of a transaction reaches all partitions in milliseconds; what is open for longer is somebody else's."""
+
+AGAIN_S: Final = 0.02
+
+
+class Ends(NamedTuple):
+    """What the brokers say of a partition, in this order: first and last of the state, its log between.
+
+    ``..._appended`` are with transactions that are open.
+    """
+
+    state: int
+    state_appended: int
+    log: LogRange
+    log_appended: int
+    state_after: int
+    state_appended_after: int
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no transaction was open on the state, or ended, meanwhile."""
+        return self.state == self.state_appended == self.state_after == self.state_appended_after
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a transaction is open on the delay partition."""
+        return self.log.end < self.log_appended
+
+
+class Moment(NamedTuple):
+    """The state is what lies below ``state_end``; the delay partition holds ``log``."""
+
+    state_end: int
+    log: LogRange
+
+
+Look = Callable[[Iterable[int]], Mapping[int, Ends]]
+
+
+def moments(look: Look, partitions: Iterable[int], say: Callable[[str], None]) -> dict[int, Moment]:
+    """A moment of each partition; JobError where none is found."""
+    found: dict[int, Moment] = {}
+    left, began_s = set(partitions), time.monotonic()
+    while left:
+        passed_s = time.monotonic() - began_s
+        for partition, ends in look(sorted(left)).items():
+            if not ends.is_still or (ends.has_open and passed_s < OPEN_S):
+                continue
+            if ends.has_open:
+                say(f"partition {partition}: a transaction is open, and what lies behind {ends.log.end} is left out")
+            found[partition] = Moment(ends.state, ends.log)
+            left.discard(partition)
+        if left and passed_s > WAITED_S:
+            raise JobError(
+                f"partition {min(left)}: for {WAITED_S:.0f} s there was no moment at which no transaction was open on"
+                " its state; is there one that does not end? Otherwise run the job again"
+            )
+        if left:
+            time.sleep(AGAIN_S)
+    return found
+
+
+def asking(admin: AdminClient, topic: DelayTopic) -> Look:
+    """Asks the brokers."""
+
+    def look(partitions: Iterable[int]) -> dict[int, Ends]:
+        numbers = list(partitions)
+        state = cluster.log_ranges(admin, topic.state, numbers)
+        state_appended = cluster.appended_ends(admin, topic.state, numbers)
+        log = cluster.log_ranges(admin, topic.name, numbers)
+        log_appended = cluster.appended_ends(admin, topic.name, numbers)
+        appended_after = cluster.appended_ends(admin, topic.state, numbers)
+        after = cluster.log_ranges(admin, topic.state, numbers)
+        return {
+            number: Ends(
+                state[number].end,
+                state_appended[number],
+                log[number],
+                log_appended[number],
+                after[number].end,
+                appended_after[number],
+            )
+            for number in numbers
+        }
+
+    return look

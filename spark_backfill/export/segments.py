@@ -1,0 +1,176 @@
+"""Reads segments within a task, by their places in the snapshots topic, and gives their entries on."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from index.bucket import Placement
+from index.progress import Position
+from index.record import Record
+from snapshots.pending import StoredPending
+from snapshots.segment import StoredEntry, decode_segment
+from spark_backfill import cluster
+from spark_backfill.buckets.collector import no_collector
+from spark_backfill.errors import GoneError
+from spark_backfill.export.rows import Deciding, Row, as_arrow
+
+SEGMENT_SCHEMA: Final = (
+    "partition int, record_offset bigint, from_offset bigint, to_offset bigint,"
+    " after_due_ms bigint, after_offset bigint"
+)
+SEEK_BEYOND: Final = 8
+"""Records that are read and dropped rather than to begin a fetch anew, which costs a round trip."""
+
+READ_TIMEOUT_S: Final = 60.0
+_READING: Final = {
+    # A segment is below 1 MB; what is fetched ahead of the next one is mostly wanted, and must fit a worker's memory.
+    "queued.max.messages.kbytes": 16_384,
+    "fetch.queue.backoff.ms": 0,
+}
+_OUT_OF_LOG: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._PARTITION_EOF)
+
+
+class Segment(NamedTuple):
+    """A segment to be read: the offsets of its bucket, and what has left of that."""
+
+    partition: int
+    record_offset: int
+    offsets: range
+    after: Position
+
+    def row(self) -> tuple[int, ...]:
+        """As in SEGMENT_SCHEMA."""
+        return (self.partition, self.record_offset, self.offsets.start, self.offsets.stop, *self.after)
+
+    @classmethod
+    def of(cls, row: Mapping[str, int]) -> "Segment":
+        """From a row of SEGMENT_SCHEMA."""
+        partition, record_offset, start, stop, due_ms, offset = row.values()
+        return cls(partition, record_offset, range(start, stop), Position(due_ms, offset))
+
+
+class Chosen(NamedTuple):
+    """Segments with records in them, and segments that only name records of the delay topic, at least some.
+
+    An inline segment of a bucket that needs the delay topic is in both.
+    """
+
+    inline: list[Segment]
+    pointing: list[Segment]
+
+
+def chosen(pending: Mapping[int, StoredPending]) -> Chosen:
+    """The segments that hold something pending, in the order in which they lie."""
+    found = Chosen([], [])
+    for partition, each in pending.items():
+        for bucket, ref in each.segments():
+            after = each.state.progress.watermark_of(bucket.bucket_id)
+            segment = Segment(partition, ref.record_offset, range(bucket.from_offset, bucket.to_offset), after)
+            if ref.placement is Placement.INLINE:
+                found.inline.append(segment)
+            if bucket.needs_from is not None:
+                found.pointing.append(segment)
+    return Chosen(sorted(found.inline, key=_place), sorted(found.pointing, key=_place))
+
+
+def _place(segment: Segment) -> tuple[int, int]:
+    return segment.partition, segment.record_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reads segments; ``kafka`` are librdkafka's keys, as they work on any machine."""
+
+    kafka: Mapping[str, str]
+    group_id: str
+    snapshots: str
+    pending: Mapping[int, StoredPending]
+
+    def entries(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[StoredEntry]]]:
+        """Partition and entries of each segment, those that are pending by the state unless they are decided otherwise.
+
+        GoneError for a segment that is not there any more.
+        """
+        consumer = Consumer({**cluster.reading(self.kafka, self.group_id), **_READING})
+        try:
+            with no_collector():
+                for batch in batches:
+                    segments = [Segment.of(row) for row in batch.to_pylist()]
+                    for segment, value in _values(consumer, self.snapshots, segments):
+                        entries = decode_segment(value)
+                        pending = self.pending[segment.partition]
+                        yield segment.partition, pending.entries(segment.offsets, segment.after, entries)
+        finally:
+            consumer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """For mapInArrow over rows of SEGMENT_SCHEMA: rows of ROW_SCHEMA for the records that segments hold."""
+
+    reading: Reading
+    deciding: Deciding
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of rows."""
+        for partition, entries in self.reading.entries(batches):
+            yield as_arrow(self._rows(partition, entries))
+
+    def _rows(self, partition: int, entries: Sequence[StoredEntry]) -> Iterator[Row]:
+        pending = self.reading.pending[partition]
+        for due_ms, offset, record in entries:
+            if isinstance(record, Record):
+                yield from self.deciding.row(pending, partition, offset, due_ms, record)
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """For mapInArrow over rows of SEGMENT_SCHEMA: rows of ABSENT_SCHEMA for the records that segments only name."""
+
+    reading: Reading
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of rows."""
+        for partition, entries in self.reading.entries(batches):
+            places = [(offset, due_ms) for due_ms, offset, record in entries if record is None]
+            offsets, dues_ms = zip(*places, strict=True) if places else ((), ())
+            arrays: list[Any] = [
+                pa.array([partition] * len(places), pa.int32()),
+                pa.array(offsets, pa.int64()),
+                pa.array(dues_ms, pa.int64()),
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=["partition", "offset", "due_ms"])
+
+
+def _values(consumer: Consumer, topic: str, segments: Iterable[Segment]) -> Iterator[tuple[Segment, bytes]]:
+    """Segments with what their records hold, in the order in which they lie."""
+    partition, at = -1, 0
+    for segment in segments:
+        ahead = segment.record_offset - at
+        if segment.partition != partition or not 0 <= ahead <= SEEK_BEYOND:
+            consumer.assign([TopicPartition(topic, segment.partition, segment.record_offset)])
+        value = _read(consumer, topic, segment)
+        partition, at = segment.partition, segment.record_offset + 1
+        yield segment, value
+
+
+def _read(consumer: Consumer, topic: str, segment: Segment) -> bytes:
+    while True:
+        message = consumer.poll(READ_TIMEOUT_S)
+        if message is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{topic}/{segment.partition} was not read in time"))
+        error = message.error()
+        if error is not None and error.code() not in _OUT_OF_LOG:
+            raise KafkaException(error)
+        offset = message.offset()
+        if error is None and offset is not None and offset < segment.record_offset:
+            continue
+        value = message.value() if error is None and offset == segment.record_offset else None
+        if value is None:
+            raise GoneError(
+                f"{topic}/{segment.partition}: the segment at offset {segment.record_offset} is not there any more"
+            )
+        return value
