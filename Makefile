@@ -11,7 +11,7 @@ PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
-        chart-tools chart-schema test-docs test-helm test-monitoring test-page image release-image image-sbom test-image test-spark spark-zip
+        chart-tools chart-schema test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,14 @@ image: ## Build the container image (IMAGE, BASE, EXTRAS=1: with tracing and msk
 	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(KERNEL),--build-arg KERNEL=$(KERNEL)) \
 	  $(if $(EXTRAS),--build-arg LOCK=requirements-extras.lock) $(BUILD_OPTIONS) --tag $(IMAGE) .
 
+SPARK_IMAGE ?= kafka-delay-router-spark:dev
+
+image-spark: venv ## Build the image of the Spark jobs (SPARK_IMAGE; SPARK: an image with Spark 4.0, BASE: one with Python 3.11)
+	@mkdir -p build/jars
+	@cp $$($(BIN)/python -m spark_backfill jars | tr , ' ') build/jars/
+	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(SPARK),--build-arg SPARK=$(SPARK)) \
+	  $(BUILD_OPTIONS) --file Dockerfile.spark --tag $(SPARK_IMAGE) .
+
 release-image: ## The same for a release: BASE must be pinned by digest, IMAGE must be named
 	@[[ "$(BASE)" =~ ^[^@[:space:]]+@sha256:[0-9a-f]{64}$$ ]] || { echo "BASE must name an image by digest: make release-image \
 	  BASE=NAME@sha256:... IMAGE=NAME:VERSION; a tag names another image tomorrow" >&2; exit 2; }
@@ -192,9 +200,10 @@ lock: ## Pin the dependencies again (UPGRADE=--upgrade: to the newest)
 	@test -x $(BIN)/uv || { $(PYTHON) -m venv .venv && $(BIN)/python -m pip install --quiet uv; }
 	@$(LOCK) --output-file requirements.lock
 	@$(LOCK) --extra msk --extra tracing --output-file requirements-extras.lock
+	@$(LOCK) --extra spark --no-emit-package pyspark --no-emit-package py4j --output-file requirements-spark.lock
 	@$(LOCK) --group dev --output-file requirements-dev.lock
 	@$(subst uv pip compile pyproject.toml,uv pip compile --group image,$(LOCK)) --output-file requirements-image.lock
-	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-extras.lock requirements-dev.lock requirements-image.lock
+	@! grep -HnE '://|[a-z]\.(com|dev|io|org|net)\b' requirements.lock requirements-extras.lock requirements-spark.lock requirements-dev.lock requirements-image.lock
 
 proto: venv ## Generate snapshots/proto/*_pb2.py and .pyi from the .proto files
 	@$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. $(PROTOS)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -41,7 +42,7 @@ def start(application: str, conf: Sequence[str], say: Callable[[str], None]) -> 
     wanted: dict[str, Any] = {"spark.app.name": application, **given}
     if not launched:
         wanted |= {key: value for key, value in DEFAULTS.items() if key not in elsewhere | given}
-        if not any(CONNECTOR in (elsewhere | given).get(key, "") for key in _JAR_KEYS):
+        if not has_connector() and not any(CONNECTOR in (elsewhere | given).get(key, "") for key in _JAR_KEYS):
             own = ",".join(str(path) for path in connector_jars(say))
             others = given.get("spark.jars") or elsewhere.get("spark.jars")
             wanted["spark.jars"] = f"{others},{own}" if others else own
@@ -56,6 +57,12 @@ def start(application: str, conf: Sequence[str], say: Callable[[str], None]) -> 
         raise JobError(f"Spark did not start: {error}") from error
     require_connector(spark)
     return spark
+
+
+def has_connector() -> bool:
+    """Whether the Spark that is to be started has the connector among its own jars, as that of our image."""
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    return any((home / "jars").glob(f"{CONNECTOR}*.jar"))
 
 
 def parse_conf(conf: Sequence[str]) -> dict[str, str]:

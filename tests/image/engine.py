@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +15,9 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 COPIED: Final = ("index", "snapshots", "sidecar", "spark_backfill", "helm/image")
-FILES: Final = ("Dockerfile", ".dockerignore", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
-LOCKS: Final = ("requirements.lock", "requirements-extras.lock", "requirements-image.lock")
+DOCKERFILES: Final = ("Dockerfile", "Dockerfile.spark")
+FILES: Final = (*DOCKERFILES, ".dockerignore", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
+LOCKS: Final = ("requirements.lock", "requirements-extras.lock", "requirements-image.lock", "requirements-spark.lock")
 BUILD_TIMEOUT_S: Final = 900.0
 
 _GLIBC: Final = (5, 12, 17, 24, 26, 27, 28, 31, 34)
@@ -37,30 +38,63 @@ def docker(*arguments: object, timeout_s: float = 60.0) -> str:
 
 def base_image() -> str:
     """``IMAGE_BASE``, else the one the Dockerfile names; skips aloud without an engine or where it cannot be had."""
+    _engine_or_skip()
+    return _had("IMAGE_BASE", "Dockerfile", "BASE")
+
+
+def spark_image() -> str:
+    """The same of the image that has Spark: ``IMAGE_SPARK``, else the one that Dockerfile.spark names."""
+    _engine_or_skip()
+    return _had("IMAGE_SPARK", "Dockerfile.spark", "SPARK")
+
+
+def _engine_or_skip() -> None:
     if shutil.which("docker") is None:
         pytest.skip("needs a Docker engine: docker is not installed")
     try:
         docker("version", "--format", "{{.Server.Version}}")
     except AssertionError as error:
         pytest.skip(f"needs a Docker engine: {error}")
-    (default,) = re.findall(r"^ARG BASE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    base = os.environ.get("IMAGE_BASE") or default
+
+
+def _had(variable: str, file: str, argument: str) -> str:
+    (default,) = re.findall(rf"^ARG {argument}=(\S+)$", (ROOT / file).read_text(), re.MULTILINE)
+    image = os.environ.get(variable) or default
     try:
-        docker("run", "--rm", "--network", "none", base, "true", timeout_s=300)
+        docker("run", "--rm", "--network", "none", "--entrypoint", "true", image, timeout_s=300)
     except AssertionError as error:
-        pytest.skip(f"the base image cannot be had; IMAGE_BASE names another: {error}")
-    return base
+        pytest.skip(f"the image {image} cannot be had; {variable} names another: {error}")
+    return image
 
 
 def build(base: str, tag: str, context: Path) -> None:
     """Build the image from a copy of the sources and wheels that were fetched here, without a package index."""
+    _prepare(base, context)
+    _build(tag, context, "Dockerfile", BASE=base)
+
+
+def build_spark(base: str, spark: str, jars: Iterable[Path], tag: str, context: Path) -> None:
+    """The same for the image of the Spark jobs; ``jars`` are those of the Kafka connector."""
+    _prepare(base, context)
+    (context / "build" / "jars").mkdir()
+    for jar in jars:
+        shutil.copy(jar, context / "build" / "jars")
+    _build(tag, context, "Dockerfile.spark", BASE=base, SPARK=spark)
+
+
+def _prepare(base: str, context: Path) -> None:
     for name in COPIED:
         shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in (*FILES, *LOCKS):
         shutil.copy(ROOT / name, context / name)
     _fetch_wheels(base, context / "build" / "wheels")
-    arguments = ("--network", "host", "--build-arg", f"BASE={base}", "--build-arg", "PIP_NO_INDEX=1")
-    docker("build", *arguments, "--tag", tag, context, timeout_s=BUILD_TIMEOUT_S)
+
+
+def _build(tag: str, context: Path, file: str, **arguments: str) -> None:
+    given = {**arguments, "PIP_NO_INDEX": "1"}
+    options = [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
+    command = ("build", "--network", "host", *options, "--file", context / file, "--tag", tag, context)
+    docker(*command, timeout_s=BUILD_TIMEOUT_S)
 
 
 def inspect(thing: str) -> Mapping[str, Any]:

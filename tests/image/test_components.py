@@ -18,9 +18,13 @@ _SITE_PACKAGES = Path(sysconfig.get_path("purelib"))
 
 def test_what_the_image_is_built_from_is_let_into_its_context() -> None:
     let_in = (engine.ROOT / ".dockerignore").read_text().splitlines()
-    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (engine.ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    texts = "".join((engine.ROOT / name).read_text() for name in engine.DOCKERFILES)
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", texts, re.MULTILINE)
     sources = {source for line in copied for source in line.split()} - {"build/wheel[s]"}
-    assert sources == {*engine.COPIED, *engine.FILES, *engine.LOCKS} - {"Dockerfile", ".dockerignore"}
+    assert sources == {"build/jars", *engine.COPIED, *engine.FILES, *engine.LOCKS} - {
+        *engine.DOCKERFILES,
+        ".dockerignore",
+    }
     assert {f"!{source}" for source in sources} <= set(let_in)
 
 
