@@ -15,9 +15,9 @@ Due times, offsets and timestamps are deltas, so they are written when it is kno
 null and the table of header names go with them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby, islice
-from operator import lt, sub
+from operator import itemgetter, lt, sub
 from typing import Final
 
 from index.errors import FormatError
@@ -142,17 +142,27 @@ def encode_rows(
     names: Sequence[str],
 ) -> bytes:
     """Value of the record of an inline segment; errors as of ``encode_segment``."""
-    count = len(rows)
+    return encode_body(dues_ms, offsets, timestamps_ms, bytes(map(itemgetter(0), rows)), b"".join(rows), names)
+
+
+def encode_body(
+    dues_ms: Sequence[int],
+    offsets: Sequence[int],
+    timestamps_ms: Sequence[int],
+    starts: bytes,
+    body: bytes,
+    names: Sequence[str],
+) -> bytes:
+    """The same of rows that lie behind each other in ``body``; ``starts`` has the first byte of each."""
     _check(dues_ms, offsets)
     columns = segment_pb2.InlineSegment(header_names=names)
     columns.due_deltas.extend(_deltas(dues_ms))
     columns.offset_deltas.extend(_deltas(offsets))
     columns.timestamp_deltas.extend(_deltas(timestamps_ms))
-    columns.keys.runs.extend(_key_runs(rows))
-    parts = [columns.SerializeToString(), *rows]
-    inline_bytes = sum(map(len, parts))
-    head = segment_pb2.Segment(count=count).SerializeToString() + _INLINE_TAG + _varint(inline_bytes)
-    return wrap(Kind.SEGMENT, b"".join([head, *parts]))
+    columns.keys.runs.extend(_key_runs(starts))
+    first = columns.SerializeToString()
+    head = segment_pb2.Segment(count=len(starts)).SerializeToString() + _INLINE_TAG + _varint(len(first) + len(body))
+    return wrap(Kind.SEGMENT, b"".join([head, first, body]))
 
 
 def unpack_rows(timestamps_ms: Sequence[int], rows: Sequence[bytes], names: Sequence[str]) -> list[Record]:
@@ -162,8 +172,7 @@ def unpack_rows(timestamps_ms: Sequence[int], rows: Sequence[bytes], names: Sequ
     return [record for _, _, record in entries if record is not None]
 
 
-def _key_runs(rows: Iterable[bytes]) -> list[int]:
-    starts = [row[0] for row in rows]
+def _key_runs(starts: bytes) -> list[int]:
     have = starts.count(_KEY_STARTS)
     if have == len(starts):
         return []

@@ -41,11 +41,15 @@ def joined(
     codec: SegmentCodec = PYTHON_CODEC,
 ) -> Encoded | None:
     """A segment joined of rows that share the header ``names``, in due order; None where it would be too long."""
-    value = codec.encode_rows(dues_ms, offsets, timestamps_ms, rows, names)
+    return of_rows(dues_ms, offsets, codec.encode_rows(dues_ms, offsets, timestamps_ms, rows, names))
+
+
+def of_rows(dues_ms: Sequence[int], offsets: Sequence[int], value: bytes) -> Encoded | None:
+    """A segment that was joined of rows of these due times and offsets; None where it is too long."""
     if len(value) > MAX_SEGMENT_BYTES:
         return None
     first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])
-    ref = SegmentRef(first, last, len(rows), len(value), -1, Placement.INLINE, dues=marks_of(dues_ms))
+    ref = SegmentRef(first, last, len(dues_ms), len(value), -1, Placement.INLINE, dues=marks_of(dues_ms))
     return Encoded(ref, value)
 
 

@@ -3,6 +3,6 @@
 May import what all jobs share (the modules at the root of :mod:`spark_backfill`), and no other room. What runs on
 executors is here: it has no configuration, metrics or log.
 
-Start at :mod:`spark_backfill.buckets.plan`, then go where the records go: ``deciding``, ``cutting``, ``sink``,
-``staging``.
+Start at :mod:`spark_backfill.buckets.plan`, then go where the records go: ``deciding``, ``runs``, ``cutting``,
+``sink``, ``staging``.
 """

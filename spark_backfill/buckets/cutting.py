@@ -1,18 +1,24 @@
-"""Cuts what a task has sorted into segments and encodes them, as the owner of the partition does when it seals."""
+"""Cuts what a task has sorted into segments and encodes them, as the owner of the partition does when it seals.
+
+By columns: the rows of a segment lie behind each other in a column of bytes, and that is what a segment is joined of.
+Where segments end and where their payload is are the rules of :mod:`index.bucket_rules`, for whole columns; tests
+compare the two.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from index.bucket import Placement
-from index.bucket_rules import SealRules, cut, placement_of
-from index.pending import Entry
-from snapshots.writing import Encoded, SegmentWriter, joined
+from index.bucket_rules import MANY, NEARLY_EMPTY, POINTER_BELOW_US, SCAN_US, SEEK_US, SealRules
+from snapshots.rows import encode_body
+from snapshots.writing import Encoded, SegmentWriter, of_rows
 from spark_backfill.buckets.deciding import objects
-from spark_backfill.buckets.packing import Packed, joinable, records
+from spark_backfill.buckets.packing import common_names, records
 from spark_backfill.buckets.plan import BucketRange
 
 
@@ -42,32 +48,86 @@ class Cutter:
         for bucket, chunks in _by_bucket(batches):
             span = self._buckets[bucket]
             writer = self._writers.setdefault(bucket, SegmentWriter(0, span.from_offset, span.to_offset))
-            for entries in cut(chunks, self._rules, itemgetter(0)):
-                for encoded in self._encoded(writer, entries):
+            for rows in cut(chunks, self._rules):
+                for encoded in self._encoded(writer, rows):
                     yield BucketSegment(bucket, encoded)
 
-    def _encoded(self, writer: SegmentWriter, entries: Sequence[Entry[Packed]]) -> Sequence[Encoded]:
-        placement = placement_of([offset for _, offset, _ in entries], self._rules.placement)
+    def _encoded(self, writer: SegmentWriter, rows: pa.RecordBatch) -> Sequence[Encoded]:
+        placement = placement_of(rows.column("offset").to_numpy(), self._rules)
+        dues_ms, offsets = (objects(rows.column(name)) for name in ("due_ms", "offset"))
         # A record that does not fit is alone in its segment, see index.bucket_rules.cut.
-        too_big = entries[0][2][0] > self._rules.segment_bytes
+        too_big = rows.column("size_bytes")[0].as_py() > self._rules.segment_bytes
         if too_big or placement is Placement.POINTER:
-            return writer.encode(placement, [(due_ms, offset, None) for due_ms, offset, _ in entries])
-        if (whole := _joined(entries)) is not None:
+            absent = [(due_ms, offset, None) for due_ms, offset in zip(dues_ms, offsets, strict=True)]
+            return writer.encode(placement, absent)
+        if (whole := _joined(rows, dues_ms, offsets)) is not None:
             return [whole]
-        found = records([packed for _, _, packed in entries])
-        stored = [(due_ms, offset, record) for (due_ms, offset, _), record in zip(entries, found, strict=True)]
-        return writer.encode(placement, stored)
+        found = records(zip(*(objects(rows.column(name)) for name in _PACKED), strict=True))
+        return writer.encode(placement, list(zip(dues_ms, offsets, found, strict=True)))
 
 
-def _joined(entries: Sequence[Entry[Packed]]) -> Encoded | None:
+def cut(chunks: Iterable[pa.RecordBatch], rules: SealRules) -> Iterator[pa.RecordBatch]:
+    """Cut decided rows, given in release order, into segments, as ``index.bucket_rules.cut`` does."""
+    held: list[pa.RecordBatch] = []
+    count, enough = 0, MANY * rules.segment_entries
+    for chunk in chunks:
+        held.append(chunk)
+        count += chunk.num_rows
+        if count >= enough:
+            whole = pa.concat_batches(held)
+            at = 0
+            for end in _ends(whole, rules):
+                if count - at < enough:
+                    break
+                yield whole.slice(at, end - at)
+                at = end
+            held, count = [whole.slice(at)], count - at
+    if count:
+        whole, at = pa.concat_batches(held), 0
+        for end in _ends(whole, rules):
+            yield whole.slice(at, end - at)
+            at = end
+
+
+def placement_of(offsets: Any, rules: SealRules) -> Placement:
+    """Where the payload of records of these offsets should be, as ``index.bucket_rules.placement_of`` says."""
+    if rules.placement != "auto":
+        return Placement[rules.placement.upper()]
+    scanned = float(np.minimum(np.diff(np.sort(offsets)), SEEK_US / SCAN_US).sum())
+    return Placement.POINTER if SEEK_US + SCAN_US * scanned < POINTER_BELOW_US * len(offsets) else Placement.INLINE
+
+
+def _ends(rows: pa.RecordBatch, rules: SealRules) -> Iterator[int]:
+    """Where each segment of these rows ends, if nothing comes behind them."""
+    dues_ms, room = rows.column("due_ms").to_numpy(), rules.segment_bytes
+    taken = np.cumsum(np.minimum(rows.column("size_bytes").to_numpy().astype(np.int64), room))
+    start = 0
+    while start < len(dues_ms):
+        step_end_ms = (int(dues_ms[start]) // rules.time_step_ms + 1) * rules.time_step_ms
+        in_step = int(np.searchsorted(dues_ms[start : start + rules.segment_entries], step_end_ms))
+        most = start + min(rules.segment_entries, max(in_step, rules.segment_entries // NEARLY_EMPTY))
+        before = int(taken[start - 1]) if start else 0
+        fits = start + int(np.searchsorted(taken[start:most], before + room, side="right"))
+        # The first always goes, however big.
+        start = max(fits, start + 1)
+        yield start
+
+
+def _joined(rows: pa.RecordBatch, dues_ms: Sequence[int], offsets: Sequence[int]) -> Encoded | None:
     """A segment joined of rows, where all are rows that go together and it is not too long."""
-    dues_ms, offsets, packed = zip(*entries, strict=True)
-    if (rows := joinable(packed)) is None:
+    names = common_names(pc.unique(rows.column("names")).to_pylist())
+    packed = rows.column("record")
+    if names is None or packed.null_count:
         return None
-    return joined(dues_ms, offsets, *rows)
+    _, places, content = packed.buffers()
+    edges = np.frombuffer(places, dtype=np.int32)[packed.offset : packed.offset + len(packed) + 1]
+    body = content[int(edges[0]) : int(edges[-1])].to_pybytes()
+    starts = np.frombuffer(body, dtype=np.uint8)[edges[:-1] - edges[0]].tobytes()
+    timestamps_ms = objects(rows.column("timestamp_ms"))
+    return of_rows(dues_ms, offsets, encode_body(dues_ms, offsets, timestamps_ms, starts, body, names))
 
 
-def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[list[Entry[Packed]]]]]:
+def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
     """Runs of rows of one bucket, which is all of a task but where two slots met in one."""
     source = _Runs(batches)
     while (bucket := source.bucket) is not None:
@@ -75,10 +135,10 @@ def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterato
 
 
 class _Runs:
-    """Entries of batches, a bucket at a time."""
+    """Rows of batches, a bucket at a time."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._pieces = (piece for batch in batches if batch.num_rows for piece in _pieces(batch))
+        self._pieces = chain.from_iterable(_pieces(batch) for batch in batches if batch.num_rows)
         self._next = next(self._pieces, None)
 
     @property
@@ -86,12 +146,12 @@ class _Runs:
         """Bucket of what comes next, None at the end."""
         return None if self._next is None else self._next[0]
 
-    def run(self, bucket: int) -> Iterator[list[Entry[Packed]]]:
-        """Entries up to the next one of another bucket."""
+    def run(self, bucket: int) -> Iterator[pa.RecordBatch]:
+        """Rows up to the next one of another bucket."""
         while self._next is not None and self._next[0] == bucket:
             batch = self._next[1]
             self._next = next(self._pieces, None)
-            yield _entries(batch)
+            yield batch
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -103,9 +163,4 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         start = end
 
 
-def _entries(batch: pa.RecordBatch) -> list[Entry[Packed]]:
-    dues_ms, offsets, *packed = (objects(batch.column(name)) for name in _COLUMNS)
-    return list(zip(dues_ms, offsets, zip(*packed, strict=True), strict=True))
-
-
-_COLUMNS = ("due_ms", "offset", "size_bytes", "timestamp_ms", "names", "record")
+_PACKED = ("timestamp_ms", "names", "record")

@@ -10,27 +10,19 @@ import marshal
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from index.headers import Headers
 from index.record import Record
 from snapshots.rows import RowPacker, unpack_rows
 
-Packed: TypeAlias = tuple[int, int, str | None, bytes | None]
-"""``size_bytes``, ``timestamp_ms``, ``names`` and ``record`` of a decided row.
+Packed: TypeAlias = tuple[int, str | None, bytes | None]
+"""``timestamp_ms``, ``names`` and ``record`` of a decided row.
 
 ``names`` is the table of header names where the record is a row; no record: it is absent, to be read again when due.
 """
 
 Columns: TypeAlias = tuple[list[str | None], list[bytes | None]]
-
-
-class Joinable(NamedTuple):
-    """Rows that can be joined, and the names of their headers."""
-
-    timestamps_ms: Sequence[int]
-    rows: Sequence[bytes]
-    names: Sequence[str]
 
 
 def pack(
@@ -53,27 +45,27 @@ def pack(
     return names, packed
 
 
-def joinable(entries: Iterable[Packed]) -> Joinable | None:
-    """The rows of a segment, None unless all are rows that go together."""
-    _, timestamps_ms, names, rows = zip(*entries, strict=True)
-    tables = set(names)
-    if None in tables:
-        return None
-    # Nearly always there is one table: headers of a topic have the same names.
-    known = sorted((json.loads(each) for each in tables), key=len)
-    if any(known[-1][: len(each)] != each for each in known):
-        return None
-    return Joinable(timestamps_ms, rows, known[-1])
+def common_names(tables: Iterable[str | None]) -> list[str] | None:
+    """The header names of rows with these tables; None where some are no rows, or they do not go together."""
+    known = []
+    for each in tables:
+        if each is None:
+            return None
+        # Nearly always there is one table: headers of a topic have the same names.
+        known.append(json.loads(each))
+    known.sort(key=len)
+    longest: list[str] = known[-1]
+    return None if any(longest[: len(each)] != each for each in known) else longest
 
 
 def records(entries: Iterable[Packed]) -> list[Record | None]:
     """The records themselves; None for absent ones."""
     found: list[Record | None] = []
-    for names, run in groupby(entries, key=itemgetter(2)):
+    for names, run in groupby(entries, key=itemgetter(1)):
         if names is None:
-            found += [_plain(timestamp_ms, packed) for _, timestamp_ms, _, packed in run]
+            found += [_plain(timestamp_ms, packed) for timestamp_ms, _, packed in run]
         else:
-            _, timestamps_ms, _, rows = zip(*run, strict=True)
+            timestamps_ms, _, rows = zip(*run, strict=True)
             found += unpack_rows(timestamps_ms, rows, json.loads(names))
     return found
 

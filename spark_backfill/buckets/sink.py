@@ -26,6 +26,7 @@ from snapshots.writing import Encoded
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.buckets.cutting import Cutter
 from spark_backfill.buckets.job import Job
+from spark_backfill.buckets.runs import in_order
 from spark_backfill.buckets.staging import outcome_is_open, stage, too_many_segments
 
 FORMAT: Final = "delay-router-segments"
@@ -65,16 +66,16 @@ def data_source(job: Job) -> type[DataSource]:
 
 
 class SegmentsWriter(DataSourceArrowWriter):
-    """Writes what the tasks have sorted, and stages it."""
+    """Writes what the tasks have, and stages it."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Cut, encode and write the rows of one task, which are sorted by (due, offset)."""
+        """Sort, cut, encode and write what runs of one task hold."""
         context = TaskContext.get()
         attempt = f"{self._job.run}.{context.taskAttemptId() if context else 0}"
-        return write_segments(self._job, attempt, iterator)
+        return write_segments(self._job, attempt, in_order(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Stage the buckets, all in one transaction."""

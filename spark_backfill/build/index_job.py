@@ -2,13 +2,12 @@
 
 ::
 
-    connector ─► decide (Arrow) ─► shuffle by slot ─► sort ─► cut, encode, write (tasks) ─► stage (driver, at the end)
-                                                              D.delay-snapshots            D.delay-backfill
+    connector ─► decide (Arrow) ─► shuffle by slot ─► sort, cut, encode, write (tasks) ─► stage (driver, at the end)
+                                                      D.delay-snapshots                  D.delay-backfill
 """
 
 import dataclasses
 import json
-import re
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +25,17 @@ from index.rules import Rules
 from snapshots.writing import record_size
 from spark_backfill import cluster
 from spark_backfill.buckets import controls
-from spark_backfill.buckets.deciding import DECIDED_SCHEMA, Deciding
+from spark_backfill.buckets.deciding import Deciding
 from spark_backfill.buckets.job import Job, portable
 from spark_backfill.buckets.plan import BucketRange, Slots, buckets_of, planned, segments_of
+from spark_backfill.buckets.runs import RUN_SCHEMA, InRuns
 from spark_backfill.buckets.sampling import Sampled, sample
 from spark_backfill.buckets.sharing import slot_keys
 from spark_backfill.buckets.sink import FORMAT, data_source
 from spark_backfill.buckets.staging import Intents, outcome_is_open
 from spark_backfill.build import scope
 from spark_backfill.build.progress import Progress
-from spark_backfill.errors import JobError, NeedsOwnerError
+from spark_backfill.errors import JobError, NeedsOwnerError, is_data_loss, said_by_task
 from spark_backfill.settings import DelayTopic, Settings
 from spark_backfill.source import OffsetRange, connector_options, read_ranges
 
@@ -72,9 +72,6 @@ SEGMENTS_A_BUCKET = 5_000
 
 MOST_SEGMENTS = 10_000
 """Of all kinds, as far as a sample tells: half of what a manifest holds, since some records may be unlike it."""
-
-_DATA_LOSS = "Some data may have been lost because they are not available in Kafka any more"
-_OWN_ERROR = re.compile(r"^(?:spark_backfill|index)\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 def index(
@@ -172,13 +169,12 @@ def run(
     records: DataFrame,
     say: Callable[[str], None],
     *,
-    keep: str = "true",
+    gone_before_ms: int = -1,
     answered: bool = False,
 ) -> Outcome:
-    """Index ``records`` of the connector, of which only those stay that ``keep``, an SQL condition, holds for.
+    """Index ``records`` of the connector, but for those whose due time and timestamp are at or before a time.
 
-    It may name the columns of DECIDED_SCHEMA. NeedsOwnerError when one is a control, unless all that there are have
-    been ``answered``.
+    NeedsOwnerError when one is a control, unless all that there are have been ``answered``.
     """
     intents = Intents(job, cluster.appended_ends(cluster.connect(job), job.snapshots, job.partitions))
     intents.write()
@@ -189,7 +185,7 @@ def run(
     context.setJobGroup(group, f"{job.name} of {job.delay_topic}", interruptOnCancel=False)
     try:
         with Progress(context, group, offsets, say, intents):
-            _write(spark, job, records, keep, answered=answered)
+            _write(spark, job, records, gone_before_ms, answered=answered)
         return _outcome(job)
     except BaseException:
         if not outcome_is_open(job):
@@ -199,13 +195,13 @@ def run(
         Path(job.report).unlink(missing_ok=True)
 
 
-def _write(spark: SparkSession, job: Job, records: DataFrame, keep: str, *, answered: bool) -> None:
+def _write(spark: SparkSession, job: Job, records: DataFrame, gone_before_ms: int, *, answered: bool) -> None:
     slots = job.slots
     keeps_payload = job.seal_rules.placement != "pointer"
     deciding = Deciding(job.rules_json, slots, job.slot_keys, keeps_payload, answered)
     columns = ("partition", "offset", "timestamp", "key", "value", "headers")
-    decided = records.select(*columns).mapInArrow(deciding, DECIDED_SCHEMA).where(keep)
-    by_slot = decided.repartition(slots.count, "slot_key").sortWithinPartitions("due_ms", "offset")
+    runs = records.select(*columns).mapInArrow(InRuns(deciding, gone_before_ms), RUN_SCHEMA)
+    by_slot = runs.repartition(slots.count, "slot_key")
     spark.dataSource.register(data_source(job))
     try:
         by_slot.write.format(FORMAT).mode("append").save()
@@ -217,10 +213,9 @@ def _write(spark: SparkSession, job: Job, records: DataFrame, keep: str, *, answ
 
 def _meant(job: Job, text: str) -> JobError | None:
     """What an error of Spark comes down to; None when that is for those to say who know Spark."""
-    # What a task or the commit refuses arrives as the traceback of its Python process.
-    if said := _OWN_ERROR.search(text):
-        return (NeedsOwnerError if said[1] == NeedsOwnerError.__name__ else JobError)(said[2])
-    if _DATA_LOSS in text:
+    if said := said_by_task(text):
+        return (NeedsOwnerError if said.name == NeedsOwnerError.__name__ else JobError)(said.message)
+    if is_data_loss(text):
         return JobError(
             f"{job.delay_topic}: retention has removed records while the job read them, and nothing was staged; raise"
             " the topic's retention, or run the job again for what is left"

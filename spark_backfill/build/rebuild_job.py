@@ -53,10 +53,9 @@ def rebuild(
     records = read_ranges(spark, connector, topic.name, held, options.task_records)
     say(f"{topic.name}: released and rejected records are in {', '.join(logs) or 'no topic'}")
     left = released.without_left(spark, connector, topic, logs, records, options.task_records)
-    keep = f"greatest(due_ms, timestamp_ms) > {released_before_ms}"
     job = partial(prepare, settings, topic, known.delay.topic_id, options=options, admin=admin, restores=True)
     try:
-        return run(spark, job(ranges=ranges), left, say, keep=keep)
+        return run(spark, job(ranges=ranges), left, say, gone_before_ms=released_before_ms)
     except NeedsOwnerError as found:
         say(f"{found}; reading what receipts say of that")
     receipts = _receipts(admin, topic, known)
@@ -67,7 +66,11 @@ def rebuild(
     ranges = _up_to(ranges, unanswered, say)
     for partition, offset in answered.named_behind(said, unanswered):
         say(f"{topic.name}/{partition}/{offset} was cancelled or moved before a router read it, and is pending again")
-    return run(spark, job(ranges=ranges), pending, say, keep=keep, answered=True) if ranges else Outcome()
+    return (
+        run(spark, job(ranges=ranges), pending, say, gone_before_ms=released_before_ms, answered=True)
+        if ranges
+        else Outcome()
+    )
 
 
 def _receipts(admin: AdminClient, topic: DelayTopic, known: scope.Known) -> Mapping[int, LogRange]:

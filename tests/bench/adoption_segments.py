@@ -44,7 +44,7 @@ def refs_of(told: dict[str, Any]) -> tuple[SegmentRef, ...]:
     """The answer, as a manifest takes it."""
     return tuple(
         SegmentRef(Position(*first), Position(*last), entries, size_bytes, at, Placement(placement))
-        for first, last, entries, size_bytes, at, placement, _ in told["refs"]
+        for first, last, entries, size_bytes, at, placement, *_ in told["refs"]
     )
 
 

@@ -19,13 +19,22 @@ SAMPLED_EVERY_S: Final = 0.25
 KIB: Final = 1024
 
 
-class Memory(threading.Thread):
-    """The most memory that the JVM, which is driver and executor in local mode, and the Python workers have taken."""
+class Taken(threading.Thread):
+    """The most memory that the JVM, which is driver and executor in local mode, and the Python workers have taken.
+
+    ``cpu_s`` is what they have used together, which says more than the clock where others use the machine, too.
+    """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.jvm_bytes = 0
         self.workers_bytes = 0
+        self._cpu_s: dict[int, float] = {}
+
+    @property
+    def cpu_s(self) -> float:
+        """Of all processes that were seen."""
+        return sum(self._cpu_s.values())
 
     def run(self) -> None:
         """Sample until the process ends."""
@@ -34,8 +43,10 @@ class Memory(threading.Thread):
             for process in psutil.Process().children(recursive=True):
                 try:
                     is_jvm, resident = process.name() == "java", process.memory_info().rss
+                    used = process.cpu_times()
                 except psutil.Error:
                     continue
+                self._cpu_s[process.pid] = used.user + used.system
                 jvm += resident if is_jvm else 0
                 workers += 0 if is_jvm else resident
             self.jvm_bytes, self.workers_bytes = max(self.jvm_bytes, jvm), max(self.workers_bytes, workers)
@@ -49,21 +60,26 @@ def main() -> None:
     spark = session.start("bench", CONF, _say)
     # A first job starts the Python workers and loads the classes.
     spark.range(4).mapInArrow(lambda batches: batches, "id long").count()
-    memory = Memory()
-    memory.start()
+    taken = Taken()
+    taken.start()
+    time.sleep(2 * SAMPLED_EVERY_S)
+    before_s = taken.cpu_s
     began_s = time.monotonic()
     topic = configured.delay_topic(given["topic"])
     outcome = index_job.index(spark, configured, topic, Asked(), index_job.Options(), _say)
     elapsed_s = time.monotonic() - began_s
+    time.sleep(2 * SAMPLED_EVERY_S)
+    cpu_s = taken.cpu_s - before_s
     spark.stop()
     child.answer(
         elapsed_s=elapsed_s,
+        cpu_s=cpu_s,
         entries=outcome.entries,
         segments=outcome.segments,
         bytes=outcome.bytes,
         driver_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
-        jvm_bytes=memory.jvm_bytes,
-        workers_bytes=memory.workers_bytes,
+        jvm_bytes=taken.jvm_bytes,
+        workers_bytes=taken.workers_bytes,
     )
 
 

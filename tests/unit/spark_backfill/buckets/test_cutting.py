@@ -2,12 +2,15 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from index.bucket import Placement
 from index.bucket_rules import SealRules
+from index.bucket_rules import cut as index_cut
+from index.bucket_rules import placement_of as index_placement_of
 from index.due_marks import marks_of
 from index.headers import PRESETS
 from index.progress import Position
@@ -16,7 +19,7 @@ from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.writing import record_size
-from spark_backfill.buckets.cutting import BucketSegment, Cutter
+from spark_backfill.buckets.cutting import BucketSegment, Cutter, cut, placement_of
 from spark_backfill.buckets.deciding import Deciding
 from spark_backfill.buckets.plan import BucketRange, Slots
 
@@ -206,3 +209,27 @@ def test_pointer_segments() -> None:
     assert (bucket, ref.placement) == (0, Placement.POINTER)
     assert [entry[1] for entry in decode_segment(value)] == list(range(100))
     assert cutter.needs_from == {0: 0}
+
+
+def test_columns_are_cut_and_placed_by_the_rules_of_the_index(rng: random.Random) -> None:
+    for _ in range(60):
+        count = rng.randrange(1, 400)
+        spread_ms, most_bytes = rng.choice([1, 50_000, 10_000_000]), rng.choice([30, 900, 6_000])
+        entries = sorted((rng.randrange(spread_ms), offset) for offset in rng.sample(range(4 * count), count))
+        sizes = [rng.randrange(24, most_bytes + 24) for _ in entries]
+        rules = replace(SEAL, placement="auto", segment_entries=rng.choice([1, 7, 40, 64]))
+        sized = [(*each, size) for each, size in zip(entries, sizes, strict=True)]
+        expected = list(index_cut([sized], rules, lambda size: size))
+        rows = pa.RecordBatch.from_pydict(
+            {
+                "due_ms": pa.array([due_ms for due_ms, _ in entries], pa.int64()),
+                "offset": pa.array([offset for _, offset in entries], pa.int64()),
+                "size_bytes": pa.array(sizes, pa.int32()),
+            }
+        )
+        step = rng.randrange(1, count + 1)
+        found = list(cut([rows.slice(at, step) for at in range(0, count, step)], rules))
+        assert [each.column("offset").to_pylist() for each in found] == [[e[1] for e in each] for each in expected]
+        for each, segment in zip(found, expected, strict=True):
+            by_index = index_placement_of([offset for _, offset, _ in segment], "auto")
+            assert placement_of(each.column("offset").to_numpy(), rules) is by_index
