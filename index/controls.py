@@ -195,6 +195,16 @@ class Controls(dict[str, Control | None]):
         return slot, bit, reader(alias, short=self._any_case)
 
 
+def null_value(slot: int, bit: int, read: Reader) -> object:
+    """What a header without a value says; ValueError where it needs one."""
+    # A null key is a key; for everything else null says nothing, and what is refused is refused without a value too.
+    if slot == KEY_SLOT:
+        return None
+    if not bit:
+        return read(b"")
+    raise ValueError("a value is needed")
+
+
 def _refuse(_: bytes) -> int:
     raise RefusedNameError
 

@@ -3,8 +3,9 @@
 What leaves is :mod:`index.partition`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
 
 from index.batch import Batch
 from index.bucket import Manifest
@@ -20,6 +21,8 @@ from index.run import NOTHING_WAITS, Runs
 from index.skipped import SkippedRanges
 from index.transit import Transit
 from index.unsealed import Unsealed
+
+_NOTHING_HELD: Final[Mapping[Position, int]] = MappingProxyType({})
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -125,25 +128,27 @@ class Entering(Generic[P, R]):
         record: Record,
         entry: Entry[P] | None = None,
         *,
-        held: Iterable[Position] = (),
+        held: Mapping[Position, int] = _NOTHING_HELD,
+        shift_ms: int = 0,
     ) -> tuple[Receipt | None, Sequence[Entry[P]]]:
         """Index a control, and the ``entry`` that it is where it is a schedule itself.
 
         Returns its receipt, None where it is settled, and the entry where that was added. The ids of all
-        buckets must be known (:mod:`index.names`); ``held`` are places of its id that wait behind W.
+        buckets must be known (:mod:`index.names`); ``held`` are places of its id that wait behind W, and how long
+        after they were asked for; ``shift_ms`` is that of the entry.
         """
         if self.is_settled(offset):
             if entry is None:
                 self.advance(offset + 1)
                 return None, ()
-            return None, self._add_named(control, entry)
+            return None, self._add_named(control, entry, shift_ms)
         self._enter(offset)
-        due_ms = None if entry is None else entry[0]
+        due_ms = None if entry is None else entry[0] - shift_ms
         receipt = self._named.evaluate(offset, control, record, due_ms, held, self._is_pending)
         if entry is None or receipt.voids_itself:
             return receipt, ()
         self._indexed_to = offset
-        return receipt, self._add_named(control, entry)
+        return receipt, self._add_named(control, entry, shift_ms)
 
     def freeze(self) -> Unsealed[P]:
         """Set everything that was indexed aside to be sealed; all of it must be below the committed C.
@@ -169,10 +174,10 @@ class Entering(Generic[P, R]):
         """Whether a control at this offset is only read again: its receipt has left, and the mask has the rest."""
         return offset < self._replay_below
 
-    def _add_named(self, control: Control, entry: Entry[P]) -> Sequence[Entry[P]]:
+    def _add_named(self, control: Control, entry: Entry[P], shift_ms: int) -> Sequence[Entry[P]]:
         added = self.add([entry])
         if added:
-            self._named.names.add(hash_of(control.deliver_id), Position(entry[0], entry[1]))
+            self._named.names.add(hash_of(control.deliver_id), Position(entry[0], entry[1]), shift_ms)
         return added
 
     def _is_pending(self, place: Position) -> bool:

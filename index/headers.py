@@ -47,6 +47,7 @@ RESERVED: Final = RECURRING.union(CONTROL_PREFIX + name for name in ("cancel", "
 now, it would be what nobody asked for."""
 
 DELAY_DUE: Final = "delay-due"
+DELAY_SPREAD: Final = "delay-spread"
 DELAY_SOURCE: Final = "delay-source"
 DELAY_SOURCE_TIMESTAMP: Final = "delay-source-timestamp"
 DELAY_ID: Final = "delay-id"
@@ -60,7 +61,10 @@ DELAY_REDRIVEN: Final = "delay-redriven"
 user: a producer that makes it up only has its own record driven less often."""
 
 PROVENANCE: Final = frozenset(
-    (DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_ID, DELAY_HOPS, DELAY_OCCURRENCE, DELAY_SERIES)
+    (
+        *(DELAY_DUE, DELAY_SPREAD, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_ID, DELAY_HOPS),
+        *(DELAY_OCCURRENCE, DELAY_SERIES),
+    )
 )
 """Headers the router adds to a released record; inbound ones of these names are dropped, in any case."""
 

@@ -18,7 +18,7 @@ moves is appended with its receipt. So the next control of the same id is only e
 before, there is nothing that it could find, neither what was moved nor what takes its place.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from pyroaring import BitMap64
@@ -72,19 +72,22 @@ class NamedSchedules:
         control: Control,
         record: Record,
         due_ms: int | None,
-        held: Iterable[Position],
+        held: Mapping[Position, int],
         is_pending: Callable[[Position], bool],
     ) -> Receipt:
         """Evaluate a control; its receipt is owed from here on.
 
-        ``due_ms`` is set where it is a schedule itself, ``held`` are places of its id that wait behind W.
+        ``due_ms`` is set where it is a schedule itself, as it was asked for; ``held`` are places of its id that
+        wait behind W, and how long after they were asked for.
         """
         id_hash = hash_of(control.deliver_id)
         known = {*held, *filter(is_pending, self.names.find(id_hash))}
         pending = [place for place in known if place.offset < offset] + self.transit.find(id_hash, offset)
         live = [place for place in pending if self._is_live(place.offset)]
         in_log_order = tuple(sorted(live, key=lambda place: place.offset))
-        receipt = receipt_of(offset, control, in_log_order, due_ms, record)
+        asked_ms = self.names.asked_ms(in_log_order)
+        asked_ms |= {place.offset: place.due_ms - shift_ms for place, shift_ms in held.items() if shift_ms}
+        receipt = receipt_of(offset, control, in_log_order, due_ms, record, asked_ms)
         self._receipts.append(receipt)
         self._doomed.update(receipt.masks)
         if receipt.moved is not None:

@@ -16,8 +16,10 @@ sealed later; by ranges of offsets, so it does not matter how buckets are merged
                    runs            runs          places
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
+from typing import Final
 
 from pyroaring import BitMap64
 
@@ -33,6 +35,8 @@ def hash_of(deliver_id: bytes) -> bytes:
     """What an id is known by: two ids of one partition with the same hash are not to be expected in any lifetime."""
     return blake2b(deliver_id, digest_size=HASH_BYTES).digest()
 
+
+_NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
 AnyPlaces = dict[bytes, Position | list[Position]]
 
@@ -55,6 +59,7 @@ class Names:
         self._known = BitMap64()
         self._cancelled = BitMap64()
         self._loose: list[IdRun] = []
+        self._shifts_ms: dict[int, int] = {}
         self._is_asked = False
         self._removed: list[tuple[bytes, set[Position]]] = []
         self.lookup = Lookup()
@@ -68,9 +73,11 @@ class Names:
         """Whether it is time to look what has left."""
         return self._count >= self._sweep_at
 
-    def add(self, id_hash: bytes, place: Position) -> None:
-        """A record of this id is pending there."""
+    def add(self, id_hash: bytes, place: Position, shift_ms: int = 0) -> None:
+        """A record of this id is pending there, so long after it was asked for (:mod:`index.spreading`)."""
         self._count += 1
+        if shift_ms:
+            self._shifts_ms[place.offset] = shift_ms
         known = self._places.setdefault(id_hash, place)
         if known is place:
             return
@@ -93,12 +100,18 @@ class Names:
         sealed += self.lookup.find(id_hash) + places_of(self._frozen, id_hash)
         return [place for place in sealed if place.offset not in self._cancelled] + places_of(self._places, id_hash)
 
+    def asked_ms(self, places: Iterable[Position]) -> dict[int, int]:
+        """When these were asked for, by offset, where that is not when they leave."""
+        shifts_ms = self._shifts_ms
+        return {each.offset: each.due_ms - shifts_ms[each.offset] for each in places if each.offset in shifts_ms}
+
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
         """Let go of places that are not pending; O(all of them)."""
         pending = [(each, list(filter(is_pending, places_of(self._places, each)))) for each in self._places]
         self._places = {each: places if len(places) > 1 else places[0] for each, places in pending if places}
         self._count = _count(self._places)
         self._sweep_at = max(FIRST_SWEEP, 2 * self._count)
+        self._forget_shifts()
 
     def freeze(self) -> None:
         """All that were added are being sealed from here on."""
@@ -129,6 +142,8 @@ class Names:
         places, self._frozen = self._frozen, {}
         if self._is_asked:
             self.read(offsets, places)
+        else:
+            self._forget_shifts()
 
     def ask(self) -> None:
         """From now on keep what is sealed without pages: somebody looks for ids."""
@@ -146,9 +161,10 @@ class Names:
         """Whether it is known which ids a bucket of these offsets has."""
         return bool(self._known.range_cardinality(offsets.start, offsets.stop) == len(offsets))
 
-    def read(self, offsets: range, *places: AnyPlaces) -> None:
-        """These are all ids of these offsets that a bucket holds."""
+    def read(self, offsets: range, *places: AnyPlaces, shifts_ms: Mapping[int, int] = _NONE) -> None:
+        """These are all ids of these offsets that a bucket holds; ``shifts_ms`` by offset, as of ``add``."""
         self._known.add_range(offsets.start, offsets.stop)
+        self._shifts_ms.update(shifts_ms)
         runs = [IdRun(each) for each in places if each]
         self._runs += [(offsets, run) for run in runs]
         self._loose += runs
@@ -172,6 +188,7 @@ class Names:
             for offsets, run in self._runs
             if held.range_cardinality(offsets.start, offsets.stop) and (watermark is None or run.last > watermark)
         ]
+        self._forget_shifts()
 
     def check(self) -> None:
         """Assert every invariant."""
@@ -180,6 +197,16 @@ class Names:
             assert all(len(each) == HASH_BYTES for each in places)
             assert all(len(known) > 1 for known in places.values() if isinstance(known, list))
         assert self._is_asked or not self._runs
+
+    def _forget_shifts(self) -> None:
+        if self._shifts_ms:
+            loose = self._places, self._frozen
+            unsealed = {each.offset for known in loose for id_hash in known for each in places_of(known, id_hash)}
+            self._shifts_ms = {
+                offset: shift_ms
+                for offset, shift_ms in self._shifts_ms.items()
+                if offset in unsealed or offset in self._known
+            }
 
 
 def _count(places: AnyPlaces) -> int:

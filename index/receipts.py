@@ -1,7 +1,9 @@
 """What a control asks for, and the receipt that says what became of it."""
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from index.progress import Position
@@ -26,6 +28,7 @@ class Outcome(StrEnum):
     CHANGED = "changed"
 
 
+_NOTHING_SPREAD: Final[Mapping[int, int]] = MappingProxyType({})
 _DONE: Final = {
     Action.CANCEL: Outcome.CANCELLED,
     Action.REPLACE: Outcome.REPLACED,
@@ -56,9 +59,10 @@ class Control(NamedTuple):
 class Receipt(NamedTuple):
     """The one answer to a control: which schedules it cancelled, by (due, offset) in the order of the log.
 
-    ``due_ms`` is that of the schedule that takes their place; None where none does. ``offset`` and ``record`` are
-    those of the control, and ``voids_itself`` says that it would have been a schedule and is not. ``omitted`` are parts
-    that are not written, because the receipts topic refuses so much.
+    ``due_ms`` is that of the schedule that takes their place, as it was asked for; None where none does. ``offset`` and
+    ``record`` are those of the control, and ``voids_itself`` says that it would have been a schedule and is not.
+    ``omitted`` are parts that are not written, because the receipts topic refuses so much. ``asked_ms`` tells by offset
+    when those of them were due that were to leave later (:mod:`index.spreading`).
     """
 
     offset: int
@@ -69,6 +73,7 @@ class Receipt(NamedTuple):
     record: Record
     voids_itself: bool = False
     omitted: tuple[Part, ...] = ()
+    asked_ms: Mapping[int, int] = _NOTHING_SPREAD
 
     @property
     def moved(self) -> Position | None:
@@ -83,9 +88,16 @@ class Receipt(NamedTuple):
 
 
 def receipt_of(
-    offset: int, control: Control, pending: tuple[Position, ...], due_ms: int | None, record: Record
+    offset: int,
+    control: Control,
+    pending: tuple[Position, ...],
+    due_ms: int | None,
+    record: Record,
+    asked_ms: Mapping[int, int] = _NOTHING_SPREAD,
 ) -> Receipt:
     """The receipt of a control at ``offset`` for what is ``pending`` of its id in front of it.
+
+    ``asked_ms`` tells when that is due, by offset, where it is not when it leaves.
 
     A replacement that is to hold only for what is due at some time is no schedule where nothing is: what it was to take
     the place of has left, or is another one by now, and both would come.
@@ -97,13 +109,15 @@ def receipt_of(
     'changed'
     """
     wanted = control.if_due_ms
-    matching = tuple(place for place in pending if wanted is None or place.due_ms == wanted)
+    matching = tuple(place for place in pending if wanted in (None, asked_ms.get(place.offset, place.due_ms)))
     missed = Outcome.CHANGED if pending else Outcome.NOT_PENDING
     outcome = _DONE[control.action] if matching else missed
     if control.action is Action.MOVE:
-        return Receipt(offset, control, outcome, matching, control.due_ms if matching else None, record)
+        moved_to_ms = control.due_ms if matching else None
+        return Receipt(offset, control, outcome, matching, moved_to_ms, record, asked_ms=asked_ms)
     voids_itself = due_ms is not None and wanted is not None and not matching
-    return Receipt(offset, control, outcome, matching, None if voids_itself else due_ms, record, voids_itself)
+    own_ms = None if voids_itself else due_ms
+    return Receipt(offset, control, outcome, matching, own_ms, record, voids_itself, asked_ms=asked_ms)
 
 
 def receipt_value(receipt: Receipt) -> bytes:
@@ -119,7 +133,7 @@ def receipt_value(receipt: Receipt) -> bytes:
     plain: dict[str, object] = {
         "action": receipt.control.action,
         "outcome": receipt.outcome,
-        "cancelled": [{"offset": place.offset, "due": place.due_ms} for place in told],
+        "cancelled": [{"offset": each.offset, "due": receipt.asked_ms.get(each.offset, each.due_ms)} for each in told],
         "due": receipt.due_ms,
     }
     if receipt.omitted:

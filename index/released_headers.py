@@ -4,6 +4,7 @@ Released: the record's own headers byte for byte, in order, duplicates and nulls
 and without inbound headers named like ours; then, so that a reader can trust them::
 
     delay-due               b"1767225600000"      epoch ms it was due; its timestamp when it named no time
+    delay-spread            b"18541"              ms after that it was to leave, unless 0 (index.spreading)
     delay-source            b"orders.delay/3/42"  topic/partition/offset it waited at
     delay-source-timestamp  b"1767225000000"      its timestamp there, -1 when it had none
     delay-id                as given              only when it was given
@@ -34,6 +35,7 @@ from index.headers import (
     DELAY_SERIES,
     DELAY_SOURCE,
     DELAY_SOURCE_TIMESTAMP,
+    DELAY_SPREAD,
     Headers,
     StrippedNames,
 )
@@ -84,6 +86,11 @@ class ReleasedHeaders:
             hops = max((read_hops(raw or b"") for name, raw in headers if name == DELAY_HOPS), default=0)
             released.append((DELAY_HOPS, b"%d" % (hops + 1)))
         return released
+
+
+def spread_header(shift_ms: int) -> tuple[str, bytes | None]:
+    """What is added to a released record that was to leave so long after it was due."""
+    return DELAY_SPREAD, b"%d" % shift_ms
 
 
 def series_headers(occurrence: Occurrence, source: str) -> list[tuple[str, bytes | None]]:

@@ -29,8 +29,8 @@ def decide_alike(
     ``columns`` has the header values of all records, by position; ``names`` is what each of them has there. None where
     that cannot be seen this way, or is not so: then each record is to be decided by itself.
     """
-    if not rules.enabled or AT_ONCE in dues_ms:
-        # So are those that a backfill has left to be rejected.
+    if not rules.enabled or rules.spreads or AT_ONCE in dues_ms:
+        # At once are also those that a backfill has left to be rejected.
         return None
     found: dict[Role, _Values] = {}
     to: list[_Values] = []
@@ -64,7 +64,7 @@ def decide_alike(
     ids: Iterable[bytes | None] = found.get(Role.ID, repeat(None))
     both_times = repeat(Role.AT in found and Role.AFTER in found)
     # Without a Python call for each: this runs for every record that is released.
-    columns_of_schedule = zip(dues_ms, targets, partitions, keys, ids, both_times, lateness, strict=False)
+    columns_of_schedule = zip(dues_ms, targets, partitions, keys, ids, both_times, lateness, repeat(0), strict=False)
     return list(map(_new_tuple, repeat(Schedule), columns_of_schedule))
 
 

@@ -45,6 +45,7 @@ class StoredRules:
     * ``recurring``: schedules may recur, see index.recurring; else what asks for that is rejected.
     * ``min_period_ms``: the shortest time between two occurrences of one.
     * ``delay_ms``: how long a record waits that says nothing of when; 0: not at all.
+    * ``spread_ms``: records due at one instant leave within this span behind it, see index.spreading; 0: then.
     """
 
     topic: str
@@ -62,6 +63,7 @@ class StoredRules:
     recurring: bool = False
     min_period_ms: int = MIN_PERIOD_MS
     delay_ms: int = 0
+    spread_ms: int = 0
 
 
 def plain_of(rules: StoredRules) -> dict[str, Any]:
@@ -80,7 +82,8 @@ def plain_of(rules: StoredRules) -> dict[str, Any]:
     if rules.at_once:
         plain["at_once"] = True
     if rules.target_rules:
-        plain["target_rules"] = rules.target_rules
+        # One without a spread has three values, as ever.
+        plain["target_rules"] = [rule if rule.spread_ms is not None else rule[:3] for rule in rules.target_rules]
     if rules.require_time:
         plain["require_time"] = True
     if rules.ignores_unknown:
@@ -91,6 +94,8 @@ def plain_of(rules: StoredRules) -> dict[str, Any]:
         plain["min_period_ms"] = rules.min_period_ms
     if rules.delay_ms:
         plain["delay_ms"] = rules.delay_ms
+    if rules.spread_ms:
+        plain["spread_ms"] = rules.spread_ms
     return plain
 
 
@@ -108,6 +113,7 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
         "recurring": _typed(plain.get("recurring", False), bool),
         "min_period_ms": _typed(plain.get("min_period_ms", MIN_PERIOD_MS), int),
         "delay_ms": _typed(plain.get("delay_ms", 0), int),
+        "spread_ms": _typed(plain.get("spread_ms", 0), int),
         "target_rules": tuple(_target_rule(*rule) for rule in plain.get("target_rules", ())),
         "version": version,
         "topic": _typed(plain["topic"], str),
@@ -135,9 +141,10 @@ def _known() -> str:
     return ", ".join(map(str, KNOWN_VERSIONS))
 
 
-def _target_rule(target: object, max_delay_ms: object, enabled: object) -> TargetRule:
+def _target_rule(target: object, max_delay_ms: object, enabled: object, spread_ms: object = None) -> TargetRule:
     limit_ms = None if max_delay_ms is None else _typed(max_delay_ms, int)
-    return TargetRule(_typed(target, str), limit_ms, _typed(enabled, bool))
+    span_ms = None if spread_ms is None else _typed(spread_ms, int)
+    return TargetRule(_typed(target, str), limit_ms, _typed(enabled, bool), span_ms)
 
 
 def _typed(value: object, kind: type[_T]) -> _T:

@@ -50,13 +50,14 @@ class Rejection(NamedTuple):
 class Schedule(NamedTuple):
     """What a record asks for: when, where, and what of it is to be changed.
 
-    * ``due_ms``: epoch milliseconds, never negative; AT_ONCE without a time header.
+    * ``due_ms``: when it is to leave, in epoch milliseconds, never negative; AT_ONCE without a time header.
     * ``targets``: topics, none twice, in the order of the headers; none where the record only cancels or moves others.
     * ``partition``: of every target, or BY_KEY.
     * ``key``: of the released record, null as None, or KEEP_KEY.
     * ``deliver_id``: the caller's name for this schedule, or for those that it cancels or moves.
     * ``both_times``: whether a ``deliver-after`` was outranked by a ``deliver-at``.
     * ``expire_after_ms``: how late it may be released at most, 0 for no limit whatever policies say, or NO_EXPIRY.
+    * ``shift_ms``: how much of ``due_ms`` is the spread of its targets, see index.spreading.
 
     >>> from index.rules import Rules
     >>> rules = Rules(topic="orders.delay", default_target="orders", max_delay_ms=3_600_000)
@@ -73,3 +74,9 @@ class Schedule(NamedTuple):
     deliver_id: bytes | None
     both_times: bool
     expire_after_ms: int = NO_EXPIRY
+    shift_ms: int = 0
+
+    @property
+    def asked_ms(self) -> int:
+        """When it is due by what the record says."""
+        return self.due_ms - self.shift_ms

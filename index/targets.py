@@ -12,15 +12,16 @@ operator:
    included, and every other character, ``.`` too, for itself. Without entries only the default target is left.
 
 For a single target more may be ruled, on top of the rules of the delay topic (:mod:`index.rules`). Its own maximum
-delay takes the place of the delay topic's, shorter or longer. A record with several targets goes to all of them or to
-none, so the strictest of its targets decides. While a target is switched off, whatever names it is rejected with
-DELAY_DISABLED.
+delay takes the place of the delay topic's, shorter or longer, and so does its own spread (:mod:`index.spreading`). A
+record with several targets goes to all of them or to none, at one time, so the strictest of its targets decides, and
+the largest spread. While a target is switched off, whatever names it is rejected with DELAY_DISABLED.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from index.spreading import MAX_SPREAD_MS
 from index.times import INT64_MAX
 
 MAX_TOPIC_CHARS: Final = 249
@@ -54,6 +55,11 @@ def illegal_pattern(pattern: str) -> str | None:
     if _PATTERN.fullmatch(pattern):
         return None
     return _PATTERN_RULE
+
+
+def topic_of(raw: bytes | None) -> str:
+    """The topic that a header names; bytes outside ASCII become a character no topic name has, and are refused."""
+    return "" if raw is None else raw.decode("ascii", "replace")
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -132,19 +138,20 @@ class TargetPolicy:
 
 
 class TargetRule(NamedTuple):
-    """Rules of one target; ``max_delay_ms`` None is the delay topic's, 0 is no limit."""
+    """Rules of one target; ``max_delay_ms`` and ``spread_ms`` None are the delay topic's, 0 is no limit, and none."""
 
     target: str
     max_delay_ms: int | None = None
     enabled: bool = True
+    spread_ms: int | None = None
 
 
 class TargetRules:
     """The rules of all targets of one delay topic, made for deciding; immutable."""
 
-    __slots__ = ("_disabled", "_limits_ms", "_topic_limit_ms", "max_ahead_ms")
+    __slots__ = ("_disabled", "_limits_ms", "_spreads_ms", "_topic_limit_ms", "_topic_spread_ms", "max_ahead_ms")
 
-    def __init__(self, topic_limit_ms: int, rules: Sequence[TargetRule]) -> None:
+    def __init__(self, topic_limit_ms: int, rules: Sequence[TargetRule], topic_spread_ms: int = 0) -> None:
         """ValueError naming the target when one cannot be accepted."""
         names = [rule.target for rule in rules]
         for name in names:
@@ -158,6 +165,12 @@ class TargetRules:
                 raise ValueError(
                     f"target_rules {name!r}: max_delay_ms {limit_ms}: expected 0 (no limit) to {INT64_MAX}"
                 )
+        self._topic_spread_ms = topic_spread_ms
+        self._spreads_ms = {rule.target: rule.spread_ms for rule in rules if rule.spread_ms is not None}
+        for name, spread_ms in self._spreads_ms.items():
+            if not 0 <= spread_ms <= MAX_SPREAD_MS:
+                message = f"target_rules {name!r}: spread_ms {spread_ms}: expected 0 (none) to {MAX_SPREAD_MS}"
+                raise ValueError(message)
         limits_ms = [limit_ms for limit_ms in (topic_limit_ms, *self._limits_ms.values()) if limit_ms]
         # Nothing up to here is over any limit, which one comparison tells of nearly every record.
         self.max_ahead_ms = min(limits_ms, default=INT64_MAX)
@@ -172,6 +185,15 @@ class TargetRules:
         """The longest delay of a record with whatever target, 0 for no limit."""
         limits_ms = [self._topic_limit_ms, *self._limits_ms.values()]
         return max(limits_ms) if all(limits_ms) else 0
+
+    @property
+    def spreads(self) -> bool:
+        """Whether what goes to any target is spread."""
+        return bool(self._topic_spread_ms or any(self._spreads_ms.values()))
+
+    def spread_ms(self, targets: Iterable[str]) -> int:
+        """The span over which a record with these targets is spread, 0 for none."""
+        return max((self._spreads_ms.get(target, self._topic_spread_ms) for target in targets), default=0)
 
     def disabled(self, targets: Sequence[str]) -> str | None:
         """The first of these targets that is switched off."""

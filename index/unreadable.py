@@ -77,14 +77,15 @@ def are_plain(headers: Headers) -> bool:
     return "\0" not in names and _REPLACED not in names and len(headers) <= MAX_HEADERS
 
 
-def decide(rules: Rules, record: Record) -> tuple[Schedule | Rejection, Record]:
-    """Decide a record that was read from its topic, and give it back as it is to leave."""
+def decide(rules: Rules, record: Record, offset: int) -> tuple[Schedule | Rejection, Record]:
+    """Decide a record that was read from its topic, at this offset, and give it back as it is to leave."""
     headers = record.headers
     if isinstance(headers, UnreadableHeaders):
         if rules.version >= KNOWS_UNREADABLE or headers.handed is None:
             return Rejection(Reason.UNREADABLE, headers.why), record
         record = record._replace(headers=headers.handed)
-    return rules.decide(record.headers, record.timestamp_ms), record
+    decision = rules.decide(record.headers, record.timestamp_ms)
+    return rules.placed(decision, record.timestamp_ms, offset), record
 
 
 def as_accepted(record: Record) -> Record:

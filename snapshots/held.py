@@ -67,6 +67,8 @@ def encode_held(entry: HeldEntry) -> list[tuple[bytes, bytes]]:
         "headers": [[name, _text(content)] for name, content in record.headers],
         "timestamp_ms": record.timestamp_ms,
     }
+    if schedule.shift_ms:
+        plain["shift_ms"] = schedule.shift_ms
     head, value = json.dumps(plain).encode(), record.value or b""
     count = -(-(_HEAD.size + len(head) + len(value)) // MAX_PART_BYTES)
     body = _HEAD.pack(count, len(head)) + head + value
@@ -109,6 +111,7 @@ def _decode_one(offset: int, parts: dict[int, bytes]) -> HeldEntry:
             _bytes(plain["deliver_id"]),
             bool(plain["both_times"]),
             int(plain["expire_after_ms"]),
+            int(plain.get("shift_ms", 0)),
         )
         headers = tuple((str(name), _bytes(content)) for name, content in plain["headers"])
         value = body[_HEAD.size + length :] if plain["has_value"] else None

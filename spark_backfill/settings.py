@@ -189,6 +189,7 @@ def _delay_topic(table: Mapping[str, Any], forbidden: frozenset[str]) -> DelayTo
         recurring=table.get("recurring", False),
         min_period_ms=_quantity(table, "min_period", _DURATION_MS, "1s"),
         delay_ms=_quantity(table, "delay", _DURATION_MS, "0"),
+        spread_ms=_quantity(table, "spread", _DURATION_MS, "0"),
     )
     seal_rules = SealRules(
         time_step_ms=_quantity(table, "time_step", _DURATION_MS, "5m"),

@@ -55,6 +55,13 @@ _INSTANT: Final = {
 _SPELLED: Final[Mapping[str, dict[str, Any]]] = {
     "max_delay": _DURATION,
     "delay": _DURATION,
+    "spread": {
+        "type": "string",
+        "pattern": "^(0|([0-9]{1,7}|[1-7][0-9]{7}|8[0-5][0-9]{6}|86[0-3][0-9]{5}|86400000)ms"
+        "|([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)s"
+        "|([0-9]{1,3}|1[0-3][0-9]{2}|14[0-3][0-9]|1440)m|(1?[0-9]|2[0-4])h|[01]d)$",
+        "examples": ["30s"],
+    },
     "expire_after": _DURATION,
     "tick": {"type": "string", "pattern": "^(0|[0-9]{1,4}ms|[0-9]s|10s)$", "examples": ["10ms"]},
     "paused_until": _INSTANT,

@@ -14,6 +14,7 @@ from sidecar.audit.record import (
     digest,
     due_ms,
     source_of,
+    spread_of,
     user_headers,
 )
 from sidecar.audit.report import AuditReport
@@ -69,9 +70,11 @@ def check_order(sent: Iterable[Record], released: Iterable[Record]) -> list[str]
             continue
         lane = (source.rpartition("/")[0], record.topic, record.partition)
         before, before_source = last.get(lane, ((UNREADABLE, UNREADABLE), ""))
-        if due[source] <= before:
-            breaks.append(f"{record.place}: {source} {due[source]} came after {before_source} {before}")
-        last[lane] = due[source], source
+        due_at, offset = due[source]
+        place = due_at + spread_of(record), offset
+        if place <= before:
+            breaks.append(f"{record.place}: {source} {place} came after {before_source} {before}")
+        last[lane] = place, source
     return breaks
 
 
@@ -124,11 +127,13 @@ class _Books:
         if entry.due_ms == UNREADABLE:
             self._note("unreadable", f"{source}: {record.place}, but its schedule cannot be read")
             return
-        if record.timestamp_ms < entry.due_ms:
-            early_ms = entry.due_ms - record.timestamp_ms
+        # In a burst it has a time of its own, behind the one that was asked for.
+        leaves_ms = entry.due_ms + spread_of(record)
+        if record.timestamp_ms < leaves_ms:
+            early_ms = leaves_ms - record.timestamp_ms
             self._note("early", f"{source}: {record.place} {early_ms} ms before it was due")
         # A producer's clock may run ahead of the broker's; what it sent has left no earlier than it was sent.
-        could_leave_ms = max(entry.due_ms, min(entry.timestamp_ms, record.timestamp_ms))
+        could_leave_ms = max(leaves_ms, min(entry.timestamp_ms, record.timestamp_ms))
         self._lateness_ms.append(record.timestamp_ms - could_leave_ms)
 
     def reject(self, record: Record) -> None:

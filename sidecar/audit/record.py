@@ -15,7 +15,7 @@ UNREADABLE: Final = -1
 """Due time of a record whose schedule cannot be read here; it should have been rejected."""
 
 _PROVENANCE: Final = frozenset(
-    {"delay-due", "delay-source", "delay-source-timestamp", "delay-id", "delay-hops"}
+    {"delay-due", "delay-spread", "delay-source", "delay-source-timestamp", "delay-id", "delay-hops"}
     | {"delay-occurrence", "delay-series"}
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -159,6 +159,12 @@ def source_of(record: Record) -> str:
         if name == "delay-source":
             return (raw or b"").decode("utf-8", "replace")
     return ""
+
+
+def spread_of(record: Record) -> int:
+    """How long after it was due a released record was to leave, as the router says last; 0 where it says nothing."""
+    told = next((raw for name, raw in reversed(record.headers) if name == "delay-spread"), None) or b""
+    return int(told) if told.isdigit() else 0
 
 
 def digest(key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> bytes:

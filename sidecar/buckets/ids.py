@@ -13,7 +13,7 @@ whole range of its bucket. What is found there of records that have left does no
 pending.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import islice
@@ -50,8 +50,8 @@ TOGETHER: Final = 250_000
 LOOKED_UP_TOGETHER: Final = 10_000
 """Ids that are looked for at once."""
 
-Found: TypeAlias = tuple[bytes, Position]
-"""An id, and where its record is due."""
+Found: TypeAlias = tuple[bytes, Position, int]
+"""An id, where its record is due, and how long after it was asked for."""
 
 Tell: TypeAlias = Callable[[], None]
 """Tells the index what was read; for the worker."""
@@ -114,8 +114,8 @@ class StoredIds:
                     self._ask(bucket, names.lookup)
         return not unknown
 
-    def held(self, deliver_id: bytes) -> Sequence[Position]:
-        """Where records of this id are due that are held for their targets."""
+    def held(self, deliver_id: bytes) -> Mapping[Position, int]:
+        """Where records of this id are due that are held for their targets, and how long after they were asked for."""
         return self._gate.places_of(deliver_id)
 
     def _ask(self, bucket: Bucket, lookup: Lookup) -> None:
@@ -143,13 +143,16 @@ class StoredIds:
 
     def _read_all(self, manifest: Manifest, first: int, reader: OffsetReader) -> Tell:
         found: list[AnyPlaces] = [{}]
-        for deliver_id, place in self._read(manifest, first, reader):
+        shifts_ms: dict[int, int] = {}
+        for deliver_id, place, shift_ms in self._read(manifest, first, reader):
             id_hash, lot = hash_of(deliver_id), found[-1]
+            if shift_ms:
+                shifts_ms[place.offset] = shift_ms
             lot[id_hash] = [*places_of(lot, id_hash), place] if id_hash in lot else place
             if len(lot) >= TOGETHER:
                 found.append({})
         # Where each record lies does not depend on how buckets are merged.
-        return partial(self._ledger.named.names.read, manifest.offsets, *found)
+        return partial(self._ledger.named.names.read, manifest.offsets, *found, shifts_ms=shifts_ms)
 
     def _read(self, manifest: Manifest, first: int, reader: OffsetReader) -> Iterator[Found]:
         """Each id that the bucket has from segment ``first`` on, and where; some may come twice."""
@@ -210,7 +213,7 @@ class StoredIds:
 
 def _found(offset: int, schedule: Schedule) -> Iterator[Found]:
     if schedule.deliver_id is not None and schedule.targets:
-        yield schedule.deliver_id, Position(schedule.due_ms, offset)
+        yield schedule.deliver_id, Position(schedule.due_ms, offset), schedule.shift_ms
 
 
 def _may_have_any(bucket: Bucket) -> bool:

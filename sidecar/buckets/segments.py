@@ -132,7 +132,7 @@ class SegmentSource:
         if record is None:
             # Gone from the delay topic. It is counted as lost when it is due, and not before.
             return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), 0, None)
-        decision, record = decide(self._history.at(offset), record)
+        decision, record = decide(self._history.at(offset), record, offset)
         if isinstance(decision, Rejection) and due_ms == AT_ONCE:
             # A backfill leaves it to the owner to reject; see sidecar.release.screening.
             return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), size_of(record), record)
@@ -146,7 +146,7 @@ class SegmentSource:
 
     def decide(self, offset: int, record: Record) -> Schedule | Rejection:
         """Decide a record again, by the rules that held when it was indexed."""
-        return decide(self._history.at(offset), record)[0]
+        return decide(self._history.at(offset), record, offset)[0]
 
     def names_id(self, offset: int, record: Record) -> bool:
         """Whether a record has an id, unless it is rejected: by a glance at the names of its headers."""
@@ -164,7 +164,7 @@ class SegmentSource:
         # Nothing when the range is not wholly there any more, so that what is found is all there ever was.
         for offset, record in reader.scan(self._topic.name, self._partition, *span):
             # An adopted bucket was decided as a whole by the rules in force where it was adopted.
-            decision = self.decide(max(offset, manifest.from_offset), record)
+            decision, _ = decide(self._history.at(max(offset, manifest.from_offset)), record, offset)
             if not isinstance(decision, Rejection) and not decision.targets:
                 # It cancelled others, and was never pending itself.
                 continue

@@ -12,6 +12,7 @@ from index.receipts import Outcome
 from index.rules import Rejection, Schedule
 from sidecar.cli.options import FAILED, Instant, config_option, headers_given, json_option, load
 from sidecar.cli.output import print_json, shown_time
+from sidecar.config.units import format_duration
 
 if TYPE_CHECKING:
     from sidecar.cli.send import Sent
@@ -105,7 +106,7 @@ def send_command(
         wire_key = None if key is None else key.encode()
         sent = send.send(config, topic, values, wire_key, record_headers, _due_ms(verdict))
         if not as_json:
-            _print_sent(sent, verdict)
+            _print_sent(sent, verdict, send.spread_ms(config, topic, verdict))
         if receipts is not None and wait_s is not None:
             place = (sent[0].partition, sent[0].offset)
             told = replacing.replaced_by(place, receipts, config.require_delay_topic(topic), deliver_id, wait_s)
@@ -142,11 +143,12 @@ def _due_ms(verdict: Schedule | Rejection) -> int:
     return verdict.due_ms if isinstance(verdict, Schedule) else 0
 
 
-def _print_sent(sent: "list[Sent]", verdict: Schedule | Rejection) -> None:
+def _print_sent(sent: "list[Sent]", verdict: Schedule | Rejection, spread_ms: int) -> None:
     if isinstance(verdict, Rejection):
         due = f"to be rejected ({verdict.reason})"
     else:
         due = f"due {shown_time(verdict.due_ms)}" if verdict.due_ms else "due at once"
+        due += f", and spread over the {format_duration(spread_ms)} behind that" if spread_ms else ""
     for record in sent:
         click.echo(f"{record.topic}/{record.partition}/{record.offset} {due}")
 

@@ -115,6 +115,14 @@ def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
     return first if isinstance(first, Rejection) else verdict._replace(due_ms=first)
 
 
+def spread_ms(config: Config, topic: str, verdict: Schedule | Rejection) -> int:
+    """How much later than it asks for a record may leave, by the spread of its targets; it depends on its offset."""
+    configured = config.delay_topic(topic)
+    if configured is None or isinstance(verdict, Rejection) or is_past(verdict.due_ms):
+        return 0
+    return config.rules_for(configured).spread_ms_of(verdict.targets)
+
+
 def require_topic(config: Config, client: AdminClient, topic: str) -> None:
     """DelayRouterError with the remedy when the cluster has no such topic."""
     if admin.is_there(client, topic):

@@ -107,6 +107,13 @@ class DelayTopicConfig(Section):
         description="How long a record waits that names no time, from its timestamp on: for clients that cannot set "
         'headers. "0": it is released at once.',
     )
+    spread_ms: DurationMs = Field(
+        0,
+        alias="spread",
+        le=DAY_MS,
+        description="Records due at one instant leave evenly over this span behind it, none early, so that a burst does"
+        ' not hit consumers at once; a target may have its own, by policy. "0": as soon as they are due.',
+    )
     require_time: StrictBool = Field(
         False,
         description="Reject records without deliver-at and deliver-after, instead of releasing them at once. Where "
@@ -187,6 +194,11 @@ class DelayTopicConfig(Section):
                 f" than {MAX_SEGMENTS_SEALED} segments; raise segment_records"
             )
         return self
+
+    @property
+    def longest_delay_ms(self) -> int:
+        """How long a record waits at most; 0: there is no limit."""
+        return self.max_delay_ms and self.max_delay_ms + self.spread_ms
 
     @property
     def seal_rules(self) -> SealRules:

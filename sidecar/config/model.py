@@ -157,6 +157,7 @@ class Config(Section):
             recurring=topic.recurring,
             min_period_ms=topic.min_period_ms,
             delay_ms=topic.delay_ms,
+            spread_ms=topic.spread_ms,
         )
 
     def forbidden_targets(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import NotYetError
-from index.headers import DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP
+from index.headers import DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_SPREAD
 from index.orphans import NOTHING_WRITTEN
 from index.record import Record
 from sidecar.config.model import Config
@@ -203,7 +203,7 @@ def _due_of(headers: dict[str, bytes | None]) -> int | None:
     if due_ms is None:
         return None
     # The timestamp stands for a time nobody named, see index.released_headers.
-    return None if due_ms == (timestamp_ms or 0) else due_ms
+    return None if due_ms == (timestamp_ms or 0) else due_ms + (_number(headers.get(DELAY_SPREAD)) or 0)
 
 
 def _number(text: bytes | None) -> int | None:

@@ -21,12 +21,16 @@ class Rejected(NamedTuple):
 
 
 class Controlling(NamedTuple):
-    """A record that cancels others, or replaces them: then it is a schedule, too, and ``entry`` is that one."""
+    """A record that cancels others, or replaces them: then it is a schedule, too, and ``entry`` is that one.
+
+    That leaves ``shift_ms`` after it was asked for (:mod:`index.spreading`).
+    """
 
     offset: int
     control: Control
     record: Record
     entry: Entry[Payload] | None
+    shift_ms: int = 0
 
 
 Step: TypeAlias = list[Entry[Payload]] | Rejected | Controlling | BadBatch | int
@@ -38,11 +42,13 @@ over it, or step over what yields no record, up to an offset."""
 class Decided:
     """What was read at once; ``failed`` ends it, and ``at`` is the first step that has not been indexed yet.
 
-    ``names`` has the hash of the id of each record in a run that has one, by offset.
+    ``names`` has the hash of the id of each record in a run that has one, by offset; ``shifts_ms`` how long after they
+    were asked for those of them leave that are spread.
     """
 
     steps: list[Step] = field(default_factory=list)
     names: dict[int, bytes] = field(default_factory=dict)
+    shifts_ms: dict[int, int] = field(default_factory=dict)
     at: int = 0
     records: int = 0
     both_times: int = 0

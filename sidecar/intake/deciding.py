@@ -145,9 +145,11 @@ class Deciding:
             timestamp_ms = message.timestamp()[1]
             record = _new(Record, (message.key(), message.value(), headers, timestamp_ms))
             if isinstance(headers, UnreadableHeaders):
-                decision, record = decide(self._rules, record)
+                decision, record = decide(self._rules, record, offset)
             else:
                 decision = self._rules.decide(headers, timestamp_ms)
+                if self._rules.spreads:
+                    decision = self._rules.placed(decision, timestamp_ms, offset)
             if isinstance(decision, Rejection):
                 steps += run, Rejected(offset, Refused(decision, record))
                 run = []
@@ -177,10 +179,12 @@ class Deciding:
             if decision[4] is not None:
                 control = self._rules.control(record[2])
                 if control is not None:
-                    steps += run, Controlling(offset, control, record, entry)
+                    steps += run, Controlling(offset, control, record, entry, decision.shift_ms)
                     run = []
                     continue
                 decided.names[offset] = hash_of(decision[4])
+                if decision.shift_ms:
+                    decided.shifts_ms[offset] = decision.shift_ms
             run.append(entry)
         return run
 

@@ -53,8 +53,8 @@ class Places(Protocol):
         ``following`` are ids that will be asked for next.
         """
 
-    def held(self, deliver_id: bytes) -> Sequence[Position]:
-        """Where records of this id are due that are held for their targets."""
+    def held(self, deliver_id: bytes) -> Mapping[Position, int]:
+        """Where records of this id are due that are held for their targets, and how long after they were asked for."""
 
 
 class Intake:
@@ -111,9 +111,9 @@ class Intake:
                 done.size_bytes += sums[min(fitting, len(step))]
                 if fitting < len(step):
                     steps[decided.at] = step[fitting:]
-                    self._add(step[:fitting], decided.names, done)
+                    self._add(step[:fitting], decided, done)
                     return True
-                self._add(step, decided.names, done)
+                self._add(step, decided, done)
             elif isinstance(step, Rejected):
                 self._ledger.reject(step.offset, step.refused)
                 done.size_bytes += size_of(step.refused.record)
@@ -136,19 +136,22 @@ class Intake:
             if is_moving or not self._places.are_known(step.control.deliver_id, following):
                 return False
         held = self._places.held(step.control.deliver_id)
-        receipt, added = self._ledger.control(step.offset, step.control, step.record, step.entry, held=held)
+        receipt, added = self._ledger.control(
+            step.offset, step.control, step.record, step.entry, held=held, shift_ms=step.shift_ms
+        )
         self._count([] if step.entry is None else [step.entry], added, done)
         moved_bytes = MOVED_BYTES if receipt is not None and receipt.moved is not None else 0
         done.size_bytes += size_of(step.record) + sum(scheduled_size(payload) for _, _, payload in added) + moved_bytes
         return True
 
-    def _add(self, run: list[Entry[Payload]], names: Mapping[int, bytes], done: Indexed) -> None:
+    def _add(self, run: list[Entry[Payload]], decided: Decided, done: Indexed) -> None:
         added = self._ledger.add(run)
+        names, shifts_ms = decided.names, decided.shifts_ms
         if names:
             known = self._ledger.named.names
             for due_ms, offset, _ in added:
                 if offset in names:
-                    known.add(names[offset], Position(due_ms, offset))
+                    known.add(names[offset], Position(due_ms, offset), shifts_ms.get(offset, 0))
         self._count(run, added, done)
 
     def _count(self, run: Sequence[Entry[Payload]], added: Sequence[Entry[Payload]], done: Indexed) -> None:

@@ -245,7 +245,8 @@ cdef class Writer:
         if not isinstance(payload[0], tuple) or not isinstance(payload[2], tuple):
             return False
         schedule, record = <tuple>payload[0], <tuple>payload[2]
-        if len(schedule) != 7 or len(record) != 4:
+        # What is spread has a header more, and another due time: Python knows which.
+        if len(schedule) != 8 or schedule[7] != 0 or len(record) != 4:
             return False
         key = record[0] if schedule[3] is self.keep_key else schedule[3]
         if not (

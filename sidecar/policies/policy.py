@@ -26,7 +26,7 @@ from pydantic import Field, StrictBool, ValidationError
 
 from index.errors import ConfigError, FormatError
 from index.targets import illegal_topic
-from sidecar.config.delay_topic import Section
+from sidecar.config.delay_topic import DAY_MS, Section
 from sidecar.config.problems import lines_of
 from sidecar.config.units import Count, DurationMs, InstantMs, SizeBytes, format_duration, format_instant, format_size
 from sidecar.config.value_types import OptionalTopicName, Reason, TargetPattern
@@ -104,6 +104,12 @@ class Policy(Section):
     allowed_targets: tuple[TargetPattern, ...] | None = Field(None, description="Topics that deliver-to may name.")
     delay_ms: DurationMs | None = Field(
         None, alias="delay", description='How long a record waits that names no time; "0": it is released at once.'
+    )
+    spread_ms: DurationMs | None = Field(
+        None,
+        alias="spread",
+        le=DAY_MS,
+        description='Records due at one instant leave evenly over this span behind it; "0": as soon as they are due.',
     )
     require_time: StrictBool | None = Field(None, description="As in the configuration.")
     unknown_headers: Literal["reject", "ignore"] | None = Field(None, description="As in the configuration.")

@@ -13,6 +13,7 @@ key                  on pending records
                      at once (``when_disabled``)
 ``max_delay``        none: a decision once taken stands, also after a restart
 ``delay``            none: they stay due when they were
+``spread``           none: they leave when they were to
 ``default_target``   none: they keep the target they were given; when that is no longer allowed, see below
 ``allowed_targets``  those whose target is no longer allowed are rejected when due (TARGET_NOT_ALLOWED)
 ``expire_after``     from now on the new limit, unless the record has one of its own
@@ -26,9 +27,9 @@ rates                from now on the new ones, also for what is held already
 ===================  ===================================================================================
 
 Keys that decide a record when it is indexed (``enabled``, ``when_disabled``, ``max_delay``, ``default_target``,
-``allowed_targets``, ``delay``, ``require_time``, ``unknown_headers``) must decide the same when it is indexed again, so
-each change of them starts a rule epoch in every partition concerned (:mod:`sidecar.partition.rule_changes`); the others
-are looked at when something is released.
+``allowed_targets``, ``delay``, ``spread``, ``require_time``, ``unknown_headers``) must decide the same when it is
+indexed again, so each change of them starts a rule epoch in every partition concerned
+(:mod:`sidecar.partition.rule_changes`); the others are looked at when something is released.
 
 Rejected: policies for a pair of delay topic and target. No system looked at has them, and what is ruled for a target
 (its consumers' needs) does not depend on where its records waited.
@@ -63,7 +64,7 @@ CONFIGURATION: Final = "configuration"
 
 _OF_TOPIC: Final = frozenset(DelayTopicConfig.model_fields)
 _TARGET_KEYS: Final = (
-    *("enabled", "when_disabled", "max_delay", "expire_after", "timestamp", "paused", *PAUSE_TERMS),
+    *("enabled", "when_disabled", "max_delay", "spread", "expire_after", "timestamp", "paused", *PAUSE_TERMS),
     *("records_per_second", "bytes_per_second"),
 )
 
@@ -166,9 +167,9 @@ def settings_of(table: PolicyTable, config: Config, configured: DelayTopicConfig
     targets = {name: policy for name, policy in table.targets() if rules.allowed(name)}
     # A target's rule for a delay topic that may not deliver there would start an epoch for nothing.
     ruled = [
-        TargetRule(name, policy.max_delay_ms, policy.enabled is not False)
+        TargetRule(name, policy.max_delay_ms, policy.enabled is not False, policy.spread_ms)
         for name, policy in targets.items()
-        if policy.max_delay_ms is not None or policy.enabled is False
+        if policy.max_delay_ms is not None or policy.enabled is False or policy.spread_ms is not None
     ]
     limits_ms = {name: p.expire_after_ms for name, p in targets.items() if p.expire_after_ms is not None}
     return TopicSettings(
@@ -276,6 +277,7 @@ def _configured(config: Config, topic: DelayTopicConfig) -> dict[str, object]:
         "default_target": topic.default_target,
         "allowed_targets": list(topic.allowed_targets),
         "delay": format_duration(topic.delay_ms),
+        "spread": format_duration(topic.spread_ms),
         "require_time": topic.require_time,
         "unknown_headers": topic.unknown_headers,
         "placement": topic.placement,

@@ -78,7 +78,7 @@ class Gate:
         self._was_refused = False
         self._lanes: dict[_Lane, deque[Entry[Scheduled]]] = {}
         self._parts: dict[int, list[bytes]] = {}
-        self._named: dict[bytes, dict[int, Position]] = {}
+        self._named: dict[bytes, dict[int, tuple[Position, int]]] = {}
         self._state: list[tuple[bytes, bytes | None]] = []
         self.records = 0
         self.resident_bytes = 0
@@ -148,9 +148,9 @@ class Gate:
         first_s = min(waits, default=None)
         return max(first_s, RESUME_EVERY_S) if first_s else first_s
 
-    def places_of(self, deliver_id: bytes) -> list[Position]:
-        """Where held records of this id are due."""
-        return list(self._named.get(deliver_id, {}).values())
+    def places_of(self, deliver_id: bytes) -> dict[Position, int]:
+        """Where held records of this id are due, and how long after they were asked for."""
+        return dict(self._named.get(deliver_id, {}).values())
 
     def records_at(self, offsets: Collection[int]) -> dict[int, Record]:
         """Those of the records at these offsets that are held."""
@@ -243,9 +243,9 @@ class Gate:
     def _put(self, entry: Entry[Scheduled], parts: list[bytes]) -> None:
         self._lanes.setdefault(self._lane_of(entry), deque()).append(entry)
         self._parts[entry[1]] = parts
-        deliver_id = entry[2].schedule.deliver_id
-        if deliver_id is not None:
-            self._named.setdefault(deliver_id, {})[entry[1]] = Position(*entry[:2])
+        schedule = entry[2].schedule
+        if schedule.deliver_id is not None:
+            self._named.setdefault(schedule.deliver_id, {})[entry[1]] = Position(*entry[:2]), schedule.shift_ms
         self.records += 1
         self.resident_bytes += resident_bytes([entry])
 

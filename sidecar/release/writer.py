@@ -10,7 +10,7 @@ from index.headers import StrippedNames
 from index.pending import Entry
 from index.receipts import Receipt, receipt_record
 from index.recurring import Occurrence
-from index.released_headers import ReleasedHeaders, receipt_headers, rejected_headers, series_headers
+from index.released_headers import ReleasedHeaders, receipt_headers, rejected_headers, series_headers, spread_header
 from index.schedule import KEEP_KEY
 from index.transit import InTransit
 from sidecar.config.delay_topic import DelayTopicConfig
@@ -89,10 +89,13 @@ class PartitionWriter:
         for due_ms, offset, (schedule, _, record) in entries:
             assert record is not None, f"offset {offset} was not re-read"
             key, value, headers, timestamp_ms = record
-            _, targets, partition, own_key, deliver_id, _, _ = schedule
+            _, targets, partition, own_key, deliver_id, _, _, shift_ms = schedule
+            due_ms -= shift_ms  # noqa: PLW2901 -- when it was asked for
             if own_key is not KEEP_KEY:
                 key = own_key
             released: Any = headers_of(headers, due_ms, offset, timestamp_ms, deliver_id)
+            if shift_ms:
+                released.append(spread_header(shift_ms))
             if occurrences and offset in occurrences:
                 released += series_headers(occurrences[offset], self._source)
             if stamped:

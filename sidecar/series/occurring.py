@@ -107,31 +107,31 @@ class Series:
         found = Recurring()
         if not self._key:
             return found
-        for due_ms, offset, (schedule, _, record) in released:
+        for _, offset, (schedule, _, record) in released:
             recurrence = _recurrence(record, rules_at(offset))
             if recurrence is None or record is None:
                 continue
             if recurrence.begins:
                 after = self._begin(found, offset, record, recurrence, rules_at(offset), now_ms)
             else:
-                after = self._leave(found, Occurrence(offset, 1, due_ms), record, recurrence, now_ms)
+                after = self._leave(found, offset, record, recurrence, schedule, now_ms)
             _note(found, offset, after, schedule)
         refused = dict(rejected)
-        for due_ms, offset, payload in planned if refused else ():
+        for _, offset, payload in planned if refused else ():
             if offset not in refused or not payload.schedule.targets:
                 continue
             record = refused[offset].record
             recurrence = _recurrence(record, rules_at(offset))
             if recurrence is not None and not recurrence.begins:
-                after = self._leave(found, Occurrence(offset, 1, due_ms), record, recurrence, now_ms)
+                after = self._leave(found, offset, record, recurrence, payload.schedule, now_ms)
                 _note(found, offset, after, payload.schedule)
         return found
 
     def _leave(
-        self, found: Recurring, alone: Occurrence, record: Record, recurrence: Recurrence, now_ms: int
+        self, found: Recurring, offset: int, record: Record, recurrence: Recurrence, schedule: Schedule, now_ms: int
     ) -> Occurrence | None:
-        """An occurrence leaves: ``alone`` is what it is unless it says that it is a later one; returns the next one."""
-        offset, occurrence = alone.first_offset, recurrence.occurrence or alone
+        """An occurrence leaves, the first one unless it says that it is a later one; returns the next one."""
+        occurrence = recurrence.occurrence or Occurrence(offset, 1, schedule.asked_ms)
         if recurrence.occurrence is not None and not is_ours(record, recurrence, self._key):
             found.refused[offset] = FORGED
             return None
@@ -141,7 +141,8 @@ class Series:
             found.refused[offset] = zone
             return None
         found.occurrences[offset] = occurrence
-        follows = following(recurrence, zone, occurrence, record.timestamp_ms, now_ms)
+        # What is due while this one waits for its place in a burst is not missed.
+        follows = following(recurrence, zone, occurrence, record.timestamp_ms, now_ms - schedule.shift_ms)
         if follows is None:
             return None
         after = Occurrence(occurrence.first_offset, occurrence.number + 1, follows.due_ms)

@@ -138,7 +138,7 @@ class _One:
         if offset < history.from_offset:
             # Nothing below the first epoch is needed any more: it has left, by rules that are not kept.
             return self._left(record, None)
-        decision, record = decide(history.at(offset), record)
+        decision, record = decide(history.at(offset), record, offset)
         if offset >= progress.cursor:
             if isinstance(decision, Rejection):
                 return self._rejected(Fate.PENDING, decision.reason, "not indexed yet; to be rejected: ")

@@ -63,14 +63,14 @@ def retention_of(settings: Mapping[str, str] | None) -> Retention:
 
 def wanted_retention_ms(topic: DelayTopicConfig) -> int:
     """What a delay topic is created with: safe for each placement, and for records that fit into no segment."""
-    return topic.max_delay_ms + RETENTION_MARGIN_MS if topic.max_delay_ms else FOREVER_MS
+    return topic.longest_delay_ms + RETENTION_MARGIN_MS if topic.max_delay_ms else FOREVER_MS
 
 
 def placement_under(topic: DelayTopicConfig, retention: Retention) -> PlacementRule:
     """The placement rule in force: ``auto`` points into the delay topic only where that keeps long enough."""
     if topic.placement != "auto":
         return topic.placement
-    return "auto" if retention.covers(topic.max_delay_ms) and retention.keeps_bytes < 0 else "inline"
+    return "auto" if retention.covers(topic.longest_delay_ms) and retention.keeps_bytes < 0 else "inline"
 
 
 def retention_findings(
@@ -107,7 +107,7 @@ class Remedies:
 def _against_max_delay(
     thing: str, keeps: str, topic: DelayTopicConfig, keeps_ms: int, remedy: str
 ) -> Iterator[Finding]:
-    max_delay_ms = topic.max_delay_ms
+    max_delay_ms = topic.longest_delay_ms
     if not max_delay_ms:
         yield warn(thing, f"{keeps}, but max_delay has no limit: longer delays are lost", remedy)
     elif keeps_ms < max_delay_ms:
@@ -136,7 +136,7 @@ def _against_sealing(thing: str, keeps: str, topic: DelayTopicConfig, keeps_ms: 
 def _of_large_records(
     thing: str, keeps: str, topic: DelayTopicConfig, keeps_ms: int, takes_bytes: int, remedies: Remedies
 ) -> Iterator[Finding]:
-    unlimited, longest_ms = not topic.max_delay_ms, topic.max_delay_ms
+    unlimited, longest_ms = not topic.max_delay_ms, topic.longest_delay_ms
     if takes_bytes <= topic.segment_bytes or (not unlimited and keeps_ms >= longest_ms):
         return
     longest = "has no limit" if unlimited else f"is {format_duration(longest_ms)}"

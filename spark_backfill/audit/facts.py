@@ -10,6 +10,7 @@ offset     offset in it; 0 where ``delay-source`` cannot be read
 kind       SENT                          RELEASED               REJECTED
 at_ms      due time                      append time            append time
 sent_ms    timestamp                     null                   null
+spread_ms  null                          ``delay-spread``, or 0 null
 released   digest it must arrive with    digest it arrived with null
 rejected   digest it must come back with null                   digest, null when malformed
 bits<n>    targets it asks for           the target it is in    0
@@ -30,7 +31,15 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_backfill.audit.protocol import Protocol, digest, is_redrive_mark, rejected_as_sent, source, whole_number
+from spark_backfill.audit.protocol import (
+    Protocol,
+    digest,
+    is_redrive_mark,
+    rejected_as_sent,
+    source,
+    spread_ms,
+    whole_number,
+)
 from spark_backfill.audit.receipts import asks, points
 from spark_backfill.audit.scope import Judged, Place
 
@@ -102,8 +111,13 @@ def facts(spark: SparkSession, options: Mapping[str, str], scene: Scene, split_r
     if any(start < end for start, end in scene.receipts.values()):
         rows.append(_receipts(_read(spark, options, scene.receipts, split_records), scene))
     if not rows:
-        columns = ["slot int", "offset bigint", "kind int", "at_ms bigint", "sent_ms bigint", "released bigint"]
-        columns += ["rejected bigint", *(f"{bits(word)} bigint" for word in range(scene.words)), "flags int"]
+        columns = ["slot int", "offset bigint", "kind int", "at_ms bigint", "sent_ms bigint", "spread_ms bigint"]
+        columns += [
+            "released bigint",
+            "rejected bigint",
+            *(f"{bits(word)} bigint" for word in range(scene.words)),
+            "flags int",
+        ]
         return spark.createDataFrame([], ", ".join(columns))
     return reduce(DataFrame.unionAll, rows)
 
@@ -147,6 +161,7 @@ def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> 
         f.lit(SENT).alias("kind"),
         protocol.due_ms(control, f.col("timestamp_ms")).alias("at_ms"),
         f.col("timestamp_ms").alias("sent_ms"),
+        f.lit(None).cast("bigint").alias("spread_ms"),
         digest(protocol.released_key(control, key), f.col("value"), f.col("user")).alias("released"),
         digest(key, f.col("value"), headers).alias("rejected"),
         *(_bits_of(names, scene.targets, word).alias(bits(word)) for word in range(scene.words)),
@@ -192,6 +207,7 @@ def _copies(records: DataFrame, scene: Scene) -> DataFrame:
         f.when(is_rejected, REJECTED).otherwise(RELEASED).alias("kind"),
         f.col("timestamp_ms").alias("at_ms"),
         null.alias("sent_ms"),
+        f.when(~is_rejected, spread_ms(headers)).alias("spread_ms"),
         f.when(~is_rejected, digest(key, value, plain)).alias("released"),
         f.when(
             is_rejected & rejected_as_sent(headers).isNotNull(), digest(key, value, rejected_as_sent(headers))
@@ -207,7 +223,7 @@ def _receipts(records: DataFrame, scene: Scene) -> DataFrame:
         "slot",
         "offset",
         "kind",
-        *(nothing.alias(name) for name in ("at_ms", "sent_ms", "released", "rejected")),
+        *(nothing.alias(name) for name in ("at_ms", "sent_ms", "spread_ms", "released", "rejected")),
         *(f.lit(0).cast("bigint").alias(bits(word)) for word in range(scene.words)),
         "flags",
     )

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from index.headers import NATIVE, PROVENANCE, Alias, Role, Unit
+from index.headers import DELAY_SPREAD, NATIVE, PROVENANCE, Alias, Role, Unit
 
 AT_ONCE: Final = 0
 """Due time of a record that names none."""
@@ -154,13 +154,22 @@ def source(headers: Column) -> Column:
 
     The last, because the router appends its own, and an inbound one may stand before it in a rejected record.
     """
-    found = f.filter(headers, lambda each: each["key"] == SOURCE_HEADER)
-    return f.split(f.get(found, f.size(found) - 1)["value"].cast("string"), "/")
+    return f.split(_last(headers, SOURCE_HEADER), "/")
+
+
+def spread_ms(headers: Column) -> Column:
+    """How long after it was due a released record was to leave; 0 where it says nothing."""
+    return f.coalesce(whole_number(_last(headers, DELAY_SPREAD)), f.lit(0).cast(_LONG))
 
 
 def whole_number(text: Column) -> Column:
     """A number of ASCII digits that fits 64 bits, else null."""
     return f.when(text.rlike(_NUMBER), text.try_cast(_LONG))
+
+
+def _last(headers: Column, name: str) -> Column:
+    found = f.filter(headers, lambda each: each["key"] == name)
+    return f.get(found, f.size(found) - 1)["value"].cast("string")
 
 
 def rejected_as_sent(headers: Column) -> Column:

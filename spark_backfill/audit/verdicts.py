@@ -107,6 +107,8 @@ def _folds(scene: Scene) -> list[Column]:
         f.max(f.when(sent, 1)).alias("sent"),
         f.max(f.when(sent, at_ms)).alias("due_ms"),
         f.max("sent_ms").alias("sent_ms"),
+        # In a burst it has a time of its own, behind the one that was asked for.
+        f.coalesce(f.max("spread_ms"), f.lit(0).cast(_LONG)).alias("spread_ms"),
         f.max(f.when(sent, f.col("released"))).alias("as_released"),
         f.max(f.when(sent, f.col("rejected"))).alias("as_rejected"),
         f.max(f.when(sent, flags)).alias("wishes"),
@@ -206,7 +208,7 @@ def _flags(scene: Scene) -> list[Column]:
     ]
     malformed = (f.col("malformed") > 0) | (f.col("no_receipt") > 0)
     flags = {
-        "early": sent & legible & (f.col("first_ms") < due_ms),
+        "early": sent & legible & (f.col("first_ms") < due_ms + f.col("spread_ms")),
         "altered": sent & (_true(released_as) | _true(rejected_as) | malformed),
         "astray": sent & _has(WANTS) & any_of(strange),
         "untimed": sent & (f.col("create_time") == 1),
@@ -226,7 +228,7 @@ def _late_ms() -> Column:
     A producer's clock may run ahead of the broker's; what it sent has left no earlier than it was sent.
     """
     last_ms = f.col("last_ms")
-    could_leave_ms = f.greatest("due_ms", f.least(f.col("sent_ms"), last_ms))
+    could_leave_ms = f.greatest(f.col("due_ms") + f.col("spread_ms"), f.least(f.col("sent_ms"), last_ms))
     timed = f.col("sent").isNotNull() & last_ms.isNotNull() & (f.col("due_ms") != UNREADABLE)
     return f.when(timed, f.greatest(last_ms - could_leave_ms, f.lit(0).cast(_LONG)))
 

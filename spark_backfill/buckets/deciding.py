@@ -71,7 +71,7 @@ class Deciding:
         headers = list(header_pairs(batch.column("headers")))
         offsets = batch.column("offset").to_numpy()
         try:
-            dues_ms, rejected = decide(headers, timestamps_ms.tolist(), rules, answered=self.answered)
+            dues_ms, rejected = decide(headers, timestamps_ms.tolist(), offsets.tolist(), rules, answered=self.answered)
         except ControlFoundError as found:
             partition, offset = batch.column("partition")[found.number].as_py(), int(offsets[found.number])
             raise NeedsOwnerError(
@@ -128,17 +128,24 @@ def _lengths(column: pa.Array) -> Any:
 
 
 def decide(
-    headers: Iterable[Headers], timestamps_ms: Iterable[int], rules: Rules, *, answered: bool = False
+    headers: Iterable[Headers],
+    timestamps_ms: Iterable[int],
+    offsets: Iterable[int],
+    rules: Rules,
+    *,
+    answered: bool = False,
 ) -> tuple[list[int], list[int]]:
-    """Due time of each record, AT_ONCE for one that is rejected; and the numbers of those that are.
+    """When each record leaves, AT_ONCE for one that is rejected; and the numbers of those that are.
 
     ControlFoundError with the number of the first one that is a control, unless these have been ``answered``.
     """
     dues_ms: list[int] = []
     rejected: list[int] = []
     judge, takes_any = rules.decide, rules.version < KNOWS_UNREADABLE
-    for pairs, timestamp_ms in zip(headers, timestamps_ms, strict=True):
+    for pairs, timestamp_ms, offset in zip(headers, timestamps_ms, offsets, strict=True):
         decision = judge(pairs, timestamp_ms)
+        if rules.spreads:
+            decision = rules.placed(decision, timestamp_ms, offset)
         if isinstance(decision, Rejection) or not (takes_any or are_plain(pairs)):
             rejected.append(len(dues_ms))
             dues_ms.append(AT_ONCE)

@@ -81,10 +81,10 @@ def _of_bucket(consumer: Consumer, rules: Rules, bucket: BucketRange, slot_recor
             # The stubs also allow what may only be given to produce; read, headers are a list of pairs.
             headers: Any = message.headers() or ()
             timestamp_ms = message.timestamp()[1]
-            decision = rules.decide(headers, timestamp_ms)
+            at = message.offset() or 0
+            decision = rules.placed(rules.decide(headers, timestamp_ms), timestamp_ms, at)
             size_bytes = record_size(Record(message.key(), message.value(), headers, timestamp_ms))
             read_bytes += size_bytes
-            at = message.offset() or 0
             if isinstance(decision, Rejection):
                 yield Sampled(Position(AT_ONCE, at), record_size(None))
             else:

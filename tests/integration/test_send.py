@@ -77,6 +77,16 @@ def test_an_instant_that_is_past_is_warned_of(command: Command, at: str, told: s
     assert "warning" not in command("send", command.topic, "--value", "x").stderr
 
 
+def test_how_long_after_its_time_a_record_may_leave_is_told(
+    kafka: Cluster, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    command = command_for(tmp_path, kafka.bootstrap, unique_name, extra='spread = "30s"')
+    assert command("init").exit_code == 0
+    later = command("send", command.topic, "--after", "1h", "--value", "x")
+    assert later.stdout.endswith("Z, and spread over the 30s behind that\n"), later.output
+    assert command("send", command.topic, "--value", "x").stdout.endswith("due at once\n")
+
+
 def test_human_durations_become_milliseconds(command: Command, kafka: Cluster) -> None:
     for after in ("10s", "500", "PT15M", "500ms"):
         assert command("send", command.topic, "--after", after, "--null").exit_code == 0

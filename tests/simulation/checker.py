@@ -1,7 +1,7 @@
 """The verdict on a run, from what producers asked for and what the store holds; it shares no code with the index."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from index.record import Record
@@ -17,6 +17,9 @@ __all__ = ["Checker", "Violation"]
 
 Place = tuple[int, int]
 
+_GOLDEN = 11400714819323198485
+"""2**64 by the golden ratio."""
+
 
 class Numbers(NamedTuple):
     """C, W and S as they lie in the state topic."""
@@ -24,6 +27,21 @@ class Numbers(NamedTuple):
     cursor: int
     watermark: Place
     sealed_to: int
+
+
+class Waits(NamedTuple):
+    """What an epoch of rules says of when records leave, beside what they say themselves."""
+
+    delay_ms: int
+    spread_ms: int
+    spreads_ms: Mapping[str, int]
+
+    @classmethod
+    def of(cls, rules: bytes) -> "Waits":
+        """Take it out of what is stored."""
+        told = json.loads(rules)
+        own = {rule[0]: rule[3] for rule in told.get("target_rules", []) if rule[3:]}
+        return cls(told.get("delay_ms", 0), told.get("spread_ms", 0), own)
 
 
 class Checker:
@@ -40,7 +58,7 @@ class Checker:
         self._left: dict[int, str] = {}
         self._numbers = Numbers(0, (-1, -1), 0)
         self._answers = Answers(self._produced, self._left, self._may_be_rejected, self._due_us)
-        self._delays_ms = [(0, rules_used[0].delay_ms)]
+        self._waits = [(0, Waits.of(rules_used[0].to_json()))]
 
     def follow(self) -> None:
         """Violation on the first new transaction that breaks a guarantee."""
@@ -64,7 +82,7 @@ class Checker:
     def _one(self, transaction: Transaction) -> None:
         before, self._numbers = self._numbers, self._numbers_after(transaction)
         self._no_number_moves_back(before)
-        self._note_delays(transaction)
+        self._note_waits(transaction)
         self._answers.follow(transaction)
         for offset, topic, written, _ in transaction.left:
             record = self._produced[offset]
@@ -93,7 +111,7 @@ class Checker:
             if topic != REJECTED:
                 told = transaction.occurrences.get(offset)
                 require(told == record.series[:2], f"{offset} released as {told}, and is {record.series}")
-            wanted = _next_of(record, transaction.begun_ms)
+            wanted = _next_of(record, transaction.begun_ms - self._shift_ms(record))
             found = [each for each in unexplained if each[0] == offset]
             # What is rejected for what it says itself ends its series.
             if wanted is None or (topic == REJECTED and not refused_at_release):
@@ -116,25 +134,36 @@ class Checker:
         is_right = any(_acceptable(record, rules) for rules in self._rules_used)
         require(is_right, f"{record.offset} released, but wrong by all rules there were")
         require(topic == record.target, f"{record.offset} went to {topic}, not {record.target}")
-        early_us = self._due_us(record) - begun_ms * 1_000
+        early_us = self._due_us(record) + self._shift_ms(record) * 1_000 - begun_ms * 1_000
         require(early_us <= 0, f"{record.offset} released {early_us} us early")
 
     def _may_be_rejected(self, record: Produced) -> bool:
         return not all(_acceptable(record, rules) for rules in self._rules_used)
 
-    def _note_delays(self, transaction: Transaction) -> None:
-        """From which offsets on which delay holds for records without a time, as it lies in the state topic."""
+    def _note_waits(self, transaction: Transaction) -> None:
+        """From which offsets on which delay and which spreads hold, as they lie in the state topic."""
         for key, value in transaction.state:
             if key == RULES_KEY and value is not None:
                 epochs = state_pb2.RuleHistory.FromString(unwrap(Kind.RULES, value)).epochs
-                told = [(epoch.from_offset, json.loads(epoch.rules).get("delay_ms", 0)) for epoch in epochs]
-                self._delays_ms = [each for each in self._delays_ms if each[0] < told[0][0]] + told
+                told = [(epoch.from_offset, Waits.of(epoch.rules)) for epoch in epochs]
+                self._waits = [each for each in self._waits if each[0] < told[0][0]] + told
+
+    def _waits_at(self, offset: int) -> Waits:
+        return next(waits for start, waits in reversed(self._waits) if start <= offset)
 
     def _due_us(self, record: Produced) -> int:
-        return _due_by(record, next(delay for start, delay in reversed(self._delays_ms) if start <= record.offset))
+        return _due_by(record, self._waits_at(record.offset).delay_ms)
+
+    def _shift_ms(self, record: Produced) -> int:
+        """How long after it is due it leaves: by its offset and its target, unless it was past when it was written."""
+        due_us, waits = self._due_us(record), self._waits_at(record.offset)
+        if not due_us or -(-due_us // 1_000) <= record.timestamp_ms:
+            return 0
+        span_ms = waits.spreads_ms.get(record.target, waits.spread_ms)
+        return record.offset * _GOLDEN % 2**64 * span_ms // 2**64
 
     def _place(self, record: Produced) -> Place:
-        return -(-self._due_us(record) // 1_000), record.offset
+        return -(-self._due_us(record) // 1_000) + self._shift_ms(record), record.offset
 
     def _no_number_moves_back(self, before: Numbers) -> None:
         now = self._numbers

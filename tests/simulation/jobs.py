@@ -107,7 +107,8 @@ class Job:
         for produced in self._log.records:
             if self._from <= produced.offset < self._to:
                 record = record_of(produced)
-                decision = self._rules.decide(record.headers, record.timestamp_ms)
+                decided = self._rules.decide(record.headers, record.timestamp_ms)
+                decision = self._rules.placed(decided, record.timestamp_ms, produced.offset)
                 due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
                 entries.append((due_ms, produced.offset, record))
         return sorted(entries, key=lambda entry: entry[:2])

@@ -87,6 +87,9 @@ NAMES_SHARE = 0.6
 DELAY_SHARE = 0.25
 """Of those in which nothing is cancelled: records without a time have a delay, by some of the rules."""
 
+SPREAD_SHARE = 0.3
+"""Of runs in which bursts are spread, by some of the rules."""
+
 LOSE_SHARE = 0.15
 LOSE_WEIGHT = 2
 """Of runs in which the state topic may lose its beginning, and how often."""
@@ -116,6 +119,8 @@ class Run:
         self._delays_ms = [0, 20, 100] if self._delaying.random() < DELAY_SHARE else [0]
         # Where it would have more pages, it is not written which ids a bucket has: as in those of older versions.
         self._most_pages = {"snapshots.id_pages.MAX_PAGES": random.Random(f"{seed}, pages").choice([-1, 2, 100, 100])}
+        self._spreading = random.Random(f"{seed}, spreads")
+        self._spreads_ms = [0, 15, 60] if self._spreading.random() < SPREAD_SHARE else [0]
         self._rules_used = [self._some_rules()]
         self._around = Surroundings(
             OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims, self._rules_used[0]
@@ -271,7 +276,15 @@ class Run:
     def _some_rules(self) -> Rules:
         version = KNOWS_CONTROLS if self._names else RULES_VERSION
         delay_ms = self._delaying.choice(self._delays_ms)
-        return some_rules(self._rng, recurring=self._recurs, version=version, delay_ms=delay_ms)
+        spreads_ms = self._spreads_ms
+        return some_rules(
+            self._rng,
+            recurring=self._recurs,
+            version=version,
+            delay_ms=delay_ms,
+            spread_ms=self._spreading.choice(spreads_ms),
+            of_target_ms=self._spreading.choice([None, *spreads_ms]) if any(spreads_ms) else None,
+        )
 
     def _pause_or_resume(self) -> None:
         """A pause lasts until it is taken back, or ends by itself, to each router at its own time of day."""

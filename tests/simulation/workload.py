@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from index.rules import RULES_VERSION, Rules
+from index.rules import RULES_VERSION, Rules, TargetRule
 from tests.simulation.world import START_MS, DelayLog, Named, Produced, Series
 
 DEFAULT_TARGET = "out"
@@ -17,9 +17,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def some_rules(
-    rng: random.Random, *, recurring: bool = False, version: int = RULES_VERSION, delay_ms: int = 0
+    rng: random.Random,
+    *,
+    recurring: bool = False,
+    version: int = RULES_VERSION,
+    delay_ms: int = 0,
+    spread_ms: int = 0,
+    of_target_ms: int | None = None,
 ) -> Rules:
-    """Rules that differ in what decides a record when it is indexed, and in what is asked again at release."""
+    """Rules that differ in what decides a record when it is indexed, and in what is asked again at release.
+
+    ``of_target_ms``: the spread of one target, where it has one of its own.
+    """
     return Rules(
         topic="d",
         default_target=DEFAULT_TARGET,
@@ -29,6 +38,8 @@ def some_rules(
         min_period_ms=SHORTEST_PERIOD_MS,
         version=version,
         delay_ms=delay_ms,
+        spread_ms=spread_ms,
+        target_rules=() if of_target_ms is None else (TargetRule(TARGETS[0], spread_ms=of_target_ms),),
     )
 
 

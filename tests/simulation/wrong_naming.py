@@ -1,6 +1,6 @@
 """Routers with one thing wrong about what is cancelled and replaced; see :mod:`.wrong`."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from index.progress import Position
 from index.receipts import Receipt
 from index.record import Record
 from index.transit import Transit
-from sidecar.buckets.ids import StoredIds
+from sidecar.buckets.ids import Found, StoredIds
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Scheduled
 from sidecar.release.gate import Gate
@@ -62,8 +62,8 @@ class MaskForgottenInLog(Wrong):
 
 
 class _Spares(StoredIds):
-    def held(self, _deliver_id: bytes) -> Sequence[Position]:
-        return ()
+    def held(self, _deliver_id: bytes) -> Mapping[Position, int]:
+        return {}
 
 
 class HeldSpared(Wrong):
@@ -97,11 +97,11 @@ class SealedSpared(Wrong):
 
 
 class _DecidesUndelayed(StoredIds):
-    def _named(self, offset: int, record: Record) -> Iterator[tuple[bytes, Position]]:
-        for deliver_id, place in super()._named(offset, record):
+    def _named(self, offset: int, record: Record) -> Iterator[Found]:
+        for deliver_id, place, shift_ms in super()._named(offset, record):
             times = {"deliver-at", "deliver-after", "deliver-every", "deliver-cron", "deliver-series"}
             is_timed = any(name.lower() in times and raw is not None for name, raw in record.headers)
-            yield deliver_id, place if is_timed else Position(0, offset)
+            yield deliver_id, place if is_timed else Position(0, offset), shift_ms
 
 
 class TopicsDelaySpared(Wrong):

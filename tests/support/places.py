@@ -1,6 +1,6 @@
 """Where records of an id wait, for tests without buckets and without anything that is held."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from index.progress import Position
 
@@ -12,6 +12,6 @@ class NothingStored:
         """There is nothing to be known."""
         return True
 
-    def held(self, _deliver_id: bytes) -> Sequence[Position]:
+    def held(self, _deliver_id: bytes) -> Mapping[Position, int]:
         """Nothing."""
-        return ()
+        return {}

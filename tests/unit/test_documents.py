@@ -26,6 +26,7 @@ EXAMPLES: Final = {
     "default_target": "a",
     "allowed_targets": ["a"],
     "delay": "5m",
+    "spread": "30s",
     "require_time": True,
     "unknown_headers": "ignore",
     "placement": "inline",

@@ -75,6 +75,8 @@ def test_rules_that_mean_the_same_are_equal_and_have_the_same_json() -> None:
         {"recurring": True},
         {"min_period_ms": 10},
         {"delay_ms": 10},
+        {"spread_ms": 10},
+        {"target_rules": (TargetRule("a", spread_ms=0),)},
         {"ignores_unknown": True},
     ],
     ids=lambda change: next(iter(change)),
@@ -125,6 +127,30 @@ def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
         b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":4}'
     )
     assert Rules.from_json(delaying.to_json()) == delaying
+    spreading = replace(rules, spread_ms=30_000, target_rules=(TargetRule("a", None, True, 0), TargetRule("b", 5)))
+    assert spreading.to_json() == (
+        b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"default_target":"t","forbidden_targets":["d","r"],'
+        b'"max_delay_ms":5,"spread_ms":30000,"target_rules":[["a",null,true,0],["b",5,true]],"topic":"d","version":4}'
+    )
+    assert Rules.from_json(spreading.to_json()) == spreading
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b'"max_delay_ms":5,"spread_ms":0,"topic"',
+        b'"max_delay_ms":5,"spread_ms":"30s","topic"',
+        b'"max_delay_ms":5,"spread_ms":86400001,"topic"',
+        b'"max_delay_ms":5,"target_rules":[["a",null,true,null]],"topic"',
+        b'"max_delay_ms":5,"target_rules":[["a",null,true,true]],"topic"',
+        b'"max_delay_ms":5,"target_rules":[["a",null,true,1,1]],"topic"',
+        b'"max_delay_ms":5,"spread":"of a later version","topic"',
+    ],
+)
+def test_a_spread_that_is_damaged_or_of_a_later_version_is_refused(stored: bytes) -> None:
+    whole = Rules("d", "t", max_delay_ms=5).to_json()
+    with pytest.raises(FormatError):
+        Rules.from_json(whole.replace(b'"max_delay_ms":5,"topic"', stored))
 
 
 def test_rules_of_before_are_read_though_they_would_not_be_written_now() -> None:

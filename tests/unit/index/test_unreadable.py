@@ -55,7 +55,7 @@ def test_a_name_that_is_no_text_is_rejected_and_the_others_stay(name: bytes) -> 
     raw = encode_headers([(b"a", b"1"), (name, b"2"), (b"a", None)])
     found = examined(raw, ())
     assert list(found) == [("a", b"1"), ("a", None), (DELAY_UNREADABLE_HEADERS, raw)]
-    decision, left = decide(RULES, record(found))
+    decision, left = decide(RULES, record(found), 7)
     assert isinstance(decision, Rejection)
     assert decision.reason is Reason.UNREADABLE
     assert "is not text" in decision.message
@@ -72,13 +72,13 @@ def test_more_headers_than_are_read_are_kept_as_one() -> None:
 def test_what_was_decided_by_older_rules_is_decided_so_again() -> None:
     handed = [("deliver-at", b"%d" % (NOW_MS + 5)), ("trace", b"1")]
     found = examined(encode_headers([(b"deliver-at", handed[0][1]), (b"trace\0id", b"1")]), handed)
-    decision, left = decide(BEFORE, record(found))
+    decision, left = decide(BEFORE, record(found), 7)
     assert isinstance(decision, Schedule)
     assert decision.due_ms == NOW_MS + 5
     assert left.headers == as_accepted(record(found)).headers == handed
     assert RULES.version == RULES_VERSION >= KNOWS_UNREADABLE
     # What could not be handed over at all stopped its partition then, so that nothing was decided.
-    assert isinstance(decide(BEFORE, record(examined(encode_headers([(b"\xff", None)]), None)))[0], Rejection)
+    assert isinstance(decide(BEFORE, record(examined(encode_headers([(b"\xff", None)]), None)), 7)[0], Rejection)
 
 
 @pytest.mark.parametrize(

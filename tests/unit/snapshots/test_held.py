@@ -64,6 +64,14 @@ def test_what_version_1_wrote_is_read_and_is_what_is_written() -> None:
     assert encode_held(GOLDEN) == [(held_key(4711, 0), golden("held-v1.bin"))]
 
 
+def test_how_much_later_it_was_to_leave_is_kept_where_it_was_spread() -> None:
+    spread = GOLDEN._replace(schedule=GOLDEN.schedule._replace(due_ms=1_800_000_018_541, shift_ms=18_541))
+    ((key, stored),) = encode_held(spread)
+    assert decode_held([(key, stored)]) == (spread,)
+    assert b'"shift_ms": 18541' in stored
+    assert b"shift_ms" not in golden("held-v1.bin")
+
+
 def test_damage_under_a_right_checksum_is_refused_or_read(rng: random.Random) -> None:
     for _ in range(FORGERIES):
         value = forged(Kind.HELD, golden("held-v1.bin"), rng)

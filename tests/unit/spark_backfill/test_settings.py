@@ -37,6 +37,7 @@ time_step = "1m"
 segment_records = 700
 segment_bytes = "64KiB"
 delay = "90s"
+spread = "30s"
 seal_records = 5000
 
 [[delay_topics]]

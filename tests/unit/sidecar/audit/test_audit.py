@@ -39,6 +39,16 @@ def test_a_record_released_once_is_fine() -> None:
     assert report.summary() == "sent 1, released once 1, rejected 0, duplicated 0, early 0, lost 0"
 
 
+def test_in_a_burst_a_record_is_judged_by_the_time_that_it_was_given() -> None:
+    origin = sent(0, AFTER)
+    copy = released(origin)
+    told = copy._replace(headers=[*copy.headers, ("delay-spread", b"2")])
+    assert list(audited([origin], [told]).lateness_ms) == [1]
+    before = told._replace(headers=[*copy.headers, ("delay-spread", b"5")])
+    assert counts(audited([origin], [before])) == {"sent": 1, "released_once": 1, "early": 1}
+    assert check_order([origin], [told]) == []
+
+
 def test_a_record_that_is_nowhere_is_lost_once_it_is_due_and_pending_before() -> None:
     origin = sent(0, AFTER)
     lost = audited([origin], now_ms=SENT_MS + 1000)

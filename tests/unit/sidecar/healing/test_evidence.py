@@ -63,6 +63,11 @@ def test_a_next_occurrence_is_judged_by_the_one_that_it_follows() -> None:
     assert written_by_us(following(5)) == [Hidden(5, DUE_MS)]
 
 
+def test_what_was_spread_is_judged_by_when_it_was_to_leave() -> None:
+    copy = Record(b"k", b"v", [("delay-due", b"%d" % DUE_MS), ("delay-spread", b"70"), ("delay-source", b"d/0/3")], 0)
+    assert [each.due_ms for each in found(copy)] == [DUE_MS + 70]
+
+
 def test_what_was_moved_is_judged_by_the_control() -> None:
     assert written_by_us(moved(8)) == [Hidden(8, WHEN_INDEXED)]
     recurrence = Recurrence(period_ms=60_000)

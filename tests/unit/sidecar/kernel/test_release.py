@@ -18,7 +18,7 @@ from index.headers import MAX_REMEMBERED, NATIVE, StrippedNames
 from index.pending import Entry
 from index.record import Record
 from index.recurring import Occurrence
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.payload.records import Scheduled
@@ -58,6 +58,8 @@ _schedules = st.builds(
     st.just(KEEP_KEY) | _contents,
     _contents,
     st.booleans(),
+    st.just(NO_EXPIRY),
+    st.sampled_from([0, 0, 0, 1]),
 )
 _dues = st.sampled_from([AT_ONCE, 1, DUE_MS, 2**60])
 _entries = st.lists(
@@ -65,7 +67,7 @@ _entries = st.lists(
         _dues,
         st.sampled_from([0, 9, 10]) | st.integers(0, 2**63 - 1),
         st.builds(Scheduled, _schedules, st.just(1), _records),
-    ),
+    ).filter(lambda entry: entry[0] or not entry[2].schedule.shift_ms),
     max_size=20,
 )
 _modes = st.sampled_from(["release", "due", "source"])
@@ -119,6 +121,15 @@ def test_it_writes_what_python_writes(
     )
     assert native == python
     assert len(native) == sum(len(scheduled.schedule.targets) for _, _, scheduled in entries)
+
+
+def test_what_was_spread_says_when_it_was_due_and_by_how_much(brokers: dict[str, MockBroker]) -> None:
+    for kernel in (PYTHON, NATIVE_KERNEL):
+        spread = [_entry(7, due_ms=DUE_MS + 70, shift_ms=70), _entry(8)]
+        (first, second) = _released(brokers[kernel.name], kernel, spread, Timestamps("due"))
+        assert (first.timestamp_ms, dict(first.headers)["delay-due"]) == (DUE_MS, b"%d" % DUE_MS)
+        assert first.headers[-1] == ("delay-spread", b"70")
+        assert "delay-spread" not in dict(second.headers)
 
 
 def test_records_of_a_partition_stay_in_order_whoever_writes_them(brokers: dict[str, MockBroker]) -> None:

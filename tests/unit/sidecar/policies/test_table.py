@@ -100,6 +100,23 @@ def test_the_delay_of_records_without_a_time_belongs_to_one_delay_topic() -> Non
     assert settings(table(default={"max_delay": "1m"}, topic__d={"delay": "5m"})).rules.max_delay_ms == 60_000
 
 
+def test_each_target_has_its_own_spread_and_the_largest_counts() -> None:
+    policies = table(
+        default={"spread": "1m"}, topic__d={"spread": "30s"}, target__a={"spread": "2m"}, target__b={"spread": "0"}
+    )
+    rules = settings(policies).rules
+    assert [rules.spread_ms_of(each) for each in [("out",), ("a",), ("b",), ("b", "out"), ("out", "a")]] == [
+        *(30_000, 120_000, 0),
+        *(30_000, 120_000),
+    ]
+    assert settings(policies, "e").rules.spread_ms_of(("out",)) == 60_000
+    assert not settings(policies, "e").rules.target_rules, "a target that it does not deliver to changes nothing"
+    assert effective(policies, CONFIG, "d", "a")["spread"] == EffectiveValue("2m", "target/a")
+    assert effective(policies, CONFIG, "d")["spread"] == EffectiveValue("30s", "topic/d")
+    with pytest.raises(ConfigError, match="policy default: spread"):
+        table(default={"spread": "2d"})
+
+
 def test_a_disabled_topic_rejects_or_releases_at_once() -> None:
     assert verdict(settings(table(topic__d={"enabled": False})).rules, 5) == "DELAY_DISABLED"
     at_once = settings(table(topic__d={"enabled": False}, default={"when_disabled": "release"})).rules

@@ -27,6 +27,12 @@ def entry(headers: Headers, offset: int = 7, timestamp_ms: int = NOW_MS - 5_000)
     return entry_of(Record(b"k", b"v", headers, timestamp_ms), offset)
 
 
+def spread(entry: Entry[Scheduled], shift_ms: int) -> Entry[Scheduled]:
+    due_ms, offset, payload = entry
+    schedule = payload.schedule._replace(due_ms=due_ms + shift_ms, shift_ms=shift_ms)
+    return due_ms + shift_ms, offset, payload._replace(schedule=schedule)
+
+
 def entry_of(record: Record, offset: int) -> Entry[Scheduled]:
     schedule = RULES.decide(record.headers, record.timestamp_ms)
     assert isinstance(schedule, Schedule), schedule
@@ -46,6 +52,18 @@ def occurrence_in(record: Record) -> Occurrence | None:
     found = recurrence_of(record.headers)
     assert isinstance(found, Recurrence)
     return found.occurrence
+
+
+def test_in_a_burst_the_next_one_is_counted_from_when_it_was_due_and_none_is_missed_meanwhile() -> None:
+    first = spread(entry([("deliver-every", b"2s")]), 3_000)
+    found = look(first)
+    assert found.occurrences == {7: Occurrence(7, 1, NOW_MS - 3_000)}
+    assert occurrence_in(found.next[7]) == Occurrence(7, 2, NOW_MS - 1_000)
+    assert found.skipped_before(found.appended([7])) == 0
+    # It is late besides.
+    later = look(spread(entry([("deliver-every", b"2s")]), 500))
+    assert occurrence_in(later.next[7]) == Occurrence(7, 2, NOW_MS + 1_000)
+    assert later.skipped_before(later.appended([7])) == 1
 
 
 def test_an_occurrence_is_followed_by_the_next() -> None:

@@ -27,7 +27,7 @@ RECORDS: list[Headers] = [
 )
 def test_what_is_not_read_as_it_came_is_left_to_the_router(version: int, rejected: list[int]) -> None:
     rules = Rules(topic="d", default_target="t", version=version)
-    dues_ms, found = decide(RECORDS, [NOW_MS] * len(RECORDS), rules)
+    dues_ms, found = decide(RECORDS, [NOW_MS] * len(RECORDS), range(len(RECORDS)), rules)
     assert found == rejected
     assert dues_ms == [AT_ONCE if number in rejected else NOW_MS + 60_000 for number in range(len(RECORDS))]
 
@@ -36,5 +36,10 @@ def test_what_cancels_or_replaces_is_found_and_not_indexed() -> None:
     schedule = [("deliver-id", b"a"), ("deliver-at", b"1800000000000")]
     for control in ([("deliver-cancel", b"a")], [*schedule, ("Deliver-Replace", b"true")]):
         with pytest.raises(ControlFoundError) as found:
-            decide([schedule, [("deliver-cancel", None)], control], [NOW_MS] * 3, Rules("d", default_target="out"))
+            decide(
+                [schedule, [("deliver-cancel", None)], control],
+                [NOW_MS] * 3,
+                range(3),
+                Rules("d", default_target="out"),
+            )
         assert found.value.number == 2

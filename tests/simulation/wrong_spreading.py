@@ -1,0 +1,103 @@
+"""Routers with one thing wrong about bursts that are spread; see :mod:`.wrong`."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from index.names import Names
+from index.progress import Position
+from index.rules import Rules
+from index.schedule import AT_ONCE, Schedule
+from index.spreading import shift_ms, spread
+from sidecar.intake.decided import Decided
+from sidecar.intake.deciding import Deciding
+from sidecar.intake.fetching import Fetch
+from sidecar.series.occurring import Series
+from tests.simulation.replacing import Wrong
+
+
+class _ReadsInLine(Deciding):
+    begins_at: ClassVar[int] = 0
+    _begins_at: int | None = None
+
+    def decide(self, fetch: Fetch) -> Decided:
+        if self._begins_at is None and fetch.messages:
+            self._begins_at = fetch.messages[0].offset()
+        _ReadsInLine.begins_at = self._begins_at or 0
+        return super().decide(fetch)
+
+
+def _by_line(schedule: Schedule, spread_ms: int, timestamp_ms: int, offset: int) -> Schedule:
+    return spread(schedule, spread_ms, timestamp_ms, max(0, offset - _ReadsInLine.begins_at))
+
+
+class SpreadByPlaceInLine(Wrong):
+    """Shifts a record by how many were read before it, which a replay counts from S on."""
+
+    replaces: ClassVar = {"tests.simulation.host.Deciding": _ReadsInLine, "index.rules.spread": _by_line}
+
+
+def _whatever_is_asked(schedule: Schedule, spread_ms: int, _timestamp_ms: int, offset: int) -> Schedule:
+    if schedule.due_ms == AT_ONCE or not schedule.targets:
+        return schedule
+    shifted_ms = shift_ms(offset, spread_ms)
+    return schedule._replace(due_ms=schedule.due_ms + shifted_ms, shift_ms=shifted_ms)
+
+
+class PastSpread(Wrong):
+    """Spreads what was past when it was written, too."""
+
+    replaces: ClassVar = {"index.rules.spread": _whatever_is_asked}
+
+
+def _of_topic(rules: Rules, _targets: tuple[str, ...]) -> int:
+    return rules.spread_ms
+
+
+class TargetsSpreadIgnored(Wrong):
+    """Spreads by the delay topic, though a target has a spread of its own."""
+
+    replaces: ClassVar = {"index.rules.Rules.spread_ms_of": _of_topic}
+
+
+class _CountsFromLeaving(Series):
+    def _leave(self, found: Any, offset: int, record: Any, recurrence: Any, schedule: Schedule, now_ms: int) -> Any:
+        return super()._leave(found, offset, record, recurrence, schedule._replace(shift_ms=0), now_ms)
+
+
+class OccurrenceDrifts(Wrong):
+    """Counts the period from when the first occurrence left, and not from when it was due."""
+
+    replaces: ClassVar = {"sidecar.partition.owned_partition.Series": _CountsFromLeaving}
+
+
+class _MissesWhileItWaits(Series):
+    def _leave(self, found: Any, offset: int, record: Any, recurrence: Any, schedule: Schedule, now_ms: int) -> Any:
+        now_ms += schedule.shift_ms
+        return super()._leave(found, offset, record, recurrence, schedule, now_ms)
+
+
+class MissedWhileSpread(Wrong):
+    """Takes for missed what is due while an occurrence waits for its place in a burst."""
+
+    replaces: ClassVar = {"sidecar.partition.owned_partition.Series": _MissesWhileItWaits}
+
+
+class _AsksWhenItLeaves(Names):
+    def asked_ms(self, _places: Iterable[Position]) -> dict[int, int]:
+        return {}
+
+
+class DueWhenItLeaves(Wrong):
+    """Compares deliver-if-due with when a schedule leaves, and not with when it is due."""
+
+    replaces: ClassVar = {"index.named.Names": _AsksWhenItLeaves}
+
+
+ALL: tuple[type[Wrong], ...] = (
+    SpreadByPlaceInLine,
+    PastSpread,
+    TargetsSpreadIgnored,
+    OccurrenceDrifts,
+    MissedWhileSpread,
+    DueWhenItLeaves,
+)
