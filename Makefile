@@ -11,7 +11,7 @@ PROTOS := $(wildcard snapshots/proto/*.proto)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help venv demo dev test test-all test-broker test-rest test-versions test-wheel test-kernel wheel wheels coverage simulate mutants faults soak lint format bench bench-kernel bench-large bench-named bench-ops bench-spark lock proto clean \
-        chart-tools chart-schema test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
+        chart-tools chart-schema chart push-chart push-image test-docs test-helm test-monitoring test-page image image-spark release-image image-sbom test-image test-spark spark-zip
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,8 +102,22 @@ test-monitoring: venv ## A real Prometheus scrapes a real router and answers eve
 test-page: venv ## The page of a real router in a headless Chromium (a minute)
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
+HELM = PATH="$(or $(TOOLS),$${XDG_CACHE_HOME:-$$HOME/.cache}/kafka-delay-router/tools)/bin:$$PATH" helm
+
 # BASE: another base image. BUILD_OPTIONS: what else `docker build` is to get.
 IMAGE ?= kafka-delay-router:dev
+
+chart: ## Package the chart into dist/, with helm from the PATH or from chart-tools
+	@mkdir -p dist
+	@$(HELM) package helm/delay-router --destination dist
+
+push-chart: chart ## Push the packaged chart to a registry of yours (REGISTRY=oci://HOST/PATH)
+	@[[ "$(REGISTRY)" == oci://?* ]] || { echo "REGISTRY must say where to: make push-chart REGISTRY=oci://HOST/PATH" >&2; exit 2; }
+	@$(HELM) push "$$(ls -t dist/delay-router-*.tgz | head -1)" "$(REGISTRY)"
+
+push-image: ## Push what image or release-image has built (IMAGE=HOST/NAME:VERSION)
+	@[[ "$(IMAGE)" == */*:* && "$(IMAGE)" != *:dev ]] || { echo "IMAGE must name a registry and the release: IMAGE=HOST/NAME:VERSION" >&2; exit 2; }
+	@docker push $(IMAGE)
 
 image: ## Build the container image (IMAGE, BASE, EXTRAS=1: with tracing and msk, KERNEL=off: without it); its list of components: image-sbom
 	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(KERNEL),--build-arg KERNEL=$(KERNEL)) \

@@ -274,6 +274,7 @@ class OwnedPartition:
             pending=ledger.pending + ledger.owed + self.gate.records,
             held=self.gate.records,
             held_since_ms=self.gate.held_since_ms,
+            held_by_target=self.gate.held_by_target(),
             next_due_ms=ledger.next_due_ms(),
             furthest_due_ms=ledger.furthest_due_ms(),
             lag=self.lag(),

@@ -16,8 +16,9 @@ A policy turns ACTIVE into PAUSED and back, or into DRAINED, from which the part
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
 
@@ -60,7 +61,7 @@ class PartitionStatus:
     SPREAD_BOUNDS_MS, ``by_target`` the same by target; all are a few seconds old at most. ``unsure`` may belong to
     another range of ``by_due``. ``lateness`` are counts as by :func:`sidecar.lateness.released_within`, of late.
     ``watermark`` is None before the first release.
-    ``held_since_ms`` is when the first of what is held was due.
+    ``held_since_ms`` is when the first of what is held was due, ``held_by_target`` counts it by what it waits for.
     ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
     how long the topic keeps a record, -1 for ever, None where that may not be asked. ``hidden_s`` is for how long
     an open transaction has hidden what lies behind it in the delay topic, 0 where none does. ``masked`` are cancelled
@@ -80,6 +81,7 @@ class PartitionStatus:
     buckets: int = 0
     held: int = 0
     held_since_ms: int | None = None
+    held_by_target: Mapping[str, int] = field(default_factory=dict)
     snapshot_bytes: int = 0
     by_due: tuple[int, ...] = ()
     spread: tuple[int, ...] = ()
@@ -172,6 +174,7 @@ class PartitionCollector(Collector):
         furthest = _gauge("furthest_due_timestamp_seconds", "Due time of the last pending record", "topic")
         buckets = _gauge("buckets", "Immutable buckets", "topic")
         held = _gauge("held_records", "Pending records beyond their due time that wait for their target", "topic")
+        held_for = _gauge("held_records_by_target", "Of these, those that wait for a target", "topic", "target")
         snapshot_bytes = _gauge("snapshot_bytes", "Bytes of segments not yet released", "topic")
         masked = _gauge("masked_records", "Cancelled records that are still in a bucket or in the log", "topic")
         by_due = _gauge("pending_by_due", "Pending records due within so many seconds; 0: overdue", "topic", "within")
@@ -187,6 +190,11 @@ class PartitionCollector(Collector):
             _add_seconds(furthest, topic, max, (status.furthest_due_ms for status in own))
             buckets.add_metric([topic], sum(status.buckets for status in own))
             held.add_metric([topic], sum(status.held for status in own))
+            waiting: Counter[str] = Counter()
+            for status in own:
+                waiting.update(status.held_by_target)
+            for target, count in waiting.items():
+                held_for.add_metric([topic, target], count)
             masked.add_metric([topic], sum(status.masked for status in own))
             snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
             unsure.add_metric([topic], sum(status.unsure for status in own))
@@ -222,7 +230,7 @@ class PartitionCollector(Collector):
 
         payload = _gauge("payload_bytes", "Payload of pending records held in memory")
         payload.add_metric([], self._payload_bytes())
-        yield from (pending, by_due, unsure, next_due, furthest, buckets, held, masked, snapshot_bytes)
+        yield from (pending, by_due, unsure, next_due, furthest, buckets, held, held_for, masked, snapshot_bytes)
         yield from (lag, hidden, state, needed, needed_time, retention, payload)
 
 

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry, Gauge
 
 from index.errors import RefusedError
+from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.kafka.admin import Denied, topic_facts
 from sidecar.kafka.commands import acl_command
@@ -48,6 +49,7 @@ class PolicyWatch(TopicFollower):
         self._config = config
         self._admin = admin
         self._table = NO_POLICIES
+        self._is_known = False
         self._turned = threading.Condition()
         self._asked = self._answered = 0
         self._denied = ""
@@ -57,6 +59,12 @@ class PolicyWatch(TopicFollower):
             registry=registry,
         )
         gauge.set_function(lambda: len(self._table.unreadable))
+        self._changed = Gauge(
+            PREFIX + "policy_changed_timestamp_seconds",
+            "When a policy was last changed while this process ran",
+            ["policy"],
+            registry=registry,
+        )
 
     @property
     def table(self) -> PolicyTable:
@@ -124,9 +132,12 @@ class PolicyWatch(TopicFollower):
         if table is self._table:
             return
         before, self._table = self._table, table
+        is_news, self._is_known = self._is_known, True
         for scope in before.policies.keys() | table.policies.keys():
             if before.policies.get(scope) != table.policies.get(scope):
                 self._log.info("policy_changed", policy=str(scope), is_set=scope in table.policies)
+                if is_news:
+                    self._changed.labels(str(scope)).set(clock.now_ms() / 1_000)
 
     def _answer(self, asked: int) -> None:
         with self._turned:

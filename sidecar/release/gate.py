@@ -224,6 +224,14 @@ class Gate:
         """When the first of what is held was due; None when nothing is."""
         return min((waiting_since_ms(waiting[0]) for waiting in self._lanes.values() if waiting), default=None)
 
+    def held_by_target(self) -> dict[str, int]:
+        """How many records are held for each target; one that waits for several counts for each of them."""
+        counts: dict[str, int] = {}
+        for lane, waiting in self._lanes.items():
+            for target in lane if waiting else ():
+                counts[target] = counts.get(target, 0) + len(waiting)
+        return counts
+
     def waiting(self) -> list[list[Entry[Scheduled]]]:
         """What is held, by lane; to look at only."""
         return [list(lane) for lane in self._lanes.values()]

@@ -9,9 +9,11 @@ from prometheus_client import CollectorRegistry
 from sidecar.config.model import Config
 from sidecar.metrics import DroppedLines, Metrics
 from sidecar.partition.status import PartitionCollector, PartitionState, PartitionStatus
+from sidecar.policies.policy import DEFAULT, Policy
+from sidecar.policies.table import PolicyTable
 from sidecar.policies.watch import PolicyWatch
 
-BY_PROMETHEUS: Final = frozenset({"job", "instance"})
+BY_PROMETHEUS: Final = frozenset({"namespace", "job", "instance"})
 """Labels that a scrape adds."""
 
 OUTCOMES: Final = frozenset({"committed", "aborted", "abandoned"})
@@ -50,7 +52,9 @@ def registry() -> CollectorRegistry:
     metrics.registry.register(DroppedLines(lambda: 0))
     metrics.registry.register(PartitionCollector(_statuses, lambda: 1))
     # Never started, so it asks nobody.
-    PolicyWatch(_CONFIG, AdminClient({**_CONFIG.kafka}), metrics.registry)
+    watch = PolicyWatch(_CONFIG, AdminClient({**_CONFIG.kafka}), metrics.registry)
+    for policies in ({}, {DEFAULT: Policy(paused=True)}):
+        watch._publish(PolicyTable(policies))
     return metrics.registry
 
 
@@ -72,6 +76,7 @@ def _statuses() -> list[PartitionStatus]:
             next_due_ms=1,
             furthest_due_ms=2,
             by_due=(1, 2),
+            held_by_target={"t": 1},
             needed_from=1,
             needed_since_ms=1,
             retention_ms=1,

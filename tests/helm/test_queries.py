@@ -19,7 +19,14 @@ def _panels() -> list[dict[str, Any]]:
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
+def _annotations() -> list[dict[str, Any]]:
+    dashboard = json.loads((CHART / "files" / "dashboard.json").read_text())
+    return list(dashboard["annotations"]["list"])
+
+
 def _expressions() -> Iterator[tuple[str, str]]:
+    for each in _annotations():
+        yield f"annotation-{each['name']}", each["expr"]
     for panel in _panels():
         for target in panel["targets"]:
             yield f"{panel['title']}-{target['refId']}", target["expr"]
@@ -83,13 +90,31 @@ def test_outcomes_are_those_the_router_counts() -> None:
 
 
 def test_every_metric_is_on_the_dashboard() -> None:
-    shown = set().union(*(promql.metrics(target["expr"]) for panel in _panels() for target in panel["targets"]))
+    queries = [target["expr"] for panel in _panels() for target in panel["targets"]]
+    queries += [each["expr"] for each in _annotations()]
+    shown = set().union(*map(promql.metrics, queries))
     families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown}
     exports = {re.sub(r"_(bucket|count|sum)$", "", name) for name in _CATALOGUE}
     left_out = exports - families
     # An offset means nothing to an eye; its age is shown.
     assert {name for name in left_out if name.startswith("delay_router_")} == {"delay_router_needed_from_offset"}
     assert {"process_cpu_seconds_total", "process_resident_memory_bytes"} <= families
+
+
+def test_every_query_of_the_dashboard_is_about_the_chosen_namespaces() -> None:
+    queries = [target["expr"] for panel in _panels() for target in panel["targets"]]
+    queries += [each["expr"] for each in _annotations()]
+    for expression in queries:
+        chosen = [match.metric for match in promql.matches(expression) if match.value == "$namespace"]
+        assert promql.metrics(expression) <= set(chosen), expression
+
+
+def test_a_change_of_policies_is_marked_when_it_was_seen() -> None:
+    (policies,) = _annotations()
+    assert promql.metrics(policies["expr"]) == {"delay_router_policy_changed_timestamp_seconds"}
+    # Grafana takes the value for milliseconds.
+    assert policies["useValueForTime"] is True
+    assert policies["expr"].endswith("* 1000")
 
 
 def test_panels_do_not_overlap_and_have_names_and_units() -> None:

@@ -227,7 +227,7 @@ def test_the_printed_commands_do_what_the_list_says(scene: Scene) -> None:
     for call in tried:
         assert call[:3] == ["kafka-acls.sh", "--bootstrap-server", scene.broker.bootstrap]
         arguments = ["--bootstrap-server", scene.broker.plain, *call[3:]]
-        kafka_tools.run("org.apache.kafka.tools.AclCommand", arguments)
+        kafka_tools.run(kafka_tools.acls(), arguments)
     names = {call[index + 1] for call in tried for index, word in enumerate(call) if word in RESOURCE_OPTIONS}
     assert len(names) == len(tried)
     wanted = {(acl.resource_type, acl.name, acl.pattern_type, acl.operation) for acl in listed if acl.name in names}

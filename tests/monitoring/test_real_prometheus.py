@@ -88,11 +88,18 @@ def _panels() -> list[dict[str, Any]]:
 
 
 def _as_grafana_sends_it(expression: str) -> str:
-    variables = {"$__rate_interval": "1m", "$job": ".*", "$topic": ".*"}
+    variables = {"$__rate_interval": "1m", "$namespace": ".*", "$job": ".*", "$topic": ".*"}
     for name, value in variables.items():
         expression = expression.replace(name, value)
     assert "$" not in expression
     return expression
+
+
+def test_annotations_are_queries_that_prometheus_takes(monitored: Monitored) -> None:
+    annotations = json.loads((CHART / "files" / "dashboard.json").read_text())["annotations"]["list"]
+    for annotation in annotations:
+        # No policy was changed here.
+        assert monitored.prometheus.query(_as_grafana_sends_it(annotation["expr"])) == []
 
 
 def test_every_panel_is_answered_with_data(monitored: Monitored) -> None:

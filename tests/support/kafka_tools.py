@@ -8,6 +8,8 @@ from pathlib import Path
 from sidecar.local_kafka import maven
 from sidecar.local_kafka.errors import KafkaUnavailable
 
+MOVED_ACLS = (4, 1)
+
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 _SILENT = Path(maven.__file__).with_name("log4j2.yaml")
 
@@ -26,6 +28,12 @@ def command(main_class: str, *arguments: str, classes: str | None = None) -> lis
     """A command that runs one of Kafka's classes, as the scripts of a Kafka installation do."""
     java = [maven.java().path, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_SILENT}"]
     return [*java, "-cp", class_path() if classes is None else classes, main_class, *arguments]
+
+
+def acls() -> str:
+    """The class behind kafka-acls.sh: it lies elsewhere in older versions."""
+    major, minor, *_ = map(int, maven.kafka_version().split("."))
+    return "org.apache.kafka.tools.AclCommand" if (major, minor) >= MOVED_ACLS else "kafka.admin.AclCommand"
 
 
 def run(main_class: str, arguments: Sequence[str], stdin: str = "") -> str:

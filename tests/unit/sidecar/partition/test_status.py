@@ -2,7 +2,13 @@
 
 import pytest
 
-from sidecar.partition.status import SILENT_AFTER_S, PartitionState, PartitionStatus, ToldStatus
+from sidecar.partition.status import (
+    SILENT_AFTER_S,
+    PartitionCollector,
+    PartitionState,
+    PartitionStatus,
+    ToldStatus,
+)
 from tests.support.hand_clock import HandClock
 
 READY = [PartitionState.ACTIVE, PartitionState.PAUSED, PartitionState.DRAINED]
@@ -31,3 +37,14 @@ def test_a_worker_that_is_not_ready_may_be_silent(state: PartitionState) -> None
     told = ToldStatus(clock, said)
     clock.go_on(3_600)
     assert told.now() is said
+
+
+def test_what_is_held_is_shown_by_target_over_all_partitions_of_a_topic() -> None:
+    held: list[dict[str, int]] = [{"a": 3, "b": 1}, {"a": 2}, {}]
+    statuses = [PartitionStatus("d", n, PartitionState.ACTIVE, held_by_target=each) for n, each in enumerate(held)]
+    (family,) = (
+        each
+        for each in PartitionCollector(lambda: statuses, lambda: 0).collect()
+        if each.name == "delay_router_held_records_by_target"
+    )
+    assert {sample.labels["target"]: sample.value for sample in family.samples} == {"a": 5, "b": 1}

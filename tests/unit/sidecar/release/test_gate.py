@@ -58,6 +58,13 @@ def test_a_paused_target_holds_its_own_records_and_those_it_shares() -> None:
     assert [key for key, _ in made.state()] == [held_key(1, 0), held_key(3, 0)]
 
 
+def test_what_is_held_is_counted_for_each_target_that_it_waits_for() -> None:
+    made = gate(a=PAUSED, b=PAUSED)
+    assert made.held_by_target() == {}
+    made.hold([entry(1), entry(2, "b"), entry(3, "b", "a"), entry(4, "c", "a")], NOBODY)
+    assert made.held_by_target() == {"a": 3, "b": 2}
+
+
 def test_it_is_known_when_the_first_of_what_is_held_was_due() -> None:
     made = gate(a=PAUSED, b=PAUSED)
     since_ms = [made.held_since_ms]
