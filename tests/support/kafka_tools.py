@@ -8,7 +8,7 @@ from pathlib import Path
 from sidecar.local_kafka import maven
 from sidecar.local_kafka.errors import KafkaUnavailable
 
-MOVED_ACLS = (4, 1)
+MOVED_ACLS = (4, 0)
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 _SILENT = Path(maven.__file__).with_name("log4j2.yaml")
