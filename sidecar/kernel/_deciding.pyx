@@ -56,7 +56,7 @@ cdef enum:
     PACKED_BYTES = 65536
     # Of namedtuples.
     RECORD_FIELDS = 4
-    SCHEDULE_FIELDS = 7
+    SCHEDULE_FIELDS = 8
     SCHEDULED_FIELDS = 3
     PACKED_FIELDS = 5
 
@@ -600,6 +600,8 @@ cdef class Decider:
         _set(schedule, 4, _bytes_of(&seen.deliver_id) if seen.roles & 1 << ID else None)
         _set(schedule, 5, False)
         _set(schedule, 6, seen.expire_ms)
+        # What is spread is left to Python.
+        _set(schedule, 7, 0)
         _set(record, 0, key)
         _set(record, 1, value)
         _set(record, 2, given)

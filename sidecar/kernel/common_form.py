@@ -73,7 +73,7 @@ class CommonForm:
         more = [each for each in fields(rules) if each.init and each.name not in _KNOWN]
         if any(getattr(rules, each.name) != each.default for each in more):
             return None
-        if rules.version != RULES_VERSION or not rules.enabled or rules.at_once:
+        if rules.version != RULES_VERSION or not rules.enabled or rules.at_once or rules.spreads:
             return None
         return cls(rules)
 

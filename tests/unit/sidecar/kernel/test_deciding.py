@@ -274,6 +274,8 @@ def test_rules_that_it_does_not_know_are_pythons(monkeypatch: pytest.MonkeyPatch
     assert CommonForm.of(replace(PLAIN, delay_ms=5)) is not None
     for rules in (replace(PLAIN, enabled=False), replace(PLAIN, at_once=True), Rules("d", version=3)):
         assert CommonForm.of(rules) is None
+    for rules in (replace(PLAIN, spread_ms=5), replace(PLAIN, target_rules=(TargetRule("orders", spread_ms=5),))):
+        assert CommonForm.of(rules) is None
     known = common_form.__dict__["_KNOWN"]
     monkeypatch.setattr(common_form, "_KNOWN", known - {"delay_ms"})
     assert CommonForm.of(PLAIN) is not None
