@@ -9,7 +9,8 @@ that: who asks for some ids has the pages read that may have them (:mod:`index.i
 
 Where it was not written which ids a bucket has, who asks first has to have the whole bucket read (``is_known``). From
 then on its ids are kept, 32 bytes each, for as long as a bucket holds their records, and those of such buckets that are
-sealed later; by ranges of offsets, so it does not matter how buckets are merged::
+sealed later; by ranges of offsets, so it does not matter how buckets are merged. So it is where some with an id are
+spread (:mod:`index.spreading`), for a page does not tell when they were asked for::
 
     offsets    0 ........... 400 ........ 900 ............... C
                ├─ read once ──┤├─ sealed ──┤├─ not sealed ────┤
@@ -122,6 +123,14 @@ class Names:
     def frozen(self) -> Places:
         """What is being sealed, with what was cancelled since; another thread may read it, for it does not change."""
         return self._frozen
+
+    @property
+    def is_frozen_spread(self) -> bool:
+        """Whether some of that leave later than they were asked for, which a page of ids does not tell."""
+        frozen = self._frozen
+        return bool(self._shifts_ms) and any(
+            place.offset in self._shifts_ms for each in frozen for place in places_of(frozen, each)
+        )
 
     def thaw(self) -> None:
         """They are not sealed after all."""

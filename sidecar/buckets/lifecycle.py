@@ -168,7 +168,8 @@ class Housekeeping:
         if self._must_seal(memory_full=memory_full) and self._ledger.may_freeze:
             to_offset = self._ledger.indexed_to
             frozen = self._ledger.freeze()
-            bucket_id, encode, ids = self.free_id(), self._pool.encode, self._ledger.named.names.frozen
+            bucket_id, encode, names = self.free_id(), self._pool.encode, self._ledger.named.names
+            ids = None if names.is_frozen_spread else names.frozen
             self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, encode, self._codec, ids)
             self._mutable_since_s = self._seal_began_s = self._clock.running_s()
         elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:

@@ -54,9 +54,11 @@ class Sealing:
         rules: SealRules,
         encode: Encode,
         codec: SegmentCodec = PYTHON_CODEC,
-        ids: Places = NO_PLACES,
+        ids: Places | None = NO_PLACES,
     ) -> None:
-        self._ids = WrittenIds(bucket_id, SealedIds(ids, encode))
+        """``ids`` None: it is not to be written which ids the bucket has."""
+        self._has_pages = ids is not None
+        self._ids = WrittenIds(bucket_id, SealedIds(ids or NO_PLACES, encode))
         self._rules = rules
         self._encode = encode
         self._codec = codec
@@ -95,7 +97,8 @@ class Sealing:
         """The manifest to install; None when everything was released before it could be written."""
         if not self._writer.count:
             return None
-        return Installation(replace(self._writer.manifest(), id_pages=self._ids.refs()), keep_to=keep_to)
+        id_pages = self._ids.refs() if self._has_pages else None
+        return Installation(replace(self._writer.manifest(), id_pages=id_pages), keep_to=keep_to)
 
     def _take_encoded(self) -> None:
         size_bytes = 0

@@ -3,7 +3,8 @@
 Each replaces a class of the code that ships by an override of it. Here those about cursor, watermark and transactions;
 in :mod:`.wrong_buckets` those about buckets, in :mod:`.wrong_adopting` those about buckets that others have built, in
 :mod:`.wrong_owning` those about other owners, about retention and about what is in a record, in
-:mod:`.wrong_recurring` those about recurring schedules, :mod:`.wrong_naming` those about what is cancelled. Those about where ids are looked up are in :mod:`.wrong_ids`, :mod:`.wrong_moving` has those about what is moved, and
+:mod:`.wrong_recurring` those about recurring schedules, :mod:`.wrong_naming` those about what is cancelled,
+:mod:`.wrong_ids` those about where ids are looked up, :mod:`.wrong_moving` those about what is moved,
 :mod:`.wrong_spreading` those about bursts.
 """
 

@@ -93,6 +93,18 @@ class DueWhenItLeaves(Wrong):
     replaces: ClassVar = {"index.named.Names": _AsksWhenItLeaves}
 
 
+class _PagesAll(Names):
+    @property
+    def is_frozen_spread(self) -> bool:
+        return False
+
+
+class PagedThoughSpread(Wrong):
+    """Writes pages of ids that do not tell when what is spread was asked for."""
+
+    replaces: ClassVar = {"index.named.Names": _PagesAll}
+
+
 ALL: tuple[type[Wrong], ...] = (
     SpreadByPlaceInLine,
     PastSpread,
@@ -100,4 +112,5 @@ ALL: tuple[type[Wrong], ...] = (
     OccurrenceDrifts,
     MissedWhileSpread,
     DueWhenItLeaves,
+    PagedThoughSpread,
 )

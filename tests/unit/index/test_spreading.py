@@ -149,6 +149,7 @@ def test_what_is_known_of_shifts_goes_with_its_record() -> None:
     names.sweep(lambda place: place.offset > 0)
     assert names.asked_ms([Position(DUE_MS, 0), Position(DUE_MS + 1, 1)]) == {1: DUE_MS - 499}
     names.freeze()
+    assert names.is_frozen_spread
     names.sealed(range(3))
     assert names.asked_ms([Position(DUE_MS + 1, 1)]) == {}
     names.ask()
