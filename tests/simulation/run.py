@@ -87,7 +87,7 @@ NAMES_SHARE = 0.6
 DELAY_SHARE = 0.25
 """Of those in which nothing is cancelled: records without a time have a delay, by some of the rules."""
 
-SPREAD_SHARE = 0.3
+SPREAD_SHARE = 0.15
 """Of runs in which bursts are spread, by some of the rules."""
 
 LOSE_SHARE = 0.15
