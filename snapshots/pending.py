@@ -76,7 +76,7 @@ class StoredPending:
 
         ``due_ms`` is when it is due by the bucket that holds it, None for one that was read from the log.
         """
-        decision, record = decide(self.state.history.at(offset), record)
+        decision, record = decide(self.state.history.at(offset), record, offset)
         if isinstance(decision, Rejection) or (due_ms is not None and decision.due_ms != due_ms):
             return None
         if not decision.targets:
