@@ -39,7 +39,9 @@ STALE_MS: Final = 30_000
 
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
-_NOT_REPORTED: Final = frozenset({"watermark", "by_target", "hidden_s", "spread", "lateness", "masked"})
+_NOT_REPORTED: Final = frozenset(
+    {"watermark", "by_target", "held_by_target", "hidden_s", "spread", "lateness", "masked"}
+)
 _PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _NOT_REPORTED)
 _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state", "why", "by_due"})
 _KEY: Final = re.compile(r"(?P<group>.+)/(?P<instance>[^/]+)/[0-9]+", re.DOTALL)
