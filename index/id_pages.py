@@ -51,6 +51,11 @@ class IdPageRef(NamedTuple):
     record_offset: int
 
 
+def row(id_hash: bytes, due_ms: int, offset: int) -> bytes:
+    """What says that a record of this id is there."""
+    return _ROW.pack(id_hash, due_ms, offset)
+
+
 def rows_in_order(places: Places) -> Iterator[bytes]:
     """A row for each of these places, sorted; in parts, since whoever sorts a million at once holds up all threads."""
     parts: list[list[bytes]] = [[] for _ in range(_PARTS)]
@@ -60,7 +65,7 @@ def rows_in_order(places: Places) -> Iterator[bytes]:
         part.sort()
         for id_hash in part:
             for due_ms, offset in sorted(places_of(places, id_hash)):
-                yield _ROW.pack(id_hash, due_ms, offset)
+                yield row(id_hash, due_ms, offset)
 
 
 def rows_of_a_page(rows: int) -> int:
@@ -83,9 +88,9 @@ def rows_of(page: bytes) -> Iterator[bytes]:
     return (page[at : at + ROW_BYTES] for at in range(0, len(page), ROW_BYTES))
 
 
-def place_in(row: bytes) -> Position:
+def place_in(one_row: bytes) -> Position:
     """Where the record of a row is."""
-    return Position(*_PLACE.unpack_from(row, HASH_BYTES))
+    return Position(*_PLACE.unpack_from(one_row, HASH_BYTES))
 
 
 def place_bytes(place: Position) -> bytes:

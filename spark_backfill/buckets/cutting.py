@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 
 from index.bucket import Placement
 from index.bucket_rules import MANY, NEARLY_EMPTY, POINTER_BELOW_US, SCAN_US, SEEK_US, SealRules
+from index.id_pages import row
+from snapshots.id_pages import EncodedPage, encode_pages
 from snapshots.rows import encode_body
 from snapshots.writing import Encoded, SegmentWriter, of_rows
-from spark_backfill.buckets.deciding import objects
+from spark_backfill.buckets.deciding import objects, of_ids
 from spark_backfill.buckets.packing import common_names, records
 from spark_backfill.buckets.plan import BucketRange
 
@@ -29,13 +31,24 @@ class BucketSegment(NamedTuple):
     encoded: Encoded
 
 
+class BucketPage(NamedTuple):
+    """A page of ids, and the number of its bucket."""
+
+    bucket: int
+    page: EncodedPage
+
+
 class Cutter:
-    """Segments of one task; ``needs_from`` has the lowest offset of the delay topic that each bucket points to."""
+    """Segments and pages of ids of one task.
+
+    ``needs_from`` has the lowest offset of the delay topic that each bucket points to.
+    """
 
     def __init__(self, buckets: Sequence[BucketRange], rules: SealRules) -> None:
         self._buckets = buckets
         self._rules = rules
         self._writers: dict[int, SegmentWriter] = {}
+        self._ids: dict[int, list[bytes]] = {}
 
     @property
     def needs_from(self) -> dict[int, int]:
@@ -44,13 +57,34 @@ class Cutter:
         return {bucket: offset for bucket, offset in needs.items() if offset is not None}
 
     def segments(self, batches: Iterable[pa.RecordBatch]) -> Iterator[BucketSegment]:
-        """Segments of decided batches, which are sorted by (due, offset), in that order."""
-        for bucket, chunks in _by_bucket(batches):
+        """Segments of decided batches, which are sorted by (due, offset), in that order; ids are put aside."""
+        for bucket, chunks in _by_bucket(self._without_ids(batches)):
             span = self._buckets[bucket]
             writer = self._writers.setdefault(bucket, SegmentWriter(0, span.from_offset, span.to_offset))
             for rows in cut(chunks, self._rules):
                 for encoded in self._encoded(writer, rows):
                     yield BucketSegment(bucket, encoded)
+
+    def pages(self) -> Iterator[BucketPage]:
+        """Pages of the ids that were put aside, of each bucket in their order."""
+        for bucket, rows in self._ids.items():
+            rows.sort()
+            for page in encode_pages(rows, self._buckets[bucket].span):
+                yield BucketPage(bucket, page)
+
+    def _without_ids(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            is_id = batch.column("bucket").to_numpy() < 0
+            if is_id.any():
+                self._put_aside(batch.filter(pa.array(is_id)))
+                yield batch.filter(pa.array(~is_id))
+            else:
+                yield batch
+
+    def _put_aside(self, batch: pa.RecordBatch) -> None:
+        columns = (objects(batch.column(name)) for name in ("bucket", "record", "due_ms", "offset"))
+        for bucket, id_hash, due_ms, offset in zip(*columns, strict=True):
+            self._ids.setdefault(of_ids(bucket), []).append(row(id_hash, due_ms, offset))
 
     def _encoded(self, writer: SegmentWriter, rows: pa.RecordBatch) -> Sequence[Encoded]:
         placement = placement_of(rows.column("offset").to_numpy(), self._rules)

@@ -6,7 +6,7 @@ payload: the owner of the partition reads and decides them again when it loads t
 transaction.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from index.headers import Headers
+from index.names import hash_of
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from index.unreadable import KNOWS_UNREADABLE, are_plain
@@ -26,6 +27,8 @@ from spark_backfill.buckets.packing import pack
 from spark_backfill.buckets.plan import Slots
 from spark_backfill.errors import NeedsOwnerError
 
+ID_HASH_RANGE: Final = 1 << 32
+
 DECIDED_SCHEMA: Final = (
     "slot_key int, bucket int, due_ms bigint, offset bigint, timestamp_ms bigint, size_bytes int, names string,"
     " record binary"
@@ -34,6 +37,10 @@ DECIDED_SCHEMA: Final = (
 
 ``size_bytes`` is what the record takes in an inline segment, as ``snapshots.writing.record_size`` has it; for
 ``names`` and ``record`` see :mod:`spark_backfill.buckets.packing`.
+
+A record with an id has a second row, for the pages of ids (:mod:`index.id_pages`): its ``record`` is the hash of the
+id, its ``bucket`` is ``of_ids`` of the bucket's number, and its slot the part of all hashes that it is in. So the tasks
+that sort what is due sort ids too, each a part of them.
 """
 
 
@@ -52,7 +59,7 @@ class Deciding:
     answered: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of DECIDED_SCHEMA for batches of the connector."""
+        """Batches of DECIDED_SCHEMA for batches of the connector; none of ids where no record has one."""
         rules = Rules.from_json(self.rules_json)
         placed = _Placing(self.slots, self.slot_keys)
         packer = RowPacker()
@@ -62,16 +69,18 @@ class Deciding:
                 inside = buckets >= 0
                 if inside.any():
                     kept = batch if inside.all() else batch.filter(pa.array(inside))
-                    yield self._decided(kept, buckets[inside], rules, placed, packer)
+                    yield from self._decided(kept, buckets[inside], rules, placed, packer)
 
     def _decided(
         self, batch: pa.RecordBatch, buckets: Any, rules: Rules, placed: "_Placing", packer: RowPacker
-    ) -> pa.RecordBatch:
+    ) -> Iterator[pa.RecordBatch]:
         timestamps_ms = milliseconds(batch.column("timestamp"))
         headers = list(header_pairs(batch.column("headers")))
         offsets = batch.column("offset").to_numpy()
         try:
-            dues_ms, rejected = decide(headers, timestamps_ms.tolist(), offsets.tolist(), rules, answered=self.answered)
+            dues_ms, rejected, named = decide(
+                headers, timestamps_ms.tolist(), offsets.tolist(), rules, answered=self.answered
+            )
         except ControlFoundError as found:
             partition, offset = batch.column("partition")[found.number].as_py(), int(offsets[found.number])
             raise NeedsOwnerError(
@@ -97,7 +106,37 @@ class Deciding:
             pa.array(names, pa.string()),
             pa.array(packed, pa.binary()),
         ]
-        return pa.RecordBatch.from_arrays(columns, names=_NAMES)
+        yield pa.RecordBatch.from_arrays(columns, names=_NAMES)
+        if named and not rules.spreads:
+            yield _ids(named, buckets, due_ms, offsets, timestamps_ms, placed)
+
+
+def of_ids(bucket: int) -> int:
+    """The ``bucket`` of rows with ids of a bucket; and the other way about. It is less than 0.
+
+    >>> of_ids(0), of_ids(of_ids(7))
+    (-1, 7)
+    """
+    return -1 - bucket
+
+
+def _ids(
+    named: Sequence[tuple[int, bytes]], buckets: Any, dues_ms: Any, offsets: Any, timestamps_ms: Any, placed: "_Placing"
+) -> pa.RecordBatch:
+    numbers = np.array([number for number, _ in named])
+    hashes = [hash_of(deliver_id) for _, deliver_id in named]
+    count = len(named)
+    columns = [
+        pa.array(placed.keys_of_ids(buckets[numbers], hashes), pa.int32()),
+        pa.array(of_ids(buckets[numbers]), pa.int32()),
+        pa.array(dues_ms[numbers], pa.int64()),
+        pa.array(offsets[numbers], pa.int64()),
+        pa.array(timestamps_ms[numbers], pa.int64()),
+        pa.array(np.zeros(count), pa.int32()),
+        pa.array([None] * count, pa.string()),
+        pa.array(hashes, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=_NAMES)
 
 
 class ControlFoundError(Exception):
@@ -134,13 +173,14 @@ def decide(
     rules: Rules,
     *,
     answered: bool = False,
-) -> tuple[list[int], list[int]]:
-    """When each record leaves, AT_ONCE for one that is rejected; and the numbers of those that are.
+) -> tuple[list[int], list[int], list[tuple[int, bytes]]]:
+    """When each record leaves, AT_ONCE for one that is rejected; the numbers of those that are, and ids by number.
 
     ControlFoundError with the number of the first one that is a control, unless these have been ``answered``.
     """
     dues_ms: list[int] = []
     rejected: list[int] = []
+    named: list[tuple[int, bytes]] = []
     judge, takes_any = rules.decide, rules.version < KNOWS_UNREADABLE
     for pairs, timestamp_ms, offset in zip(headers, timestamps_ms, offsets, strict=True):
         decision = judge(pairs, timestamp_ms)
@@ -149,11 +189,13 @@ def decide(
         if isinstance(decision, Rejection) or not (takes_any or are_plain(pairs)):
             rejected.append(len(dues_ms))
             dues_ms.append(AT_ONCE)
-        elif decision[4] is not None and not answered and rules.claims_control(pairs):
-            raise ControlFoundError(len(dues_ms))
         else:
+            if decision[4] is not None:
+                if not answered and rules.claims_control(pairs):
+                    raise ControlFoundError(len(dues_ms))
+                named.append((len(dues_ms), decision[4]))
             dues_ms.append(decision[0])
-    return dues_ms, rejected
+    return dues_ms, rejected, named
 
 
 def header_pairs(headers: pa.ListArray) -> Iterator[list[tuple[str, bytes | None]]]:
@@ -198,6 +240,13 @@ class _Placing:
             number = self._numbers[partition][at]
             found[here] = np.where((at >= 0) & (there < self._ends[number]), number, -1)
         return found
+
+    def keys_of_ids(self, buckets: Any, hashes: Sequence[bytes]) -> Any:
+        """The same for ids: each slot of a bucket has an equal part of all hashes."""
+        first = np.array(self._first)
+        of_bucket = first[buckets + 1] - first[buckets]
+        leading = np.array([int.from_bytes(each[:4], "big") for each in hashes], dtype=np.int64)
+        return self._keys[first[buckets] + leading * of_bucket // ID_HASH_RANGE]
 
     def keys(self, buckets: Any, dues_ms: Any, offsets: Any) -> Any:
         """The value by which Spark finds the task of each record's slot."""

@@ -7,7 +7,7 @@ staged nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -20,8 +20,10 @@ from pyspark.sql.types import StructType
 
 from index.bucket import SegmentRef
 from index.due_marks import thinned
+from index.id_pages import IdPageRef
+from snapshots.id_pages import EncodedPage
 from snapshots.manifest import MAX_SEGMENTS
-from snapshots.staged import staged_segment_key
+from snapshots.staged import staged_page_key, staged_segment_key
 from snapshots.writing import Encoded
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.buckets.cutting import Cutter
@@ -41,9 +43,10 @@ _producers: dict[str, Producer] = {}
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one attempt of a task has written: segments by number of their bucket."""
+    """What one attempt of a task has written: segments and pages of ids by number of their bucket."""
 
     segments: list[tuple[int, SegmentRef]] = field(default_factory=list)
+    id_pages: list[tuple[int, IdPageRef]] = field(default_factory=list)
     keys: list[tuple[int, bytes]] = field(default_factory=list)
     needs_from: dict[int, int] = field(default_factory=dict)
 
@@ -81,11 +84,12 @@ class SegmentsWriter(DataSourceArrowWriter):
         """Stage the buckets, all in one transaction."""
         written = [message for message in messages if isinstance(message, Written)]
         segments = [each for message in written for each in message.segments]
+        id_pages = [each for message in written for each in message.id_pages]
         needs_from: dict[int, int] = {}
         for message in written:
             for bucket, offset in message.needs_from.items():
                 needs_from[bucket] = min(offset, needs_from.get(bucket, offset))
-        stage(self._job, segments, needs_from)
+        stage(self._job, segments, id_pages, needs_from)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Tombstone the segments of tasks that got through, unless they may be staged already."""
@@ -117,12 +121,16 @@ class _Writing:
         self._producer = _producer_of(job)
         self._errors: list[KafkaError] = []
         self._numbers: Counter[int] = Counter()
+        self._page_numbers: Counter[int] = Counter()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Write everything."""
         cutter = Cutter(self._job.slots.buckets, self._job.seal_rules)
         for bucket, encoded in cutter.segments(batches):
             self._send(bucket, encoded)
+            self._raise_first()
+        for bucket, page in cutter.pages():
+            self._send_page(bucket, page)
             self._raise_first()
         if left := self._producer.flush(DELIVERY_TIMEOUT_S):
             self._errors.append(KafkaError(KafkaError._TIMED_OUT, f"{left} segments were not acknowledged"))
@@ -139,21 +147,39 @@ class _Writing:
         _tombstone(self._job, self.written.keys)
 
     def _send(self, bucket: int, encoded: Encoded) -> None:
-        job, span = self._job, self._job.slots.buckets[bucket]
         if self._numbers[bucket] == MAX_SEGMENTS:
-            raise too_many_segments(job, bucket)
-        key = staged_segment_key(job.name, span.from_offset, self._numbers[bucket], self._attempt)
+            raise too_many_segments(self._job, bucket)
+        key = staged_segment_key(self._job.name, self._start(bucket), self._numbers[bucket], self._attempt)
         self._numbers[bucket] += 1
-        self.written.keys.append((span.partition, key))
-        report = partial(self._delivered, bucket, encoded.ref)
-        _produce(self._producer, job.snapshots, key, encoded.value, span.partition, report)
 
-    def _delivered(self, bucket: int, ref: SegmentRef, error: KafkaError | None, sent: Message) -> None:
+        def note(offset: int) -> None:
+            self.written.segments.append((bucket, encoded.ref._replace(record_offset=offset)))
+
+        self._produce(bucket, key, encoded.value, note)
+
+    def _send_page(self, bucket: int, page: EncodedPage) -> None:
+        key = staged_page_key(self._job.name, self._start(bucket), self._page_numbers[bucket], self._attempt)
+        self._page_numbers[bucket] += 1
+
+        def note(offset: int) -> None:
+            self.written.id_pages.append((bucket, page.ref._replace(record_offset=offset)))
+
+        self._produce(bucket, key, page.value, note)
+
+    def _start(self, bucket: int) -> int:
+        return self._job.slots.buckets[bucket].from_offset
+
+    def _produce(self, bucket: int, key: bytes, value: bytes, note: Callable[[int], None]) -> None:
+        partition = self._job.slots.buckets[bucket].partition
+        self.written.keys.append((partition, key))
+        _produce(self._producer, self._job.snapshots, key, value, partition, partial(self._delivered, note))
+
+    def _delivered(self, note: Callable[[int], None], error: KafkaError | None, sent: Message) -> None:
         offset = sent.offset()
         if error is not None or offset is None:
-            self._errors.append(error or KafkaError(KafkaError.UNKNOWN, "a segment was written at no offset"))
+            self._errors.append(error or KafkaError(KafkaError.UNKNOWN, "a record was written at no offset"))
         else:
-            self.written.segments.append((bucket, ref._replace(record_offset=offset)))
+            note(offset)
 
     def _raise_first(self) -> None:
         if self._errors:

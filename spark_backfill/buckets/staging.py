@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest, SegmentRef
 from index.errors import FormatError
+from index.id_pages import MAX_PAGES, IdPageRef
 from snapshots.manifest import MAX_SEGMENTS
 from snapshots.staged import (
     INTENT_PREFIX,
@@ -107,7 +108,12 @@ class Intents:
             raise KafkaException(errors[0])
 
 
-def stage(job: Job, segments: Sequence[tuple[int, SegmentRef]], needs_from: Mapping[int, int]) -> None:
+def stage(
+    job: Job,
+    segments: Sequence[tuple[int, SegmentRef]],
+    id_pages: Sequence[tuple[int, IdPageRef]],
+    needs_from: Mapping[int, int],
+) -> None:
     """Write every bucket of the job and remove its intents, all in one transaction.
 
     JobError when what was read is not the delay topic of now, KafkaException when the transaction does not get through;
@@ -118,7 +124,7 @@ def stage(job: Job, segments: Sequence[tuple[int, SegmentRef]], needs_from: Mapp
             raise too_many_segments(job, number)
     admin = cluster.connect(job)
     _refuse_other_topic(job, admin)
-    staged = staged_buckets(job, segments, needs_from)
+    staged = staged_buckets(job, segments, id_pages, needs_from)
     stale = list(_stale(job, admin))
     producer = Producer(job.producer(**{"transactional.id": job.transactional_id}))
     producer.init_transactions(TRANSACTION_TIMEOUT_S)
@@ -169,16 +175,39 @@ def _commit(job: Job, producer: Producer) -> None:
         raise
 
 
-def staged_buckets(job: Job, segments: Sequence[tuple[int, SegmentRef]], needs_from: Mapping[int, int]) -> list[Staged]:
+def staged_buckets(
+    job: Job,
+    segments: Sequence[tuple[int, SegmentRef]],
+    id_pages: Sequence[tuple[int, IdPageRef]],
+    needs_from: Mapping[int, int],
+) -> list[Staged]:
     """A staged bucket for each range, in their order; one in which nothing waits has no segments."""
     of_bucket: dict[int, list[SegmentRef]] = {}
     for bucket, ref in segments:
         of_bucket.setdefault(bucket, []).append(ref)
+    pages: dict[int, list[IdPageRef]] = {}
+    for bucket, page in id_pages:
+        pages.setdefault(bucket, []).append(page)
     manifests = [
-        Manifest(0, span.from_offset, span.to_offset, needs_from.get(number), tuple(sorted(of_bucket.get(number, ()))))
+        Manifest(
+            0,
+            span.from_offset,
+            span.to_offset,
+            needs_from.get(number),
+            tuple(sorted(of_bucket.get(number, ()))),
+            # A page does not tell when that was asked for which is spread.
+            id_pages=None if job.rules.spreads else _in_order(pages.get(number, ())),
+        )
         for number, span in enumerate(job.slots.buckets)
     ]
     return [Staged(job.name, job.delay_topic_id, job.rules, manifest, job.restores) for manifest in manifests]
+
+
+def _in_order(pages: Sequence[IdPageRef]) -> tuple[IdPageRef, ...] | None:
+    """Pages of one bucket in the order of their ids; None where they are too many to be named."""
+    # Pages that begin alike are of one task, which has written them in their order.
+    ordered = sorted(pages, key=lambda page: (page.first_hash, page.record_offset))
+    return tuple(ordered) if len(ordered) <= MAX_PAGES else None
 
 
 def _stale(job: Job, admin: AdminClient) -> Iterator[tuple[int, bytes]]:

@@ -12,10 +12,14 @@ from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from index.bucket import Placement
+from index.id_pages import place_in, rows_of
+from index.id_runs import HASH_BYTES
+from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import start_of
 from index.record import Record
 from index.schedule import AT_ONCE
+from snapshots.id_pages import decode_page
 from snapshots.staged import Intent, Staged, encode_intent, intent_key
 from spark_backfill.build import index_job
 from spark_backfill.build.index_job import Options
@@ -156,6 +160,26 @@ def test_records_too_large_for_a_segment_stay_in_the_delay_topic(
     found = entries_of(stage, delay, only.manifest)
     assert {offset: record is None for _, offset, record in found} == {0: False, 1: True, 2: False, 3: True}
     assert only.manifest.needs_from == 1
+
+
+def test_the_ids_of_a_bucket_are_staged_in_pages(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
+    delay = delay_topic(stage, default_target="out")
+    due_ms = now_ms() + 60_000
+    ids = [None if number % 3 == 0 else b"id %d" % (number % 150) for number in range(900)]
+    named: list[list[Header]] = [[] if each is None else [("deliver-id", each)] for each in ids]
+    times: list[Header] = [("deliver-at", b"%d" % (due_ms + number * 7 % 1_000)) for number in range(900)]
+    stage.send_many(delay, [[time, *more] for time, more in zip(times, named, strict=True)])
+    index(spark, stage, tmp_path, delay, options=Options(task_records=200))
+    (only,), _ = staged(stage, delay)
+    assert only.manifest.entries == 900
+    values = {each.offset: each.value for each in stage.records(f"{delay}.delay-snapshots")}
+    pages = only.manifest.id_pages or ()
+    found = [row for ref in pages for row in rows_of(decode_page(ref, values[ref.record_offset]))]
+    assert found == sorted(found)
+    expected = [(hash_of(each), number) for number, each in enumerate(ids) if each is not None]
+    assert sorted((row[:HASH_BYTES], place_in(row).offset) for row in found) == sorted(expected)
+    due = {place_in(row).offset: place_in(row).due_ms for row in found}
+    assert all(due_ms + number * 7 % 1_000 == due[number] for _, number in expected)
 
 
 def test_a_range_in_which_nothing_is_pending(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:

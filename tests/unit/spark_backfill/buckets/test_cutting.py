@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 
 from index.bucket import Placement
 from index.bucket_rules import SealRules
@@ -13,15 +15,21 @@ from index.bucket_rules import cut as index_cut
 from index.bucket_rules import placement_of as index_placement_of
 from index.due_marks import marks_of
 from index.headers import PRESETS
+from index.id_pages import IdPageRef, row, rows_of
+from index.names import hash_of
 from index.progress import Position
 from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
+from snapshots.id_columns import check_id_pages
+from snapshots.id_pages import parse_page
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.writing import record_size
 from spark_backfill.buckets.cutting import BucketSegment, Cutter, cut, placement_of
 from spark_backfill.buckets.deciding import Deciding
+from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.plan import BucketRange, Slots
+from spark_backfill.buckets.staging import staged_buckets
 
 RULES = Rules("d", default_target="t", max_delay_ms=100_000, aliases=PRESETS["cesium"])
 SEAL = SealRules(time_step_ms=20_000, segment_entries=40, segment_bytes=4_000, placement="inline")
@@ -29,6 +37,7 @@ BUCKETS = (BucketRange(0, 0, 300), BucketRange(0, 300, 700), BucketRange(4, 0, 5
 BOUNDS = ((Position(1_030_000, 0),), (), (Position(1_020_000, 90), Position(1_060_000, 0)))
 SLOTS = Slots(BUCKETS, BOUNDS)
 KEYS = tuple(100 + slot for slot in range(SLOTS.count))
+JOB = Job("j", "r", {}, "g", "d", "id", "d.s", "d.b", RULES.to_json(), SEAL, SLOTS, KEYS, restores=False, report="")
 STRUCT = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 Row = tuple[int, int, Record]
@@ -233,3 +242,38 @@ def test_columns_are_cut_and_placed_by_the_rules_of_the_index(rng: random.Random
         for each, segment in zip(found, expected, strict=True):
             by_index = index_placement_of([offset for _, offset, _ in segment], "auto")
             assert placement_of(each.column("offset").to_numpy(), rules) is by_index
+
+
+def test_the_ids_of_a_bucket_become_pages_that_follow_each_other_from_task_to_task(
+    rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("index.id_pages.LEAST_ROWS", 3)
+    rows = log(rng)
+    for _, _, record in rows:
+        if rng.random() < 0.5:
+            record.headers.append(("deliver-id", b"%d" % rng.randrange(60)))  # type: ignore[attr-defined]
+    table = decided(rows)
+    refs: list[tuple[int, IdPageRef]] = []
+    pages: dict[int, bytes] = {}
+    without_ids: list[StoredEntry] = []
+    for key in KEYS:
+        task = table.filter(pc.equal(table["slot_key"], key)).sort_by(
+            [("due_ms", "ascending"), ("offset", "ascending")]
+        )
+        cutter = Cutter(BUCKETS, SEAL)
+        without_ids += [each for found in entries_of(cutter.segments(task.to_batches())).values() for each in found]
+        for bucket, page in cutter.pages():
+            refs.append((bucket, page.ref._replace(record_offset=len(pages))))
+            pages[len(pages)] = parse_page(page.value)
+    assert len(without_ids) == len(rows)
+    expected: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    for partition, offset, record in rows:
+        decision = RULES.decide(record.headers, record.timestamp_ms)
+        if not isinstance(decision, Rejection) and decision.deliver_id is not None:
+            bucket = 2 if partition else int(offset >= 300)
+            expected[bucket].append(row(hash_of(decision.deliver_id), decision.due_ms, offset))
+    for number, each in enumerate(staged_buckets(JOB, [], refs, {})):
+        assert each.manifest.id_pages
+        check_id_pages(each.manifest.id_pages)
+        found = [one for ref in each.manifest.id_pages for one in rows_of(pages[ref.record_offset])]
+        assert found == sorted(expected[number])

@@ -114,7 +114,7 @@ def ref(first: tuple[int, int], last: tuple[int, int], record_offset: int) -> Se
 
 def test_segments_of_all_tasks_become_one_manifest_in_release_order() -> None:
     segments = [(0, ref((9, 1), (12, 0), 7)), (0, ref((20, 4), (21, 3), 5)), (0, ref((0, 2), (8, 49), 6))]
-    one, two = staged_buckets(JOB, segments, {0: 2})
+    one, two = staged_buckets(JOB, segments, [], {0: 2})
     assert [segment.record_offset for segment in one.manifest.segments] == [6, 7, 5]
     assert (one.manifest.needs_from, one.manifest.from_offset, one.manifest.to_offset) == (2, 0, 50)
     assert (two.manifest.segments, two.manifest.needs_from) == ((), None)
@@ -125,7 +125,7 @@ def test_segments_of_all_tasks_become_one_manifest_in_release_order() -> None:
 
 def test_segments_that_overlap_are_never_staged() -> None:
     overlapping = [(0, ref((0, 2), (10, 49), 6)), (0, ref((9, 1), (12, 0), 7))]
-    (broken, _) = staged_buckets(JOB, overlapping, {})
+    (broken, _) = staged_buckets(JOB, overlapping, [], {})
     with pytest.raises(FormatError, match="segment 0 ends at"):
         encode_staged(broken)
 
