@@ -1,6 +1,7 @@
 """The commands of an operator, straight to Kafka, while a router runs."""
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from confluent_kafka.admin import NewTopic
 
 from sidecar import local_kafka
 from sidecar.cli.program import cli
+from sidecar.kernel.choice import Kernel
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, wait_until
 
@@ -58,10 +60,12 @@ def test_status_pending_and_lookup(desk: Desk) -> None:
         stage.wait_records(out, 1)
         wait_until(lambda: desk.json(router, "pending", delay)["by_target"] == {out: 1}, "it is counted")
         answer = desk.json(router, "status")
+        kernel = Kernel.chosen(os.environ).name
+        assert answer["kernels"] == {"one": kernel}
         assert (answer["instances"], answer["topics"][0]["pending"]) == (["one"], 1)
         assert [each["state"] for each in answer["topics"][0]["partitions"]] == ["active", "active"]
         line, *others = desk.run(router, "status", delay).stdout.splitlines()[1:]
-        assert (line.split()[:2], line.split()[-1], others) == ([delay, "1"], "active", ["routers: one"])
+        assert (line.split()[:2], line.split()[-1], others) == ([delay, "1"], "active", [f"routers: one ({kernel})"])
         assert f"{delay}/1" in desk.run(router, "status", delay, "--wide").stdout
         of_router = desk.json(router, "status", "--url", f"http://127.0.0.1:{router.port}")
         assert of_router["topics"][delay]["released"] == 1
