@@ -71,7 +71,8 @@ class Job:
         entries = self._entries()
         # Dealt apart, so that all else is as it would be without.
         writes_ids = random.Random(f"{span}, ids").random() < WRITES_IDS
-        id_pages = self._write_ids() if writes_ids else None
+        # As the jobs that ship do: a page does not tell when that was asked for which is spread.
+        id_pages = self._write_ids() if writes_ids and not self._rules.spreads else None
         writer = SegmentWriter(0, self._from, self._to)
         for number, run in enumerate(cut([entries], _limits(self._rng), lambda _: 10)):
             placement = self._rng.choice(list(Placement))
