@@ -25,7 +25,8 @@ MAY_BE_EMPTY: Final = {
     "Seal and merge time, p99": {"B"},  # nothing was merged
     "Failures": {"A", "B", "C"},
     "Backfills": {"A"},
-    "Held back anew": {"A"},  # no target is paused or limited
+    "Held back": {"B"},  # by target: none is paused or limited
+    "Held back anew": {"A"},
     "Held for": {"A", "B"},
     "Index lag": {"B"},  # nobody's transaction hides anything
     "Taken over anew": {"A", "B"},  # no connection was cut, and no marker lost
