@@ -101,7 +101,10 @@ class StoredIds:
         self._take_in()
         names, id_hash = self._ledger.named.names, hash_of(deliver_id)
         names.ask()
-        buckets = self._ledger.parts.buckets.values()
+        watermark = self._ledger.committed.watermark
+        # What has left may be trimmed at any moment, and nothing of it is pending.
+        there = self._ledger.parts.buckets.values()
+        buckets = [each for each in there if each.passed(watermark) < len(each.manifest.segments)]
         if id_hash not in names.lookup:
             names.look_up([id_hash, *map(hash_of, islice(following, LOOKED_UP_TOGETHER))])
             self._pages.forget_others({page.record_offset for each in buckets for page in each.manifest.id_pages or ()})

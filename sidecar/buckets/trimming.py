@@ -70,12 +70,17 @@ class Trimming:
         """Look at the answers, and every ``EVERY_S`` ask for the next trim; ``now_s`` is of any steady clock.
 
         ``buckets`` are those whose manifests are committed, ``being_read`` the ids of those that somebody still reads.
+        While one of these is no longer among them, since it was merged meanwhile, nothing is removed: no manifest
+        tells what of it is needed.
         """
         self._snapshots.look()
         if self._delay is not None:
             self._delay.look()
         if self._next_s is None:
             self._next_s = now_s + EVERY_S
+        if not {*being_read} <= {bucket.manifest.bucket_id for bucket in buckets}:
+            self._looking, self.wants_commit = None, False
+            return
         if now_s >= self._next_s and self._looking is None:
             self._decide(now_s, committed, buckets, being_read)
         if self._looking is None or not self._looking.done():

@@ -118,6 +118,17 @@ def test_only_what_is_committed_and_only_once_a_minute(buckets: list[Bucket]) ->
     assert admin.asked == [("d.delay-snapshots", 3, 41), ("d", 3, 120)]
 
 
+def test_nothing_while_somebody_reads_what_was_merged_meanwhile(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=False)
+    turn(trims, 0.0, 9, buckets)
+    turn(trims, EVERY_S, 9, buckets, being_read=(0, 1))
+    assert admin.asked == []
+    assert not trims.wants_commit
+    turn(trims, EVERY_S + 1, 9, buckets)
+    assert admin.asked == [("d.delay-snapshots", 3, 41)]
+
+
 def test_the_delay_topic_is_left_alone_unless_configured(buckets: list[Bucket]) -> None:
     admin = Admin()
     trims, _ = trimming(admin, trim=False)
