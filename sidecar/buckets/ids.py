@@ -10,7 +10,8 @@ whose pages are damaged or gone: a page that cannot be trusted says nothing abou
 
 Where segments only point to the delay topic, that is read in its own order instead: each of them has records of the
 whole range of its bucket. What is found there of records that have left does no harm, since whoever asks looks what is
-pending.
+pending. Where that has expired before its time, what was loaded before is still in memory, and leaves: then memory is
+looked through too, whenever a control asks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from confluent_kafka import KafkaException
+from pyroaring import BitMap64
 
 from index.bucket import Bucket, Manifest
 from index.errors import FormatError
@@ -31,12 +33,14 @@ from index.progress import Position
 from index.record import Record
 from index.schedule import Rejection, Schedule
 from sidecar.buckets.id_pages import IdPageSource
+from sidecar.buckets.loading import Loading
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.errors import error_of, is_unreadable
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.packing import records_of
 from sidecar.release.gate import Gate
 
 RETRY_AFTER_S: Final = 1.0
@@ -67,12 +71,14 @@ class StoredIds:
         source: SegmentSource,
         pages: IdPageSource,
         pool: LoaderPool,
+        loading: Loading,
         gate: Gate,
     ) -> None:
         self._ledger = ledger
         self._source = source
         self._pages = pages
         self._pool = pool
+        self._loading = loading
         self._gate = gate
         self._clock = context.clock
         self._log = context.log
@@ -80,6 +86,8 @@ class StoredIds:
         self._topic = context.name
         self._partition = context.partition
         self._reading: dict[int, Future[Tell]] = {}
+        self._expired = BitMap64()
+        self._is_settling = False
         self._retry_s = 0.0
 
     @property
@@ -115,11 +123,32 @@ class StoredIds:
             for bucket in unknown:
                 if bucket.manifest.bucket_id not in self._reading:
                     self._ask(bucket, names.lookup)
-        return not unknown
+        # What is being loaded may have been read just before it expired.
+        self._is_settling = self._is_settling and self._loading.under_way
+        return not unknown and not self._is_settling
 
     def held(self, deliver_id: bytes) -> Mapping[Position, int]:
-        """Where records of this id are due that are held for their targets, and how long after they were asked for."""
-        return self._gate.places_of(deliver_id)
+        """Where records of this id are due, and how long after they were asked for, that nothing stored tells of.
+
+        They are held for their targets, or were loaded before the delay topic let go of them.
+        """
+        return self._gate.places_of(deliver_id) | self._in_memory(deliver_id)
+
+    def _in_memory(self, deliver_id: bytes) -> dict[Position, int]:
+        if not self._expired:
+            return {}
+        parts = self._ledger.parts
+        there = [entry for index in parts.in_memory_indexes() for chunk in index.chunks() for entry in chunk]
+        there += [entry for run in parts.waiting_runs() for entry in run]
+        expired = [entry for entry in there if entry[1] in self._expired]
+        records = records_of([payload for _, _, payload in expired])
+        found = [
+            each
+            for (_, offset, _), record in zip(expired, records, strict=True)
+            if record is not None
+            for each in self._named(offset, record)
+        ]
+        return {place: shift_ms for each, place, shift_ms in found if each == deliver_id}
 
     def _ask(self, bucket: Bucket, lookup: Lookup) -> None:
         manifest, first = bucket.manifest, bucket.passed(self._ledger.committed.watermark)
@@ -154,8 +183,17 @@ class StoredIds:
             lot[id_hash] = [*places_of(lot, id_hash), place] if id_hash in lot else place
             if len(lot) >= TOGETHER:
                 found.append({})
-        # Where each record lies does not depend on how buckets are merged.
-        return partial(self._ledger.named.names.read, manifest.offsets, *found, shifts_ms=shifts_ms)
+        needs_from = manifest.needs_from
+        has_expired = needs_from is not None and reader.log_start(self._topic, self._partition) > needs_from
+
+        def tell() -> None:
+            if has_expired:
+                self._expired.add_range(manifest.from_offset, manifest.to_offset)
+                self._is_settling = True
+            # Where each record lies does not depend on how buckets are merged.
+            self._ledger.named.names.read(manifest.offsets, *found, shifts_ms=shifts_ms)
+
+        return tell
 
     def _read(self, manifest: Manifest, first: int, reader: OffsetReader) -> Iterator[Found]:
         """Each id that the bucket has from segment ``first`` on, and where; some may come twice."""

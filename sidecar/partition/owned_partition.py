@@ -114,10 +114,10 @@ class OwnedPartition:
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None
         pages = IdPageSource(topic.name, topic.snapshots, context.partition)
-        self._ids = StoredIds(context, self.ledger, source, pages, host.pool, self.gate)
+        self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget)
+        self._ids = StoredIds(context, self.ledger, source, pages, host.pool, self._loading, self.gate)
         self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, self._ids, looked)
         closing.callback(self._tail.close)
-        self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget)
         self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids, pages, host.codec)
         closing.callback(self._housekeeping.stop)
         self._adopting = Adopting(

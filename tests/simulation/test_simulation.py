@@ -36,9 +36,13 @@ def test_every_guarantee_holds(seed: int) -> None:
     played(seed)
 
 
-@pytest.mark.parametrize("seed", [107982078477533, 45740967428765, 184791113374717])
+@pytest.mark.parametrize("seed", [107982078477533, 45740967428765, 184791113374717, 28487962526089])
 def test_seeds_that_once_broke_a_guarantee(seed: int) -> None:
-    """By what was cancelled between merged buckets, by a trim of a fenced owner, and by a range that began below S."""
+    """Each in a way of its own.
+
+    By what was cancelled between merged buckets, by a trim of a fenced owner, by a range that began below S, and by a
+    cancelled record that had been loaded before it expired.
+    """
     Run(seed).play()
 
 
