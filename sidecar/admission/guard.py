@@ -26,6 +26,9 @@ from sidecar.process.pace import KNOWN, UNKNOWN, Pace
 
 READING: Final = frozenset({"GET", "HEAD"})
 _WRITES_RECORDS: Final = re.compile(r"/api/v1/topics/[^/]+/(records|schedules/.+)")
+DOCUMENT: Final = "/api/v1/openapi.json"
+"""Where every path of the API is described."""
+
 _NOBODY: Final = "nobody"
 _BROWSER: Final = "browser"
 """All who fetch open files share one pace."""
@@ -151,7 +154,10 @@ class Guard:
         if wait_s := self._pace.wait_s(_NOBODY, UNKNOWN):
             request.is_quiet = True
             raise _too_fast(wait_s)
-        detail = "no token that is known; send it as Authorization: Bearer TOKEN"
+        # The same for every path, whether there is one or not.
+        detail = (
+            f"no token that is known; send it as Authorization: Bearer TOKEN; then GET {DOCUMENT} tells what there is"
+        )
         raise Refusal(HTTPStatus.UNAUTHORIZED, detail, {"www-authenticate": "Bearer", "connection": "close"})
 
     def _audit(self, request: _Request) -> None:

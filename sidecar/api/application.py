@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 import sidecar
 from sidecar.admission import problems
-from sidecar.admission.guard import role_for
+from sidecar.admission.guard import DOCUMENT, role_for
 from sidecar.admission.problems import Problem, Refusal
 from sidecar.api import bodies, policies, questions, records, rejected, schedules, switches
 from sidecar.api.backend import Backend
@@ -91,7 +91,9 @@ async def _on_refusal(request: Request, exception: Exception) -> Response:
 
 async def _on_http(request: Request, exception: Exception) -> Response:
     assert isinstance(exception, HTTPException)
-    return _problem(request, exception.status_code, exception.detail, dict(exception.headers or {}))
+    is_lost = exception.status_code == HTTPStatus.NOT_FOUND
+    detail = f"no such path; GET {DOCUMENT} tells what there is" if is_lost else exception.detail
+    return _problem(request, exception.status_code, detail, dict(exception.headers or {}))
 
 
 async def _on_invalid(request: Request, exception: Exception) -> Response:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from index.errors import DelayRouterError
 from sidecar.asking.http_client import exchange, parts_of
+from sidecar.durations import rough_duration
 from sidecar.lateness import quantile_s
 
 # Loaded when metrics are read, which few commands do.
@@ -87,14 +88,6 @@ def retention_warnings(body: dict[str, Any], now_ms: int) -> list[str]:
             when = f"removes it in {rough_duration(left_ms)}" if left_ms > 0 else "may have removed it"
             warnings.append(f"{name} still needs offset {offset}; retention ({kept}) {when}: raise retention.ms now")
     return warnings
-
-
-def rough_duration(duration_ms: int) -> str:
-    """A duration in its largest unit, rounded down, for people."""
-    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
-        if duration_ms >= 2 * unit_ms:
-            return f"{duration_ms // unit_ms} {unit}"
-    return f"{duration_ms // 1_000} s"
 
 
 def ask(url: str) -> RouterStatus:

@@ -9,10 +9,10 @@ import click
 from index.errors import DelayRouterError
 from sidecar import clock
 from sidecar.cli.options import json_option
-from sidecar.cli.output import estimate_notes, pending_chart, print_json, print_table, shown_time
+from sidecar.cli.output import estimate_notes, pending_chart, print_json, print_sentence, print_table, shown_time
 from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
 from sidecar.config.units import format_instant, parse_duration_ms
-from sidecar.policies.policy import Scope, target_scope, topic_scope
+from sidecar.policies.policy import Scope, ScopeKind, target_scope, topic_scope
 from sidecar.status.answers import DueRange, Fate, LookupAnswer, PendingAnswer
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def _print_pending(answer: PendingAnswer) -> None:
     rows: list[tuple[str, str]] = [(target, f"{count:,}") for target, count in answer.by_target.items()]
     if answer.other_targets:
         rows.append(("others, or not known", f"{answer.other_targets:,}"))
-    print_table("", ("target", "pending"), rows)
+    if rows:
+        print_table(("target", "pending"), rows, folding=("target",))
     if answer.unserved:
         numbers = ", ".join(map(str, answer.unserved))
         click.echo(f"warning: not counted, since no router reports them: partitions {numbers}")
@@ -73,13 +74,17 @@ def lookup_command(place: tuple[str, int, int], *, as_json: bool, chosen: Chosen
     if as_json:
         print_json(answer.model_dump(mode="json"))
     else:
-        click.echo(f"{answer.topic}/{answer.partition}/{answer.offset}: {_shown(answer)}")
+        print_sentence(f"{answer.topic}/{answer.partition}/{answer.offset}: {_shown(answer)}")
+        if answer.code and answer.fate is Fate.REJECTED:
+            click.echo(f"its message: delay-router rejected list {answer.topic} --code {answer.code}")
 
 
 def _shown(answer: LookupAnswer) -> str:
     parts = [answer.fate.value]
     if answer.code and answer.fate is Fate.REJECTED:
         parts[0] += f" {answer.code}"
+    if answer.id is not None:
+        parts.append(f"id {answer.id}")
     if answer.due_ms is not None:
         parts.append(f"due {shown_time(answer.due_ms)}")
     if answer.targets:
@@ -95,6 +100,10 @@ def _shown(answer: LookupAnswer) -> str:
 def _scope_of(topic: str, target: str) -> Scope:
     if bool(topic) == bool(target):
         raise click.UsageError("name a delay TOPIC, or --target TOPIC")
+    kind, slash, name = topic.partition("/")
+    if slash and kind in (ScopeKind.TOPIC.value, ScopeKind.TARGET.value):
+        meant = f"--target {name}" if kind == ScopeKind.TARGET.value else name
+        raise click.UsageError(f"{topic} is how the scope of a policy is written; here write {meant}")
     return topic_scope(topic) if topic else target_scope(target)
 
 

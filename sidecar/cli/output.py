@@ -4,10 +4,12 @@ What draws tables is loaded when there is one to draw: it takes longer than many
 """
 
 import json
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -34,9 +36,15 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _FULL = "█"
 
 
-PIPE_WIDTH: Final = 1_000
+UNLIMITED: Final = 1_000
+_NARROWEST: Final = 20
+_INDENT: Final = " " * 6
 
-_STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.ERROR: "bold red"}
+_STYLES: Final[Mapping[Level, Mapping[str, Any]]] = {
+    Level.OK: {"fg": "green"},
+    Level.WARN: {"fg": "yellow"},
+    Level.ERROR: {"fg": "red", "bold": True},
+}
 
 
 def print_json(value: object) -> None:
@@ -44,47 +52,64 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on stdout; cells are shown as they are, never read as markup."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, folding: Collection[str]) -> None:
+    """A table on stdout without lines between; where it is too wide for the terminal, cells of ``folding`` are folded.
+
+    With nothing to fold it is as wide as it needs. A column in which no row says anything is left out.
+    """
     from rich.console import Console  # noqa: PLC0415 - see above
     from rich.table import Table  # noqa: PLC0415 - see above
     from rich.text import Text  # noqa: PLC0415 - see above
 
-    table = Table(title=title or None, title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    # Into a pipe or file a table is as wide as it needs; rich would fold it at 80.
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
-
-
-def print_plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table on stdout without lines between, the first column as wide as it needs; the others keep theirs."""
-    from rich.console import Console  # noqa: PLC0415 - see above
-    from rich.table import Table  # noqa: PLC0415 - see above
-    from rich.text import Text  # noqa: PLC0415 - see above
-
+    cells = [[printable(cell) for cell in row] for row in rows]
+    kept = [place for place in range(len(columns)) if not cells or any(row[place] for row in cells)]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=number > 0)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+    for place in kept:
+        table.add_column(columns[place], overflow="fold", no_wrap=columns[place] not in folding)
+    for row in cells:
+        table.add_row(*(Text(row[place]) for place in kept))
+    Console(width=width() if folding else UNLIMITED).print(table)
+
+
+def print_entries(entries: Iterable[tuple[str, str]]) -> None:
+    """For what does not fit the columns of a table: a line on stdout, and below it, indented, what there is to say."""
+    for line, said in entries:
+        click.echo(printable(line))
+        if said:
+            print_sentence(_INDENT + said)
+
+
+def width() -> int:
+    """Columns of the terminal; into a pipe or file everything is as wide as it needs."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
+
+
+def printable(text: str) -> str:
+    """The text as a terminal may be given it: whoever writes records may have put its commands into an id."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """A line a finding; the remedy below it, unbroken so that it can be copied."""
-    from rich.console import Console  # noqa: PLC0415 - see above
-    from rich.text import Text  # noqa: PLC0415 - see above
-
-    console = Console(soft_wrap=True)
+    """A paragraph a finding; the remedy below it, unbroken so that it can be copied."""
     for finding in findings:
-        line = Text(f"{finding.level.value:5} ", style=_STYLES[finding.level])
-        line.append(f"{finding.thing}: {finding.message}", style="default")
-        console.print(line)
+        level = finding.level.value
+        first, *others = _folded(f"{level:5} {finding.thing}: {finding.message}")
+        click.echo(click.style(level, **_STYLES[finding.level]) + first[len(level) :])
+        for line in others:
+            click.echo(line)
         if finding.remedy:
-            console.print(Text(f"      mend: {finding.remedy}"))
+            click.echo(f"{_INDENT}mend: {finding.remedy}")
+
+
+def print_sentence(text: str) -> None:
+    """A line on stdout, folded at the end of the terminal; what follows on is indented."""
+    for line in _folded(text):
+        click.echo(line)
+
+
+def _folded(text: str) -> list[str]:
+    columns = max(width(), _NARROWEST)
+    return textwrap.wrap(printable(text), columns, subsequent_indent=_INDENT, break_on_hyphens=False) or [""]
 
 
 def shown_time(time_ms: int | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from sidecar.cli.options import json_option
-from sidecar.cli.output import print_json, print_table, shown_time
+from sidecar.cli.output import print_entries, print_json, print_table, shown_time
 from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
 from sidecar.policies.policy import DEFAULT, KEYS, Scope, ScopeKind
 
@@ -44,7 +44,7 @@ def scope_argument(command: Any) -> Any:
     return click.argument("scope", callback=_scope, shell_complete=_complete_scopes)(command)
 
 
-@policy_group.command("get")
+@policy_group.command("get", short_help="Show what holds and where it comes from, or all policies.")
 @topic_argument(required=False)
 @click.option("--target", default="", metavar="TOPIC", help="Only what holds for records to this target topic.")
 @json_option
@@ -61,7 +61,7 @@ def get_command(topic: str, target: str, *, as_json: bool, chosen: Chosen) -> No
                 print_json({"topic": topic, "target": target, "values": values})
             else:
                 rows = [(key, shown_value(each.value), each.origin) for key, each in found.items()]
-                print_table("", ("key", "value", "from"), rows)
+                print_table(("key", "value", "from"), rows, folding=("value", "from"))
             return
         policies, unreadable = side.policies()
     if as_json:
@@ -70,12 +70,12 @@ def get_command(topic: str, target: str, *, as_json: bool, chosen: Chosen) -> No
     if not policies and not unreadable:
         click.echo("No policy is set: the configuration decides.")
         return
-    print_table("", ("scope", "key", "value"), _rows(policies))
+    print_table(("scope", "key", "value"), _rows(policies), folding=("scope", "value"))
     for scope, why in unreadable.items():
         click.echo(f"warning: policy {scope} cannot be understood: {why}", err=True)
 
 
-@policy_group.command("history")
+@policy_group.command("history", short_help="Show who changed which policy, the newest first.")
 @json_option
 @side_options
 def history_command(*, as_json: bool, chosen: Chosen) -> None:
@@ -88,14 +88,17 @@ def history_command(*, as_json: bool, chosen: Chosen) -> None:
     if not changes:
         click.echo("The policies topic tells of no change.")
         return
-    print_table("", ("when", "scope", "set from then on", "by", "through", "from"), map(_change_row, changes))
+    print_entries(map(_change_entry, changes))
 
 
-def _change_row(change: dict[str, Any]) -> tuple[str, ...]:
+def _change_entry(change: dict[str, Any]) -> tuple[str, str]:
+    """When, where and who; and all that is set from then on."""
     values = change["values"]
     said = ", ".join(f"{key} = {shown_value(value)}" for key, value in (values or {}).items())
-    who = (change[key] or "-" for key in ("by", "through", "address"))
-    return shown_time(change["at_ms"]), change["scope"], "(removed)" if values is None else said, *who
+    words = {"by": "by", "through": "through", "from": "address"}
+    who = [f"{word} {change[key]}" for word, key in words.items() if change[key]]
+    head = f"{shown_time(change['at_ms'])}  {change['scope']}  {' '.join(who) or 'it is not known by whom'}"
+    return head, "(removed)" if values is None else said
 
 
 def _rows(policies: dict[str, dict[str, Any]]) -> Iterable[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from index.receipts import Outcome
 from index.rules import Rejection, Schedule
 from sidecar.cli.options import FAILED, Instant, config_option, headers_given, json_option, load
 from sidecar.cli.output import print_json, shown_time
-from sidecar.config.units import format_duration
+from sidecar.durations import spoken_duration
 
 if TYPE_CHECKING:
     from sidecar.cli.send import Sent
@@ -148,7 +148,7 @@ def _print_sent(sent: "list[Sent]", verdict: Schedule | Rejection, spread_ms: in
         due = f"to be rejected ({verdict.reason})"
     else:
         due = f"due {shown_time(verdict.due_ms)}" if verdict.due_ms else "due at once"
-        due += f", and spread over the {format_duration(spread_ms)} behind that" if spread_ms else ""
+        due += f", and spread over the {spoken_duration(spread_ms)} behind that" if spread_ms else ""
     for record in sent:
         click.echo(f"{record.topic}/{record.partition}/{record.offset} {due}")
 

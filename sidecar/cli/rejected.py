@@ -7,7 +7,7 @@ import click
 
 from index.times import parse_number
 from sidecar.cli.options import Instant, headers_given, json_option
-from sidecar.cli.output import print_json, print_table, shown_time
+from sidecar.cli.output import print_entries, print_json, print_sentence, shown_time
 from sidecar.cli.side import Chosen, side_options, topic_argument
 
 if TYPE_CHECKING:
@@ -83,22 +83,25 @@ def list_command(
     if as_json:
         print_json(page)
         return
-    print_table("", ("at", "rejected", "code", "came from", "id", "driven", "why"), map(_row, page["records"]))
+    if not page["records"]:
+        click.echo("No such rejected record.")
+    print_entries(map(_entry, page["records"]))
     if page["next_from"] is not None:
         click.echo(f"There may be more: --from {page['next_from']}")
 
 
-def _row(record: dict[str, Any]) -> tuple[str, ...]:
-    driven = {True: "yes", False: "", None: "?"}[record["is_redriven"]]
-    times = f" ({record['redriven_before']} before)" if record["redriven_before"] else ""
-    obstacle = f" [{record['obstacle']}]" if record["obstacle"] else ""
-    why = f"{record['message'][:_MESSAGE_CHARACTERS]}{obstacle}"
-    at, shown_id = f"{record['partition']}/{record['offset']}", record["id"] or ""
-    code, source = record["code"], record["source"]
-    return at, shown_time(record["rejected_ms"]), code, source, shown_id, f"{driven}{times}", why
+def _entry(record: dict[str, Any]) -> tuple[str, str]:
+    """Where it lies, when and why it came there; and what else there is to say of it."""
+    head = f"{record['partition']}/{record['offset']}  {shown_time(record['rejected_ms'])}  {record['code']}"
+    driven = {True: "driven again", False: "", None: "not known whether driven again"}[record["is_redriven"]]
+    before = f"driven {record['redriven_before']} times before" if record["redriven_before"] else ""
+    named = f"id {record['id']}" if record["id"] else ""
+    message = record["message"][:_MESSAGE_CHARACTERS]
+    parts = (f"from {record['source']}", named, message, driven, before, record["obstacle"])
+    return head, "; ".join(part for part in parts if part)
 
 
-@rejected_group.command("redrive")
+@rejected_group.command("redrive", short_help="Copy rejected records back, each exactly once.")
 @topic_argument()
 @json_option
 @_selecting
@@ -144,14 +147,14 @@ def redrive_command(
         print_json({**report, "dry_run": dry_run})
         return
     done = f"{report['to_drive']:,} would be driven" if dry_run else f"{report['driven']:,} driven"
-    click.echo(
+    print_sentence(
         f"{topic}: {report['selected']:,} rejected records selected: {done},"
         f" {report['already_redriven']:,} driven before, {report['over_limit']:,} driven {max_redriven} times already,"
         f" {report['not_whole']:,} not whole"
     )
     stay = report["already_redriven"] + report["over_limit"] + report["not_whole"]
     if not dry_run and most is None and (left := report["selected"] - stay - report["driven"]):
-        click.echo(f"{left:,} are left for the next run: one call of the admin API drives so many; repeat it")
+        print_sentence(f"{left:,} are left for the next run: one call of the admin API drives so many; repeat it")
 
 
 def _show_progress(report: "Report") -> None:

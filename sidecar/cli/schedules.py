@@ -54,7 +54,10 @@ def schedules_command(
     if as_json:
         print_json({"topic": topic, "schedules": [each.model_dump() for each in found], "next_from": next_from})
         return
-    print_table("", ("at", "due", "to", "id", "series"), map(_row, found))
+    if found:
+        print_table(("at", "due", "to", "id", "series"), map(_row, found), folding=("to", "id", "series"))
+    else:
+        click.echo("No such schedule is pending.")
     if next_from is not None:
         click.echo(f"There may be more: --from {next_from}")
 

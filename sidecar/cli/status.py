@@ -14,9 +14,8 @@ from sidecar.cli.output import (
     format_bytes,
     pending_chart,
     print_json,
-    print_plain_table,
+    print_sentence,
     print_table,
-    shown_time,
 )
 from sidecar.cli.side import Chosen, side_options, topic_argument
 
@@ -67,10 +66,9 @@ def _print_group(answer: "StatusAnswer", *, wide: bool) -> None:
 
     now_ms = clock.now_ms()
     table = status_lines.partition_table(answer) if wide else status_lines.topic_table(answer, now_ms)
-    print_plain_table(*table)
-    for line in (*status_lines.held_notes(answer, now_ms), *status_lines.notes(answer)):
-        click.echo(line)
-    click.echo(status_lines.routers(answer))
+    print_table(*table, folding=() if wide else table[0][:1])
+    for line in (*status_lines.held_notes(answer, now_ms), *status_lines.notes(answer), status_lines.routers(answer)):
+        print_sentence(line)
     statuses = {
         f"{topic.topic}/{each.partition}": each.model_dump() for topic in answer.topics for each in topic.partitions
     }
@@ -89,33 +87,29 @@ def _print_status(url: str, answer: status.RouterStatus) -> None:
     click.echo(f"{url}: {'ready' if answer.ready else 'not ready'} {answer.body.get('why', '')}".rstrip())
     if answer.build:
         click.echo(", ".join(f"{name} {value}" for name, value in sorted(answer.build.items())))
-    partitions = answer.body.get("partitions", {})
+    from sidecar.cli.status_lines import relative  # noqa: PLC0415 - see above
+
+    now_ms = clock.now_ms()
+    partitions = sorted(answer.body.get("partitions", {}).items())
+    columns = ("partition", "state", "pending", "next due", "last due", "lag", "buckets", "needed since")
     rows = [
         (
             name,
-            each.get("state", ""),
-            each.get("pending", ""),
-            shown_time(each.get("next_due_ms")),
-            shown_time(each.get("furthest_due_ms")),
-            each.get("lag", ""),
-            each.get("buckets", ""),
-            shown_time(each.get("needed_since_ms")),
-            each.get("why", ""),
+            *(str(each.get(key, "")) for key in ("state", "pending")),
+            *(relative(each.get(key), now_ms) for key in ("next_due_ms", "furthest_due_ms")),
+            *(str(each.get(key, "")) for key in ("lag", "buckets")),
+            relative(each["needed_since_ms"], now_ms) if each.get("needed_since_ms") else "",
         )
-        for name, each in sorted(partitions.items())
+        for name, each in partitions
     ]
+    print_table(columns, rows, folding=("partition",))
+    for name, each in partitions:
+        if each.get("why"):
+            print_sentence(f"{name}: {each['why']}")
     print_table(
-        "",
-        ("partition", "state", "pending", "next due", "furthest due", "lag", "buckets", "topic needed since", "why"),
-        rows,
-    )
-    print_table(
-        "",
-        ("topic", "indexed", "released", "rejected", "lateness p50", "lateness p99"),
-        [
-            (t.topic, t.indexed, t.released, t.rejected, _shown_ms(t.lateness_p50_ms), _shown_ms(t.lateness_p99_ms))
-            for t in answer.topics
-        ],
+        ("topic", "indexed", "released", "rejected", "late p50", "late p99"),
+        map(_topic_row, answer.topics),
+        folding=("topic",),
     )
     for topic in answer.topics:
         if any(count for _, count in topic.by_due):
@@ -129,10 +123,15 @@ def _print_status(url: str, answer: status.RouterStatus) -> None:
         click.echo(f"not served: {name}: {why}")
 
 
+def _topic_row(topic: status.TopicStatus) -> tuple[str, ...]:
+    counts = (topic.indexed, topic.released, topic.rejected)
+    return topic.topic, *map(str, counts), _shown_ms(topic.lateness_p50_ms), _shown_ms(topic.lateness_p99_ms)
+
+
 def _shown_ms(lateness_ms: float | None) -> str:
     return "-" if lateness_ms is None else f"{lateness_ms:g} ms"
 
 
 def _print_warnings(body: dict[str, Any]) -> None:
     for warning in status.retention_warnings(body, clock.now_ms()):
-        click.echo(f"warning: {warning}")
+        print_sentence(f"warning: {warning}")

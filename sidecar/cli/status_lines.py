@@ -5,13 +5,15 @@ from itertools import groupby
 from typing import Final
 
 from sidecar.cli.output import shown_time
+from sidecar.durations import rough_duration
 from sidecar.status.answers import UNSERVED, PartitionAnswer, StatusAnswer, TopicAnswer
 
 UNKNOWN: Final = "?"
 NOTHING: Final = "-"
 NO_LAG: Final = "0"
 
-_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+NOW_MS: Final = 2_000
+"""What is less than this away is now."""
 
 Table = tuple[Sequence[str], list[Sequence[str]]]
 """Names of columns, and rows."""
@@ -69,11 +71,10 @@ def relative(time_ms: int | None, now_ms: int) -> str:
     if time_ms is None:
         return NOTHING
     away_ms = abs(time_ms - now_ms)
-    for unit, unit_ms in _UNITS:
-        # Two of a unit at least, or much would be rounded away.
-        if away_ms >= 2 * unit_ms:
-            return f"in {away_ms // unit_ms} {unit}" if time_ms > now_ms else f"{away_ms // unit_ms} {unit} ago"
-    return "now"
+    if away_ms < NOW_MS:
+        return "now"
+    away = rough_duration(away_ms)
+    return f"in {away}" if time_ms > now_ms else f"{away} ago"
 
 
 def ranges(numbers: Iterable[int]) -> str:

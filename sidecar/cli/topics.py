@@ -114,10 +114,11 @@ def init_command(
             }
         )
     else:
+        numbers = ((str(row.partitions), str(row.replication_factor)) for row in report.rows)
         print_table(
-            "",
             ("topic", "role", "action", "partitions", "replicas"),
-            [(row.name, row.role, row.action, row.partitions, row.replication_factor) for row in report.rows],
+            [(row.name, row.role, row.action, *each) for row, each in zip(report.rows, numbers, strict=True)],
+            folding=("topic",),
         )
         print_findings([finding for finding in report.findings if finding.level is not Level.OK])
         click.echo(_next(config_file, report))

@@ -7,6 +7,8 @@
 
 One unit per value, no fractions, no spaces: one way to write a value, and nothing to round. The configuration
 keeps the unit in the name of the attribute (``tick_ms``), the file keeps it in the value (``tick = "10ms"``).
+
+How the program tells people of durations is :mod:`sidecar.durations`.
 """
 
 import re

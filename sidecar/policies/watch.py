@@ -27,6 +27,8 @@ from sidecar.kafka.commands import acl_command
 from sidecar.kafka.errors import text_of
 from sidecar.kafka.following import TopicFollower
 from sidecar.metrics import PREFIX
+from sidecar.policies.origin import NOBODY, Origin
+from sidecar.policies.policy import Scope
 from sidecar.policies.table import NO_POLICIES, WITHOUT_POLICIES, Policies, PolicyTable
 from sidecar.policies.topic import PolicyReader
 
@@ -135,7 +137,9 @@ class PolicyWatch(TopicFollower):
         is_news, self._is_known = self._is_known, True
         for scope in before.policies.keys() | table.policies.keys():
             if before.policies.get(scope) != table.policies.get(scope):
-                self._log.info("policy_changed", policy=str(scope), is_set=scope in table.policies)
+                by, through, address = _last_origin(table, scope)
+                told = {"by": by, "through": through, "address": address}
+                self._log.info("policy_changed", policy=str(scope), is_set=scope in table.policies, **told)
                 if is_news:
                     self._changed.labels(str(scope)).set(clock.now_ms() / 1_000)
 
@@ -149,6 +153,11 @@ class PolicyWatch(TopicFollower):
         until_s = time.monotonic() + seconds
         while not self._stopping.is_set() and time.monotonic() < until_s and self._answered >= self._asked:
             self._stopping.wait(POLL_S)
+
+
+def _last_origin(table: PolicyTable, scope: Scope) -> Origin:
+    """Who changed a scope last, as far as the topic still tells."""
+    return next((change.origin for change in reversed(table.changes) if change.scope == scope), NOBODY)
 
 
 def watch(config: Config, admin: AdminClient, registry: CollectorRegistry) -> tuple[Policies, Callable[[], None]]:

@@ -53,8 +53,11 @@ FIRST: Final = """kafka-delay-router: probes and metrics
 /readyz   whether every partition it has is released from, and why not
 /metrics  for Prometheus
 
-The page and the admin API have a listener of their own: [admin] in the configuration.
+The page (/) and the admin API (/api/v1/openapi.json tells what it has) are on a listener of their own, with
+tokens: [admin] in the configuration.
 """
+
+MISSING: Final = f"No such path. What there is:\n\n{FIRST}"
 
 PROBES: Final = frozenset({"/livez", "/readyz"})
 
@@ -118,8 +121,11 @@ def application(health: Health) -> ASGIApp:
     async def first(_: Request) -> Response:
         return Response(FIRST, media_type="text/plain")
 
+    async def missing(_: Request, __: Exception) -> Response:
+        return Response(MISSING, status_code=404, media_type="text/plain")
+
     paths = {"/": first, "/livez": livez, "/readyz": readyz, "/metrics": metrics}
-    app = Starlette(routes=[Route(path, answer) for path, answer in paths.items()])
+    app = Starlette(routes=[Route(path, answer) for path, answer in paths.items()], exception_handlers={404: missing})
     # A path that does not exist is 404, not a redirect to one that does.
     app.router.redirect_slashes = False
     return Paced(app)

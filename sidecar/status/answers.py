@@ -123,6 +123,7 @@ class LookupAnswer(Answer):
     why: str = Field("", description="Why it was rejected or is not delivered, or why its fate is not known")
     sent_ms: int | None = Field(None, description="Time of the record in the delay topic, where it is still there")
     indexed: bool | None = Field(None, description="Whether its router has decided it; null where that is not known")
+    id: str | None = Field(None, description="Its deliver-id, of one that is or was scheduled")
     due_ms: int | None = None
     targets: tuple[str, ...] = ()
     code: str = Field("", description="delay-error of a rejected record")

@@ -11,8 +11,8 @@ The state topic is what a router would go by if it took the partition over now, 
     at or before W                   released, unless a receipt names it, which the mask does not need to remember by
                                      then, or the rejected topic has it: what was refused at release
 
-Nothing of the record but its due time, its targets and a code is shown: payload, keys and header values may be secrets,
-so not even the message of a rejection is, which quotes them.
+Nothing of the record but its id, its due time, its targets and a code is shown: payload, keys and header values may be
+secrets, so not even the message of a rejection is, which quotes them.
 """
 
 import threading
@@ -223,7 +223,9 @@ class _One:
             return self._answer(fate, why=why, code=code)
         # As its released record says: the time nobody named is that of the record.
         due_ms = schedule.due_ms if schedule.due_ms != AT_ONCE else max(record.timestamp_ms, 0)
-        return self._answer(fate, why=why, code=code, due_ms=due_ms, targets=schedule.targets)
+        found = self._answer(fate, why=why, code=code, due_ms=due_ms, targets=schedule.targets)
+        shown_id = None if schedule.deliver_id is None else schedule.deliver_id.decode("utf-8", "replace")
+        return found.model_copy(update={"id": shown_id})
 
     def _unknown(self, why: str) -> LookupAnswer:
         return self._answer(Fate.UNKNOWN, why=why)

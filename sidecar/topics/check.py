@@ -21,7 +21,7 @@ from sidecar.kafka.commands import acl_command, alter_command
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.topics import check_targets, status_topic, topics
 from sidecar.topics.check_brokers import transaction_findings
-from sidecar.topics.findings import Finding, Level, error, ok, warn
+from sidecar.topics.findings import Finding, Level, counted, error, ok, warn
 from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES
 
 PROVENANCE_BYTES: Final = 1_024
@@ -123,7 +123,7 @@ def configuration_findings(config: Config) -> Iterator[Finding]:
     if not count:
         yield error("configuration", "no delay topic is configured", "add a [[delay_topics]] table with a name")
     else:
-        yield ok("configuration", f"valid; {count} delay topic{'s' if count > 1 else ''}")
+        yield ok("configuration", f"valid; {counted(count, 'delay topic')}")
     for key, problem in librdkafka_keys.in_the_clear(config.kafka):
         yield warn("configuration", f"{key}: {problem}", "router.allow_sasl_plaintext = true lets it pass")
     for message, remedy in librdkafka_keys.doubts(config.kafka, signs_tokens=bool(config.router.msk_region)):
@@ -289,7 +289,7 @@ def _group(config: Config, admin: AdminClient) -> Iterator[Finding]:
     if operations and not operations & {AclOperation.READ, AclOperation.ALL}:
         yield error(thing, "the router may not Read", command)
     else:
-        yield ok(thing, f"{len(description.members)} members")
+        yield ok(thing, counted(len(description.members), "member"))
     yield ok(
         "transactional ids",
         f"{group_id}.*: Kafka cannot be asked for rights on them; where ACLs are on, see delay-router check --acls",

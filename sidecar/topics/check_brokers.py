@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, Reso
 
 from sidecar.config.model import Config
 from sidecar.config.units import format_duration
+from sidecar.durations import spoken_duration
 from sidecar.topics.findings import Finding, error, ok
 
 LONGEST_TRANSACTION: Final = "transaction.max.timeout.ms"
@@ -32,18 +33,18 @@ def transaction_findings(config: Config, admin: AdminClient, broker_ids: Iterabl
         broker, most_ms = min(short.items(), key=lambda item: item[1])
         yield error(
             _THING,
-            f"is {format_duration(wanted_ms)}, but broker {broker} allows {format_duration(most_ms)}"
+            f"is {spoken_duration(wanted_ms)}, but broker {broker} allows {spoken_duration(most_ms)}"
             f" ({LONGEST_TRANSACTION}={most_ms}): no partition can be taken over",
             too_long_remedy(most_ms),
         )
     elif None in allowed_ms.values():
         yield ok(
             _THING,
-            f"{format_duration(wanted_ms)}; not every broker tells whether it allows that ({LONGEST_TRANSACTION}):"
+            f"{spoken_duration(wanted_ms)}; not every broker tells whether it allows that ({LONGEST_TRANSACTION}):"
             " it takes DescribeConfigs on the cluster to ask",
         )
     else:
-        yield ok(_THING, f"{format_duration(wanted_ms)}, which the brokers allow")
+        yield ok(_THING, f"{spoken_duration(wanted_ms)}, which the brokers allow")
 
 
 def too_long_remedy(most_ms: int | None = None) -> str:

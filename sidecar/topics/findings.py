@@ -55,3 +55,8 @@ def warn(thing: str, message: str, remedy: str) -> Finding:
 def error(thing: str, message: str, remedy: str) -> Finding:
     """A fact that the router cannot work with."""
     return Finding(Level.ERROR, thing, message, remedy)
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of them: ``1 partition``, ``3 partitions``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -18,7 +18,7 @@ from typing import Final
 
 from index.bucket_rules import PlacementRule
 from sidecar.config.delay_topic import DAY_MS, DelayTopicConfig
-from sidecar.config.units import format_duration
+from sidecar.durations import spoken_duration
 from sidecar.topics.findings import Finding, error, warn
 
 RETENTION_MARGIN_MS: Final = 7 * DAY_MS
@@ -80,7 +80,7 @@ def retention_findings(
     retention = retention_of(settings)
     keeps_ms = retention.keeps_ms
     if keeps_ms is not None and keeps_ms >= 0:
-        keeps = f"retention.ms={keeps_ms} keeps {format_duration(keeps_ms)}"
+        keeps = f"retention.ms={keeps_ms} keeps {spoken_duration(keeps_ms)}"
         if topic.placement == "pointer" or placement_under(topic, Retention(keeps_ms)) == "auto":
             yield from _against_max_delay(thing, keeps, topic, keeps_ms, remedies.longer)
         else:
@@ -113,12 +113,12 @@ def _against_max_delay(
     elif keeps_ms < max_delay_ms:
         yield error(
             thing,
-            f"{keeps}, but max_delay is {format_duration(max_delay_ms)} and placement is pointer:"
+            f"{keeps}, but max_delay is {spoken_duration(max_delay_ms)} and placement is pointer:"
             " what is pending longer is lost",
             f'{remedy}; or placement = "inline"',
         )
     elif keeps_ms < max_delay_ms + RETENTION_SLACK_MS:
-        longest = format_duration(max_delay_ms)
+        longest = spoken_duration(max_delay_ms)
         yield warn(thing, f"{keeps} and max_delay is {longest}: little is left for an outage", remedy)
 
 
@@ -127,7 +127,7 @@ def _against_sealing(thing: str, keeps: str, topic: DelayTopicConfig, keeps_ms: 
     if keeps_ms < needed_ms:
         yield warn(
             thing,
-            f"{keeps}, but records are needed for {format_duration(needed_ms)} (seal_age and merging) until their"
+            f"{keeps}, but records are needed for {spoken_duration(needed_ms)} (seal_age and merging) until their"
             " payload is in snapshots, and longer in an outage",
             remedy,
         )
@@ -139,11 +139,11 @@ def _of_large_records(
     unlimited, longest_ms = not topic.max_delay_ms, topic.longest_delay_ms
     if takes_bytes <= topic.segment_bytes or (not unlimited and keeps_ms >= longest_ms):
         return
-    longest = "has no limit" if unlimited else f"is {format_duration(longest_ms)}"
+    longest = "has no limit" if unlimited else f"is {spoken_duration(longest_ms)}"
     why = " (placement auto keeps payload inline because of that)" if topic.placement == "auto" else ""
     yield warn(
         thing,
         f"{keeps} and max_delay {longest}{why}: records larger than segment_bytes={topic.segment_bytes} fit into no"
-        f" segment and are lost when they wait longer than {format_duration(keeps_ms)}",
+        f" segment and are lost when they wait longer than {spoken_duration(keeps_ms)}",
         f"{remedies.longer}; or let nothing larger in: {remedies.smaller_records}",
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from sidecar.kafka.admin import TopicFacts
 from sidecar.kafka.commands import alter_command, describe_hint
-from sidecar.topics.findings import Finding, ok, warn
+from sidecar.topics.findings import Finding, counted, ok, warn
 from sidecar.topics.topics import WantedTopic
 
 ROLE: Final = "status topic"
@@ -60,4 +60,4 @@ def examine(facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
         text = "; ".join(message for _, message in problems)
         yield warn(thing, text, alter_command(bootstrap, facts.name, mend))
     else:
-        yield ok(thing, f"{facts.partitions} partitions, {policy}")
+        yield ok(thing, f"{counted(facts.partitions, 'partition')}, {policy}")

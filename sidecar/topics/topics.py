@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.config.delay_topic import DAY_MS, DelayTopicConfig
-from sidecar.config.units import format_duration
+from sidecar.durations import spoken_duration
 from sidecar.kafka.admin import TopicFacts
 from sidecar.kafka.commands import alter_command, describe_hint
-from sidecar.topics.findings import Finding, error, ok, warn
+from sidecar.topics.findings import Finding, counted, error, ok, warn
 from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, Remedies, retention_findings, wanted_retention_ms
 
 KEPT_MS: Final = 7 * DAY_MS
@@ -148,7 +148,7 @@ def examine_delay_topic(topic: DelayTopicConfig, facts: TopicFacts, bootstrap: s
     yield from problems
     if not problems:
         clock = settings.get("message.timestamp.type", "")
-        yield ok(thing, f"{facts.partitions} partitions, {_kept(facts)}, {clock}")
+        yield ok(thing, f"{counted(facts.partitions, 'partition')}, {_kept(facts)}, {clock}")
     if settings.get("message.timestamp.type") == "CreateTime":
         yield ok(thing, "message.timestamp.type=CreateTime: deliver-after counts from the producer's own clock")
     if facts.replication_factor == 1:
@@ -164,7 +164,8 @@ def examine_beside(wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> It
         problems.append(warn(thing, "its settings may not be described", describe_hint(wanted.name)))
     else:
         problems += _setting_problems(thing, wanted, facts.settings, bootstrap)
-    yield from problems or [ok(thing, f"{facts.partitions} partitions, {wanted.settings['cleanup.policy']}")]
+    how_many = counted(facts.partitions, "partition")
+    yield from problems or [ok(thing, f"{how_many}, {wanted.settings['cleanup.policy']}")]
 
 
 def _max_message_bytes(facts: TopicFacts) -> int:
@@ -173,7 +174,7 @@ def _max_message_bytes(facts: TopicFacts) -> int:
 
 def _kept(facts: TopicFacts) -> str:
     retention_ms = facts.number("retention.ms", _FOREVER)
-    return "kept for ever" if retention_ms < 0 else f"kept {format_duration(retention_ms)}"
+    return "kept for ever" if retention_ms < 0 else f"kept {spoken_duration(retention_ms)}"
 
 
 def _policy_problems(thing: str, name: str, settings: dict[str, str], bootstrap: str) -> Iterator[Finding]:
@@ -197,7 +198,9 @@ def _remedies(topic: DelayTopicConfig, bootstrap: str) -> Remedies:
 def _partition_problems(thing: str, wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
     if not wanted.exact_partitions or facts.partitions == wanted.partitions:
         return
-    message = f"{facts.partitions} partitions, but the delay topic has {wanted.partitions}; they must be equal"
+    message = (
+        f"{counted(facts.partitions, 'partition')}, but the delay topic has {wanted.partitions}; they must be equal"
+    )
     if facts.partitions < wanted.partitions:
         remedy = "delay-router init"
     else:

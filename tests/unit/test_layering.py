@@ -115,7 +115,7 @@ _RULES = {
     ),
 }
 
-_EVERYBODY = frozenset({"__version__", "clock", "context", "failpoints", "lateness", "logs", "metrics"})
+_EVERYBODY = frozenset({"__version__", "clock", "context", "durations", "failpoints", "lateness", "logs", "metrics"})
 """What each room of the router may import, besides ``index`` and ``snapshots``."""
 
 _INNER: dict[str, frozenset[str]] = {
@@ -268,7 +268,7 @@ def test_every_folder_of_the_jobs_is_a_room() -> None:
 
 
 def test_every_folder_of_the_router_is_a_room() -> None:
-    single = {"__init__", "__main__", _CONNECTS, "producing", "clock", "context", "failpoints", "lateness", "metrics"}
+    single = {"__init__", "__main__", _CONNECTS, "producing"} | (_EVERYBODY - {"__version__", "logs"})
     assert set(_inner_rooms()) == set(_INNER) | single
 
 

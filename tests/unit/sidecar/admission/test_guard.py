@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from index.errors import RefusedError
 from sidecar.admission import guard
+from sidecar.admission.guard import DOCUMENT
 from sidecar.api import calls
 from sidecar.api.application import PREFIX, application, document
 from sidecar.process import pace
@@ -85,8 +86,10 @@ def test_a_token_that_produces_may_nothing_else(api: Api, path: str) -> None:
 
 def test_what_has_no_path_is_not_told_to_strangers(api: Api) -> None:
     for path in ("/", "/docs", "/redoc", "/openapi.json", f"{PREFIX}/", f"{PREFIX}/nothing", "/metrics"):
-        assert api.client().get(path).status_code == 401
-        assert api.client(READ).get(path).status_code == 404
+        stranger, reader = api.client().get(path), api.client(READ).get(path)
+        assert (stranger.status_code, reader.status_code) == (401, 404)
+        assert all(DOCUMENT in answer.json()["detail"] for answer in (stranger, reader))
+    assert api.client(READ).get(DOCUMENT).status_code == 200
 
 
 def test_changes_must_be_json(api: Api) -> None:

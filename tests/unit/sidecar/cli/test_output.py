@@ -1,16 +1,32 @@
-"""The chart of ``delay-router status``: from the router's gauge to lines in a terminal."""
+"""What commands print: the chart of the router's gauge, and tables and entries that fit the terminal."""
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from rich.cells import cell_len
 
 from index.survey import BOUNDS_MS
 from sidecar.asking.router_answers import build_of, retention_warnings, topics_of
-from sidecar.cli.output import LABELS, bar, estimate_notes, format_bytes, pending_chart
+from sidecar.cli import output
+from sidecar.cli.output import (
+    LABELS,
+    bar,
+    estimate_notes,
+    format_bytes,
+    pending_chart,
+    print_entries,
+    print_table,
+)
 from sidecar.metrics import Metrics
 from sidecar.partition.status import BOUND_NAMES, PartitionCollector, PartitionState, PartitionStatus
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 80 columns."""
+    monkeypatch.setattr(output, "width", lambda: 80)
 
 
 def page(*statuses: PartitionStatus) -> str:
@@ -121,3 +137,43 @@ def test_warning_before_retention_removes_what_is_needed(
 def test_a_router_that_says_less_is_understood_too() -> None:
     assert retention_warnings({"partitions": {"a/0": {"state": "active"}}}, NOW_MS) == []
     assert retention_warnings({}, NOW_MS) == []
+
+
+LONG = "billing.europe.reminders.second.notice.delay.delay-snapshots"
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_table_folds_what_may_be_folded_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(LONG, "snapshots topic", "created", "12", "3"), ("orders", "target topic", "exists", "12", "3")]
+    print_table(("topic", "role", "action", "partitions", "replicas"), rows, folding=("topic",))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    assert any(line.split()[1:] == ["snapshots", "topic", "created", "12", "3"] for line in lines)
+    assert "".join(line.split()[0] for line in lines if not line.startswith(("topic", "orders"))) == LONG
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_table_with_nothing_to_fold_is_as_wide_as_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("a", "b"), [(LONG, LONG)], folding=())
+    assert capsys.readouterr().out.splitlines()[1].split() == [LONG, LONG]
+
+
+def test_a_column_that_says_nothing_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("at", "id", "to"), [("0/1", "", "x"), ("0/2", "", "")], folding=("to",))
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["at", "to"], ["0/1", "x"], ["0/2"]]
+
+
+@pytest.mark.usefixtures("narrow")
+def test_an_entry_has_a_line_and_what_there_is_to_say_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    print_entries([("0/7  EXPIRED", f"from {LONG}/0/7; released later than it said; driven again"), ("0/8", "")])
+    first, *said, last = capsys.readouterr().out.splitlines()
+    assert (first, last) == ("0/7  EXPIRED", "0/8")
+    assert max(map(len, said)) <= 80
+    assert all(line.startswith(" " * 6) for line in said)
+    assert " ".join(line.strip() for line in said).endswith("/0/7; released later than it said; driven again")
+
+
+def test_nobody_commands_a_terminal_by_what_is_in_a_record(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("id",), [("\x1b[2Jgone",)], folding=("id",))
+    print_entries([("\x1b]0;mine\x07", "\x9b2J")])
+    assert not {"\x1b", "\x07", "\x9b"} & set(capsys.readouterr().out)

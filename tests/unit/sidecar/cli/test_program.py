@@ -279,3 +279,15 @@ def test_logs_are_one_json_object_a_line_whatever_is_in_them(log_lines: StringIO
     assert (uvicorn["library"], uvicorn["message"], uvicorn["level"]) == ("uvicorn.error", "port 80", "warning")
     assert (librdkafka["library"], librdkafka["message"]) == ("librdkafka", "FAIL broker down")
     assert "KeyError: 'x'" in failed["exception"]
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"), [("target/billing", "--target billing"), ("topic/orders.delay", "write orders.delay")]
+)
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_the_scope_of_a_policy_is_no_topic_and_the_remedy_is_told(
+    config_file: Path, command: str, given: str, remedy: str
+) -> None:
+    done = run(command, given, "--config", config_file)
+    assert done.exit_code == 2
+    assert remedy in done.stderr

@@ -3,7 +3,7 @@
 import pytest
 from rich.cells import cell_len
 
-from sidecar.cli.output import print_plain_table
+from sidecar.cli.output import print_table
 from sidecar.cli.status_lines import (
     held_notes,
     is_served,
@@ -98,7 +98,7 @@ def test_the_state_of_a_topic_tells_what_is_wrong_first(state: str, others: str,
 def test_it_fits_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     last = {"next_due_ms": NOW_MS + 59 * 60_000, "furthest_due_ms": NOW_MS + 99 * 86_400_000, "lag": 456}
     one = topic("payments.reminders.delay", *(partition(each, pending=10**6, held=3, **last) for each in range(9)))
-    print_plain_table(*topic_table(group(one, topic("orders.delay", NEVER)), NOW_MS))
+    print_table(*topic_table(group(one, topic("orders.delay", NEVER)), NOW_MS), folding=("topic",))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == 3
     assert max(map(cell_len, lines)) <= 80

@@ -93,7 +93,9 @@ def test_the_first_page_names_the_paths(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("path", ["/metricz", "/metrics/", "/livez/x", "/admin", "/docs", "/readyz%2f"])
 def test_unknown_paths_are_404(client: httpx.Client, path: str) -> None:
-    assert client.get(path).status_code == 404
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert all(there in answer.text for there in ("/metrics", "/readyz", "[admin]")), "it leads somewhere"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])

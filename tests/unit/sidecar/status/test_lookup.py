@@ -118,6 +118,12 @@ def test_before_and_behind_the_watermark(world: World) -> None:
     assert world.searched == [("d.rejected", "d/3/50", DUE_MS - 60_000)]
 
 
+def test_the_id_is_told_where_there_is_one(world: World) -> None:
+    assert world(51).id is None
+    world.record = NAMED
+    assert (world(51).id, world(50).id) == ("a", "a")
+
+
 def test_of_a_released_record_its_copy_says_when(world: World) -> None:
     world.copy = Copy("out/0/17", DUE_MS + 3)
     assert (world(51).released_to, world(51).released_ms) == ("", None)
@@ -245,7 +251,7 @@ def test_due_at_once_is_due_when_it_was_sent(world: World) -> None:
 
 
 def test_held_even_when_the_delay_topic_has_let_it_go(world: World) -> None:
-    schedule = Schedule(DUE_MS, ("gated",), -1, b"canary", b"canary", both_times=False)
+    schedule = Schedule(DUE_MS, ("gated",), -1, b"canary", b"an-id", both_times=False)
     world.state = replace(STATE, held=(HeldEntry(5, schedule, RECORD, 1),))
     for record in (RECORD, None):
         world.record = record
