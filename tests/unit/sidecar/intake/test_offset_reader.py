@@ -1,0 +1,67 @@
+"""A scan takes what has been fetched a few records at a time, and asks for more only where that ends."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message
+
+from sidecar.intake.offset_reader import FETCHED_RECORDS, OffsetReader
+from tests.support.mock_broker import MockBroker
+
+TOPIC = "scanned"
+FETCHES = 5
+COUNT = 1 + FETCHES * FETCHED_RECORDS
+"""One that is waited for, and what has been fetched meanwhile."""
+
+ENOUGH_S = 10.0
+
+
+class Counting(Consumer):
+    """Says how often it was asked, and has always fetched as much as is asked for."""
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self.polled = 0
+        self.taken = 0
+
+    def poll(self, *wait_s: Any) -> Message | None:
+        self.polled += 1
+        return super().poll(*wait_s)
+
+    def consume(self, count: int = 1, *_: Any) -> list[Message]:
+        taken = super().consume(count, ENOUGH_S)
+        self.taken += len(taken)
+        return taken
+
+
+@pytest.fixture(name="bootstrap", scope="module")
+def _bootstrap() -> Iterator[str]:
+    with MockBroker() as broker:
+        broker.producer.begin_transaction()
+        for number in range(COUNT + FETCHED_RECORDS):
+            # With headers, for what has none is looked at once more.
+            broker.producer.produce(TOPIC, b"%d" % number, partition=0, headers=[("name", b"value")])
+        broker.producer.commit_transaction(ENOUGH_S)
+        yield broker.bootstrap
+
+
+@pytest.fixture(name="consumer")
+def _consumer(bootstrap: str) -> Counting:
+    return Counting({"bootstrap.servers": bootstrap, "group.id": "scan", "enable.partition.eof": True, "log_level": 0})
+
+
+def test_it_waits_once_for_what_has_been_fetched(consumer: Counting) -> None:
+    reader = OffsetReader(lambda: consumer)
+    scanned = [(offset, record.value) for offset, record in reader.scan(TOPIC, 0, 0, COUNT)]
+    reader.close()
+    assert scanned == [(offset, b"%d" % offset) for offset in range(COUNT)]
+    assert consumer.polled == 1
+
+
+def test_it_takes_nothing_behind_what_is_asked_for(consumer: Counting) -> None:
+    reader = OffsetReader(lambda: consumer)
+    assert len(list(reader.scan(TOPIC, 0, 0, COUNT))) == COUNT
+    assert next(reader.scan(TOPIC, 0, 0, COUNT))[0] == 0
+    reader.close()
+    assert consumer.taken == FETCHES * FETCHED_RECORDS
