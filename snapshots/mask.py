@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from google.protobuf.message import DecodeError
+from pyroaring import BitMap64, FrozenBitMap64
 
 from index.errors import FormatError
 from index.mask import CONTAINER_BITS, Mask
 from snapshots.envelope import Kind, unwrap, wrap
-from snapshots.offsets import MAX_OFFSET, decode_offsets, encode_offsets
+from snapshots.offsets import MAX_OFFSET, decode_bitmap, encode_offsets
 from snapshots.proto import state_pb2
 
 MASK_PREFIX: Final = b"mask/"
@@ -29,22 +30,23 @@ def mask_records(mask: Mask) -> Iterator[tuple[bytes, bytes | None]]:
         yield mask_key(number), _encoded(number, list(offsets)) if offsets else None
 
 
-def decode_mask(stored: Iterable[tuple[bytes, bytes]]) -> tuple[int, ...]:
+def decode_mask(stored: Iterable[tuple[bytes, bytes]]) -> FrozenBitMap64:
     """The cancelled offsets of all containers of a partition; FormatError names what is wrong."""
-    offsets: list[int] = []
+    offsets = BitMap64()
     for key, value in stored:
         try:
             found = parse_mask(value)
         except FormatError as error:
             raise FormatError(f"record {key!r} of the state topic: {error}") from error
-        if key != mask_key(found[0] >> CONTAINER_BITS):
-            raise FormatError(f"record {key!r} of the state topic holds container {found[0] >> CONTAINER_BITS}")
-        offsets += found
-    return tuple(sorted(offsets))
+        number = found.min() >> CONTAINER_BITS
+        if key != mask_key(number):
+            raise FormatError(f"record {key!r} of the state topic holds container {number}")
+        offsets |= found
+    return FrozenBitMap64(offsets)
 
 
-def parse_mask(stored: bytes) -> list[int]:
-    """The cancelled offsets of one container, ascending and at least one; FormatError on anything else."""
+def parse_mask(stored: bytes) -> BitMap64:
+    """The cancelled offsets of one container, at least one; FormatError on anything else."""
     message = state_pb2.Mask()
     try:
         message.ParseFromString(unwrap(Kind.MASK, stored))
@@ -53,8 +55,8 @@ def parse_mask(stored: bytes) -> list[int]:
     number = message.number
     if not 0 <= number <= MAX_OFFSET >> CONTAINER_BITS:
         raise FormatError(f"there is no container {number}")
-    offsets = decode_offsets(message.offsets, message.count)
-    if not offsets or any(offset >> CONTAINER_BITS != number for offset in (offsets[0], offsets[-1])):
+    offsets = decode_bitmap(message.offsets, message.count)
+    if not offsets or any(offset >> CONTAINER_BITS != number for offset in (offsets.min(), offsets.max())):
         raise FormatError(f"container {number} holds nothing, or offsets of another")
     return offsets
 

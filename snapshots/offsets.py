@@ -25,12 +25,19 @@ def encode_offsets(offsets: Iterable[int]) -> bytes:
 
 
 def decode_offsets(stored: bytes, count: int) -> list[int]:
-    """Return the ``count`` offsets of a stored set, ascending; FormatError when it is anything else.
+    """As ``decode_bitmap``, as a list in ascending order.
 
     >>> stored = encode_offsets([30, 10, 20])
     >>> decode_offsets(stored, 3)
     [10, 20, 30]
-    >>> decode_offsets(stored, 4)
+    """
+    return decode_bitmap(stored, count).to_array().tolist()
+
+
+def decode_bitmap(stored: bytes, count: int) -> BitMap64:
+    """The ``count`` offsets of a stored set; FormatError when it is anything else.
+
+    >>> decode_bitmap(encode_offsets([30, 10, 20]), 4)
     Traceback (most recent call last):
     ...
     index.errors.FormatError: bitmap of 3 offsets, where 4 are declared
@@ -46,4 +53,4 @@ def decode_offsets(stored: bytes, count: int) -> list[int]:
         raise FormatError("bitmap of offsets is not what a router writes: read and written again, it differs")
     if members and bitmap.max() > MAX_OFFSET:
         raise FormatError(f"bitmap holds {bitmap.max()}, which is no offset")
-    return bitmap.to_array().tolist()
+    return bitmap

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-from pyroaring import BitMap64
+from pyroaring import BitMap64, FrozenBitMap64
 
 from index.bucket import Manifest, SegmentRef
 from index.progress import Position
@@ -54,7 +54,9 @@ class StoredPending:
 
     def without_lists(self) -> Self:
         """The same for entries of segments and records from S on, without buckets and held records: to be sent."""
-        return replace(self, state=replace(self.state, buckets=(), held=(), mask=(), transit={}, inventory=None))
+        return replace(
+            self, state=replace(self.state, buckets=(), held=(), mask=FrozenBitMap64(), transit={}, inventory=None)
+        )
 
     def segments(self) -> Iterator[tuple[Manifest, SegmentRef]]:
         """The segments that hold something pending, unless it was cancelled."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from pyroaring import BitMap64
 
 from index.bucket import Manifest, SegmentRef
 from index.errors import FormatError
@@ -95,8 +96,8 @@ def _show_progress(message: state_pb2.Progress) -> Iterator[str]:
             yield _line("in transit", f"{_count(transit_keys, 'record')} of this topic: what was appended and not read")
 
 
-def _show_mask(offsets: Sequence[int]) -> Iterator[str]:
-    yield _line("cancelled", f"{_count(len(offsets), 'record')} from offset {offsets[0]} to {offsets[-1]}")
+def _show_mask(offsets: BitMap64) -> Iterator[str]:
+    yield _line("cancelled", f"{_count(len(offsets), 'record')} from offset {offsets.min()} to {offsets.max()}")
 
 
 def _show_ids(page: bytes, *, rows: bool) -> Iterator[str]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from google.protobuf.message import DecodeError
+from pyroaring import FrozenBitMap64
 
 from index.bucket import Manifest
 from index.errors import FormatError, StateLostError
@@ -62,7 +63,7 @@ class StoredState:
     buckets: tuple[Manifest, ...] = ()
     held: tuple[HeldEntry, ...] = ()
     inventory: Inventory | None = None
-    mask: tuple[int, ...] = ()
+    mask: FrozenBitMap64 = field(default_factory=FrozenBitMap64)
     transit: Mapping[Lot, tuple[InTransit, ...]] = field(default_factory=dict)
 
     def bucket_at(self, offset: int) -> Manifest | None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pyroaring import FrozenBitMap64
+
 from index.batch import Installation
 from index.bucket import Manifest
 from index.progress import Progress
@@ -34,7 +36,7 @@ class Origin:
     is_stored: bool
     buckets: tuple[Manifest, ...] = ()
     held: tuple[HeldEntry, ...] = ()
-    mask: tuple[int, ...] = ()
+    mask: FrozenBitMap64 = field(default_factory=FrozenBitMap64)
     transit: Mapping[Lot, tuple[InTransit, ...]] = field(default_factory=dict)
     restored: tuple[tuple[bytes, int], ...] = ()
     changed: tuple[str, ...] = ()

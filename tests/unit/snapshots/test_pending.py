@@ -4,6 +4,7 @@ import pickle
 from typing import Any
 
 import pytest
+from pyroaring import FrozenBitMap64
 
 from index.bucket import Manifest, Placement, SegmentRef
 from index.headers import Headers
@@ -57,12 +58,12 @@ def test_whether_a_record_is_pending(offset: int, headers: Headers, due_ms: int 
 
 def test_what_is_told_elsewhere() -> None:
     held = HeldEntry(43, Schedule(1, ("out",), -1, None, None, False), record())
-    pending = StoredPending.of(stored(mask=(42,), held=(held,)))
+    pending = StoredPending.of(stored(mask=FrozenBitMap64([42]), held=(held,)))
     assert [offset for offset in range(40, 50) if pending.is_told_elsewhere(offset)] == [42, 43, 46, 47]
     assert pending.entries(range(40, 50), BEFORE_ALL, [(1, 42, None), (1, 43, None), (1, 46, None)]) == [(1, 46, None)]
     sent = pickle.loads(pickle.dumps(pending.without_lists()))  # noqa: S301 -- our own
     assert sent.elsewhere == pending.elsewhere
-    assert (sent.state.held, sent.state.mask, sent.state.progress) == ((), (), pending.state.progress)
+    assert (sent.state.held, sent.state.mask, sent.state.progress) == ((), FrozenBitMap64(), pending.state.progress)
 
 
 def test_segments_by_the_watermark_of_their_bucket() -> None:

@@ -6,6 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
+from pyroaring import FrozenBitMap64
 
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import ConfigError
@@ -143,7 +144,7 @@ class World:
         progress = Progress(self.cursor, self.watermark, self.sealed_to, 1, 1, self.behind, skipped, b"key")
         held = tuple(self._held(row) for row in self.rows if row.offset in self.held)
         return StoredState(
-            progress, "id", RuleHistory.beginning(0, RULES), self.buckets, held, None, tuple(sorted(self.cancelled))
+            progress, "id", RuleHistory.beginning(0, RULES), self.buckets, held, None, FrozenBitMap64(self.cancelled)
         )
 
     def _held(self, row: Row) -> HeldEntry:

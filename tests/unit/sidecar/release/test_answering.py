@@ -152,7 +152,7 @@ def test_what_is_masked_is_in_the_state_and_in_its_inventory(partition: _Partiti
     partition.release(now_ms=2_000)
     state = [(each.key, each.value) for each in partition.written("d.delay-state")]
     masks = [(key, value) for key, value in state if key and value and key.startswith(b"mask/")]
-    assert decode_mask(masks) == (0,)
+    assert list(decode_mask(masks)) == [0]
     stored = fold_state([*state, (RULES_KEY, encode_history(RuleHistory.beginning(0, RULES)))])
     assert stored is not None
     assert (stored.progress.cursor, stored.inventory) == (2, Inventory(mask_keys=1))

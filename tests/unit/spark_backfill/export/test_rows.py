@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyroaring import FrozenBitMap64
 
 from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import ConfigError
@@ -72,7 +73,7 @@ def at(due_ms: int, *more: tuple[str, bytes | None]) -> list[tuple[str, bytes | 
 
 
 def test_records_of_the_log_by_what_the_state_says_of_them() -> None:
-    pending = StoredPending.of(state(mask=(42, 52), held=(held(43),)))
+    pending = StoredPending.of(state(mask=FrozenBitMap64([42, 52]), held=(held(43),)))
     found = rows(
         pending,
         read(
