@@ -10,6 +10,7 @@ from index.unreadable import examined
 from sidecar.intake.handed_over import handed_over, handed_over_one
 from sidecar.intake.raw_headers import RawHeaders
 from sidecar.kafka.admin import Place
+from sidecar.kafka.compacted import learn_leaders
 from sidecar.kafka.errors import is_unreadable
 from sidecar.kafka.librdkafka import serialized_sizes
 
@@ -84,6 +85,7 @@ class _Head:
         self._place = _NO_PLACE
         self._next_offset = _NOWHERE
         self._log_starts: dict[Place, int] = {}
+        self._topics: set[str] = set()
         self._raw = RawHeaders(connect)
         self._doubtful: set[int] = set()
 
@@ -121,6 +123,7 @@ class _Head:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+            self._topics.clear()
         self._raw.close()
 
     def _rest(self) -> None:
@@ -217,6 +220,10 @@ class _Head:
     def _at(self, place: Place, offset: int) -> Consumer:
         consumer = self._connected()
         if place != self._place or not self._next_offset <= offset <= self._next_offset + SCAN_GAP_RECORDS:
+            if place[0] not in self._topics:
+                # Assigned beside one that it knows, it would ask who leads it within a second, and not before.
+                learn_leaders(consumer, place[0])
+                self._topics.add(place[0])
             consumer.assign([TopicPartition(*place, offset)])
             self._place, self._next_offset = place, offset
         return consumer

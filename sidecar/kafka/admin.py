@@ -133,6 +133,16 @@ def topic_id(admin: AdminClient, topic: str) -> str:
     return str(found.topic_id)
 
 
+def topic_ids(admin: AdminClient, names: Iterable[str]) -> dict[str, str | None]:
+    """Ids of topics, in one request; None for one that is not there. RefusedError for one that may not be described."""
+    futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S)
+    found = {name: described(name, future) for name, future in futures.items()}
+    for name, each in found.items():
+        if isinstance(each, Denied):
+            raise RefusedError(f"{name} may not be described; what rights are missing: delay-router check")
+    return {name: str(each.topic_id) if isinstance(each, TopicDescription) else None for name, each in found.items()}
+
+
 def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str] | None]:
     """Effective settings of existing topics; None for one whose settings may not be described."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]

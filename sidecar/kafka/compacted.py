@@ -38,12 +38,6 @@ def read_settled(config: Config, name: str, partition: int, admin: AdminClient) 
     return _read(config, name, partition, *log_range(admin, name, partition))
 
 
-def read_since(config: Config, name: str, partition: int, admin: AdminClient, offset: int) -> tuple[list[Stored], int]:
-    """As ``read_settled``, from an offset on; also where that ended."""
-    start, settled = log_range(admin, name, partition)
-    return _read(config, name, partition, max(start, offset), settled), settled
-
-
 def begin(consumer: Consumer, topic: str, partition: int) -> None:
     """Assign one partition from its first offset on, wherever that is; KafkaException when no broker answers."""
     learn_leaders(consumer, topic)
@@ -55,14 +49,24 @@ def learn_leaders(consumer: Consumer, topic: str) -> None:
     consumer.list_topics(topic, REQUEST_TIMEOUT_S)
 
 
+def read_part(consumer: Consumer, name: str, partition: int, start: int, end: int) -> list[Stored]:
+    """Every committed record of [start, end), which is there; the consumer has nothing assigned afterwards."""
+    if start >= end:
+        return []
+    try:
+        # By its number, for the same reason as in learn_leaders; it is known here.
+        consumer.assign([TopicPartition(name, partition, start)])
+        return [Stored(each.offset() or 0, each.key(), each.value()) for each in to_end(consumer)]
+    finally:
+        consumer.unassign()
+
+
 def _read(config: Config, name: str, partition: int, start: int, end: int) -> list[Stored]:
     if start >= end:
         return []
     consumer = clients.state_reader(config)
     try:
-        # By its number, for the same reason as in learn_leaders; it is known here.
-        consumer.assign([TopicPartition(name, partition, start)])
-        return [Stored(each.offset() or 0, each.key(), each.value()) for each in to_end(consumer)]
+        return read_part(consumer, name, partition, start, end)
     finally:
         consumer.close()
 

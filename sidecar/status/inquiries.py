@@ -98,7 +98,8 @@ class GroupInquiries:
         return self
 
     def close(self) -> None:
-        """Stop following the status topic."""
+        """Stop following the status topic, and close what pages are read with."""
+        self._finder.close()
         if self._reader is not None:
             self._reader.stop()
 

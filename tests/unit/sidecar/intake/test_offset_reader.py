@@ -1,15 +1,18 @@
-"""A scan takes what has been fetched a few records at a time, and asks for more only where that ends."""
+"""A scan takes what has been fetched a few records at a time, and asks for more only where that ends.
+
+Who leads a topic is asked once.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from sidecar.intake.offset_reader import FETCHED_RECORDS, OffsetReader
 from tests.support.mock_broker import MockBroker
 
-TOPIC = "scanned"
+TOPIC, OTHER = "scanned", "other"
 FETCHES = 5
 COUNT = 1 + FETCHES * FETCHED_RECORDS
 """One that is waited for, and what has been fetched meanwhile."""
@@ -24,6 +27,17 @@ class Counting(Consumer):
         super().__init__(*settings)
         self.polled = 0
         self.taken = 0
+        self.asked: list[str] = []
+        self.assigned: list[str] = []
+
+    def list_topics(self, *what: Any, **more: Any) -> Any:
+        self.asked.append(what[0])
+        return super().list_topics(*what, **more)
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        self.assigned += [place.topic for place in places]
+        assert set(self.assigned) <= set(self.asked), "before it is assigned"
+        super().assign(places)
 
     def poll(self, *wait_s: Any) -> Message | None:
         self.polled += 1
@@ -42,6 +56,7 @@ def _bootstrap() -> Iterator[str]:
         for number in range(COUNT + FETCHED_RECORDS):
             # With headers, for what has none is looked at once more.
             broker.producer.produce(TOPIC, b"%d" % number, partition=0, headers=[("name", b"value")])
+        broker.producer.produce(OTHER, b"value", partition=0, headers=[("name", b"value")])
         broker.producer.commit_transaction(ENOUGH_S)
         yield broker.bootstrap
 
@@ -65,3 +80,12 @@ def test_it_takes_nothing_behind_what_is_asked_for(consumer: Counting) -> None:
     assert next(reader.scan(TOPIC, 0, 0, COUNT))[0] == 0
     reader.close()
     assert consumer.taken == FETCHES * FETCHED_RECORDS
+
+
+def test_it_asks_once_who_leads_a_topic_before_it_reads_from_it(consumer: Counting) -> None:
+    reader = OffsetReader(lambda: consumer)
+    for topic in (TOPIC, OTHER, TOPIC, OTHER):
+        assert reader.read(topic, 0, [0])[0] is not None
+    reader.close()
+    assert consumer.asked == [TOPIC, OTHER]
+    assert consumer.assigned == [TOPIC, OTHER, TOPIC, OTHER]
