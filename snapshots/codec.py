@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from snapshots.rows import encode_rows
+from snapshots.rows import encode_body
 from snapshots.segment import Columns, decode_columns
 
 DecodeColumns: TypeAlias = Callable[[bytes], Columns]
-EncodeRows: TypeAlias = Callable[
-    [Sequence[int], Sequence[int], Sequence[int], Sequence[bytes], Sequence[str]],
+EncodeBody: TypeAlias = Callable[
+    [Sequence[int], Sequence[int], Sequence[int], Sequence[int], bytes, Sequence[str]],
     bytes,
 ]
 
@@ -23,7 +23,7 @@ class SegmentCodec:
     """Decodes inline segments and joins rows into them, as the functions of the same names do."""
 
     decode_columns: DecodeColumns
-    encode_rows: EncodeRows
+    encode_body: EncodeBody
 
 
-PYTHON_CODEC: Final = SegmentCodec(decode_columns, encode_rows)
+PYTHON_CODEC: Final = SegmentCodec(decode_columns, encode_body)

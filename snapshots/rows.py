@@ -16,8 +16,8 @@ null and the table of header names go with them.
 """
 
 from collections.abc import Sequence
-from itertools import groupby, islice
-from operator import itemgetter, lt, sub
+from itertools import accumulate, groupby, islice
+from operator import lt, sub
 from typing import Final
 
 from index.errors import FormatError
@@ -142,19 +142,22 @@ def encode_rows(
     names: Sequence[str],
 ) -> bytes:
     """Value of the record of an inline segment; errors as of ``encode_segment``."""
-    return encode_body(dues_ms, offsets, timestamps_ms, bytes(map(itemgetter(0), rows)), b"".join(rows), names)
+    return encode_body(dues_ms, offsets, timestamps_ms, [*map(len, rows)], b"".join(rows), names)
 
 
 def encode_body(
     dues_ms: Sequence[int],
     offsets: Sequence[int],
     timestamps_ms: Sequence[int],
-    starts: bytes,
+    sizes: Sequence[int],
     body: bytes,
     names: Sequence[str],
 ) -> bytes:
-    """The same of rows that lie behind each other in ``body``; ``starts`` has the first byte of each."""
+    """The same of rows of these sizes, which lie behind each other in ``body``."""
     _check(dues_ms, offsets)
+    if not len(sizes) == len(timestamps_ms) == len(offsets) or min(sizes) < 1 or sum(sizes) != len(body):
+        raise FormatError("rows of a segment are not as many, or not as long, as is said of them")
+    starts = bytes(map(body.__getitem__, islice(accumulate(sizes, initial=0), len(sizes))))
     columns = segment_pb2.InlineSegment(header_names=names)
     columns.due_deltas.extend(_deltas(dues_ms))
     columns.offset_deltas.extend(_deltas(offsets))

@@ -11,7 +11,7 @@ from index.due_marks import MOST_MARKS, marks_of, thinned
 from index.errors import FormatError
 from index.progress import Position
 from index.record import Record
-from snapshots.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.codec import SegmentCodec
 from snapshots.manifest import segment_key
 from snapshots.segment import StoredEntry, encode_segment
 
@@ -36,16 +36,16 @@ def joined(
     dues_ms: Sequence[int],
     offsets: Sequence[int],
     timestamps_ms: Sequence[int],
-    rows: Sequence[bytes],
+    sizes: Sequence[int],
+    body: bytes,
     names: Sequence[str],
-    codec: SegmentCodec = PYTHON_CODEC,
+    codec: SegmentCodec,
 ) -> Encoded | None:
-    """A segment joined of rows that share the header ``names``, in due order; None where it would be too long."""
-    return of_rows(dues_ms, offsets, codec.encode_rows(dues_ms, offsets, timestamps_ms, rows, names))
+    """A segment of the rows that lie in ``body``, in due order, and share ``names``; None where it would be too long.
 
-
-def of_rows(dues_ms: Sequence[int], offsets: Sequence[int], value: bytes) -> Encoded | None:
-    """A segment that was joined of rows of these due times and offsets; None where it is too long."""
+    A codec of native code wants the numbers as arrays of 64 bits, the sizes of 32.
+    """
+    value = codec.encode_body(dues_ms, offsets, timestamps_ms, sizes, body, names)
     if len(value) > MAX_SEGMENT_BYTES:
         return None
     first, last = Position(dues_ms[0], offsets[0]), Position(dues_ms[-1], offsets[-1])

@@ -131,7 +131,7 @@ class Sealing:
         if packed is None or max(packed.sizes) + COLUMN_BYTES > self._rules.segment_bytes:
             return None
         numbers = packed.dues_ms, packed.offsets, packed.timestamps_ms
-        segment = joined(*numbers, packed.rows(), packed.packer.names, self._codec)
+        segment = joined(*numbers, packed.sizes, packed.buffer, packed.packer.names, self._codec)
         if segment is None:
             return None
         return Encoded(segment.ref._replace(targets=count_routes(packed.routes)), segment.value)

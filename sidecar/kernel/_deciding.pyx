@@ -32,7 +32,7 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 5
+REVISION = 6
 
 cdef enum:
     # Of a record; as in snapshots.rows. One with more is Python's.

@@ -7,6 +7,7 @@ def join(
     dues_ms: Sequence[int],
     offsets: Sequence[int],
     timestamps_ms: Sequence[int],
-    rows: Sequence[bytes],
+    sizes: Sequence[int],
+    body: bytes,
     names: Sequence[str],
 ) -> bytes | None: ...

@@ -1,19 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
 """Rows joined into an inline segment: the compiled half of ``snapshots.rows``.
 
-Two passes. The first holds the lock of the interpreter: it takes numbers and rows apart and checks them. The second does
-not: it writes deltas and rows into the body. What is not in order is not known here: nothing is returned, and Python
-says what is wrong with it.
+Numbers are read where they lie, in arrays of 64 bits (sizes: 32), and the rows are copied as a whole. What is not in
+order, or is no such array, is not known here: nothing is returned, and Python joins it or says what is wrong with it.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 5
+REVISION = 6
 
 cdef enum:
     # As in snapshots.segment.
@@ -33,12 +31,14 @@ cdef enum:
     COLUMN_RUNS = 0x12
 
 
-cdef struct Row:
-    int64_t due_ms
-    int64_t offset
-    int64_t timestamp_ms
-    const char *place
-    Py_ssize_t size
+cdef struct Rows:
+    const int64_t *dues_ms
+    const int64_t *offsets
+    const int64_t *timestamps_ms
+    const int32_t *sizes
+    const uint8_t *body
+    Py_ssize_t count
+    Py_ssize_t body_size
 
 
 cdef struct Written:
@@ -85,50 +85,52 @@ cdef Py_ssize_t _field_size(Py_ssize_t content) noexcept nogil:
     return 1 + _varint_size(<uint64_t>content) + content
 
 
-cdef bint _number(object given, int64_t *number) except -1:
-    cdef int overflow = 0
-    if not PyLong_CheckExact(given):
-        return False
-    number[0] = PyLong_AsLongLongAndOverflow(given, &overflow)
-    return overflow == 0 and number[0] >= 0
-
-
-cdef bint _follows(Row *row, Row *before) noexcept nogil:
-    return row.due_ms > before.due_ms or (row.due_ms == before.due_ms and row.offset > before.offset)
-
-
-cdef bint _take(Row *rows, Py_ssize_t count, tuple dues_ms, tuple offsets, tuple timestamps_ms, tuple given) except -1:
-    """Whether all are rows in order."""
-    cdef Py_ssize_t place
-    cdef object row
-    for place in range(count):
-        row = given[place]
-        if not (
-            _number(dues_ms[place], &rows[place].due_ms)
-            and _number(offsets[place], &rows[place].offset)
-            and _number(timestamps_ms[place], &rows[place].timestamp_ms)
-            and PyBytes_CheckExact(row)
-        ):
+cdef bint _are_in_order(Rows *rows) noexcept nogil:
+    """Whether all numbers are possible, entries follow each other, and rows are as long as their body."""
+    cdef Py_ssize_t place, size = 0
+    for place in range(rows.count):
+        if rows.dues_ms[place] < 0 or rows.offsets[place] < 0 or rows.timestamps_ms[place] < 0 or rows.sizes[place] < 1:
             return False
-        rows[place].place, rows[place].size = PyBytes_AS_STRING(row), PyBytes_GET_SIZE(row)
-        if rows[place].size == 0:
+        size += rows.sizes[place]
+        if place and not _follows(rows, place):
             return False
-        if place and not _follows(&rows[place], &rows[place - 1]):
-            return False
+    return size == rows.body_size
+
+
+cdef bint _follows(Rows *rows, Py_ssize_t place) noexcept nogil:
+    cdef int64_t due_ms = rows.dues_ms[place], before_ms = rows.dues_ms[place - 1]
+    return due_ms > before_ms or (due_ms == before_ms and rows.offsets[place] > rows.offsets[place - 1])
+
+
+cdef bint _are_distinct(Rows *rows, uint64_t *table, uint64_t places) noexcept nogil:
+    """Whether no offset is there twice, by a table of twice as many places and more, a power of two, all of them 0."""
+    cdef Py_ssize_t number
+    cdef uint64_t at, offset
+    for number in range(rows.count):
+        # A multiplier that spreads what lies close together; 0 is an empty place.
+        offset = <uint64_t>rows.offsets[number]
+        at = (offset * <uint64_t>0x9E3779B97F4A7C15) >> 20 & (places - 1)
+        while table[at]:
+            if table[at] == offset + 1:
+                return False
+            at = at + 1 & (places - 1)
+        table[at] = offset + 1
     return True
 
 
-cdef void _write_columns(Row *rows, Py_ssize_t count, Written *columns) noexcept nogil:
+cdef void _write_columns(Rows *rows, Written *columns) noexcept nogil:
     """Deltas of due times, offsets and timestamps, and the runs of rows that have a key and that have none."""
-    cdef Row before = Row(0, 0, 0, NULL, 0)
-    cdef Py_ssize_t place, run = 0
+    cdef int64_t due_ms = 0, offset = 0, timestamp_ms = 0
+    cdef Py_ssize_t number, run = 0
+    cdef const uint8_t *row = rows.body
     cdef bint is_keyed, in_keyed = True, has_null = False
-    for place in range(count):
-        _varint(&columns[0], <uint64_t>(rows[place].due_ms - before.due_ms))
-        _zigzag(&columns[1], rows[place].offset - before.offset)
-        _zigzag(&columns[2], rows[place].timestamp_ms - before.timestamp_ms)
-        before = rows[place]
-        is_keyed = <uint8_t>rows[place].place[0] == INLINE_KEYS
+    for number in range(rows.count):
+        _varint(&columns[0], <uint64_t>(rows.dues_ms[number] - due_ms))
+        _zigzag(&columns[1], rows.offsets[number] - offset)
+        _zigzag(&columns[2], rows.timestamps_ms[number] - timestamp_ms)
+        due_ms, offset, timestamp_ms = rows.dues_ms[number], rows.offsets[number], rows.timestamps_ms[number]
+        is_keyed = row[0] == INLINE_KEYS
+        row += rows.sizes[number]
         has_null = has_null or not is_keyed
         if is_keyed != in_keyed:
             _varint(&columns[3], <uint64_t>run)
@@ -140,24 +142,19 @@ cdef void _write_columns(Row *rows, Py_ssize_t count, Written *columns) noexcept
         columns[3].size = 0
 
 
-cdef Py_ssize_t _inline_size(Row *rows, Py_ssize_t count, Written *columns, Py_ssize_t names) noexcept nogil:
-    cdef Py_ssize_t size = names, place
+cdef Py_ssize_t _inline_size(Rows *rows, Written *columns, Py_ssize_t names) noexcept nogil:
+    cdef Py_ssize_t size = names + rows.body_size, place
     for place in range(3):
         size += _field_size(columns[place].size)
-    size += _field_size(_field_size(columns[3].size) if columns[3].size else 0)
-    for place in range(count):
-        size += rows[place].size
-    return size
+    return size + _field_size(_field_size(columns[3].size) if columns[3].size else 0)
 
 
 cdef void _write(
-    Written *into, Py_ssize_t inline_size, Row *rows, Py_ssize_t count, Written *columns, const char *names,
-    Py_ssize_t names_size,
+    Written *into, Py_ssize_t inline_size, Rows *rows, Written *columns, const char *names, Py_ssize_t names_size
 ) noexcept nogil:
-    cdef Py_ssize_t place
     into.place[0] = SEGMENT_COUNT
     into.size = 1
-    _varint(into, <uint64_t>count)
+    _varint(into, <uint64_t>rows.count)
     into.place[into.size] = SEGMENT_INLINE
     into.size += 1
     _varint(into, <uint64_t>inline_size)
@@ -170,8 +167,7 @@ cdef void _write(
     if columns[3].size:
         _field(into, COLUMN_RUNS, &columns[3])
     _copy(into, names, names_size)
-    for place in range(count):
-        _copy(into, rows[place].place, rows[place].size)
+    _copy(into, rows.body, rows.body_size)
 
 
 cdef bytes _table(names):
@@ -189,50 +185,64 @@ cdef bytes _table(names):
     return b"".join(fields)
 
 
-def join(dues_ms, offsets, timestamps_ms, rows, names):
+cdef _signed(offsets):
+    """The router has offsets unsigned; what is beyond all is less than 0 then."""
+    view = memoryview(offsets)
+    return view.cast("B").cast("q") if view.format in ("Q", "L") else view
+
+
+def join(dues_ms, offsets, timestamps_ms, sizes, body, names):
     """The body of a segment of rows that share the header ``names``, in due order; None: ask Python."""
-    cdef tuple own = tuple(rows)
-    cdef Py_ssize_t count = len(own)
+    cdef const int64_t[::1] due, at, written
+    cdef const int32_t[::1] long_
+    cdef Rows rows
     cdef bytes table
-    cdef Row *taken
+    cdef uint64_t *seen
     cdef uint8_t *room
-    if not 0 < count <= MAX_ENTRIES or not len(dues_ms) == len(offsets) == len(timestamps_ms) == count:
+    cdef uint64_t places = 2
+    cdef bint is_known
+    if not PyBytes_CheckExact(body):
         return None
     try:
+        due, at, written, long_ = dues_ms, _signed(offsets), timestamps_ms, sizes
         table = _table(names)
-    except UnicodeEncodeError:
+    except (TypeError, ValueError):
         return None
-    taken = <Row *>malloc(count * sizeof(Row))
-    room = <uint8_t *>malloc(COLUMNS * count * MAX_VARINT)
+    rows.count, rows.body_size = due.shape[0], PyBytes_GET_SIZE(body)
+    if not 0 < rows.count <= MAX_ENTRIES or not at.shape[0] == written.shape[0] == long_.shape[0] == rows.count:
+        return None
+    rows.dues_ms, rows.offsets, rows.timestamps_ms, rows.sizes = &due[0], &at[0], &written[0], &long_[0]
+    rows.body = <const uint8_t *>PyBytes_AS_STRING(body)
+    while places < <uint64_t>(2 * rows.count):
+        places *= 2
+    seen = <uint64_t *>calloc(places, sizeof(uint64_t))
+    room = <uint8_t *>malloc(COLUMNS * rows.count * MAX_VARINT)
     try:
-        if taken == NULL or room == NULL:
+        if seen == NULL or room == NULL:
             raise MemoryError
-        if not _take(taken, count, tuple(dues_ms), tuple(offsets), tuple(timestamps_ms), own):
-            return None
-        # Not before all are known to be numbers.
-        if len(set(offsets)) != count:
-            return None
-        return _joined(taken, count, room, table)
+        with nogil:
+            is_known = _are_in_order(&rows) and _are_distinct(&rows, seen, places)
+        return _joined(&rows, room, table) if is_known else None
     finally:
-        free(taken)
+        free(seen)
         free(room)
 
 
-cdef bytes _joined(Row *rows, Py_ssize_t count, uint8_t *room, bytes table):
+cdef bytes _joined(Rows *rows, uint8_t *room, bytes table):
     cdef Written[COLUMNS] columns
     cdef Written into
     cdef Py_ssize_t place, inline_size, names_size = PyBytes_GET_SIZE(table)
     cdef const char *names = PyBytes_AS_STRING(table)
     cdef bytes body
     for place in range(COLUMNS):
-        columns[place].place, columns[place].size = room + place * count * MAX_VARINT, 0
+        columns[place].place, columns[place].size = room + place * rows.count * MAX_VARINT, 0
     with nogil:
-        _write_columns(rows, count, columns)
-        inline_size = _inline_size(rows, count, columns, names_size)
+        _write_columns(rows, columns)
+        inline_size = _inline_size(rows, columns, names_size)
     body = PyBytes_FromStringAndSize(
-        NULL, 1 + _varint_size(<uint64_t>count) + 1 + _varint_size(<uint64_t>inline_size) + inline_size
+        NULL, 1 + _varint_size(<uint64_t>rows.count) + 1 + _varint_size(<uint64_t>inline_size) + inline_size
     )
     into.place, into.size = <uint8_t *>PyBytes_AS_STRING(body), 0
     with nogil:
-        _write(&into, inline_size, rows, count, columns, names, names_size)
+        _write(&into, inline_size, rows, columns, names, names_size)
     return body

@@ -18,17 +18,18 @@ def _decode_columns(value: bytes) -> Columns:
     return PYTHON_CODEC.decode_columns(value) if columns is None else Columns(*columns)
 
 
-def _encode_rows(
+def _encode_body(
     dues_ms: Sequence[int],
     offsets: Sequence[int],
     timestamps_ms: Sequence[int],
-    rows: Sequence[bytes],
+    sizes: Sequence[int],
+    body: bytes,
     names: Sequence[str],
 ) -> bytes:
-    body = _rows.join(dues_ms, offsets, timestamps_ms, rows, names)
-    if body is None:
-        return PYTHON_CODEC.encode_rows(dues_ms, offsets, timestamps_ms, rows, names)
-    return wrap(Kind.SEGMENT, body)
+    segment = _rows.join(dues_ms, offsets, timestamps_ms, sizes, body, names)
+    if segment is None:
+        return PYTHON_CODEC.encode_body(dues_ms, offsets, timestamps_ms, sizes, body, names)
+    return wrap(Kind.SEGMENT, segment)
 
 
-NATIVE_CODEC: Final = SegmentCodec(_decode_columns, _encode_rows)
+NATIVE_CODEC: Final = SegmentCodec(_decode_columns, _encode_body)

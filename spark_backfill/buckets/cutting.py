@@ -17,8 +17,8 @@ from index.bucket import Placement
 from index.bucket_rules import MANY, NEARLY_EMPTY, POINTER_BELOW_US, SCAN_US, SEEK_US, SealRules
 from index.id_pages import row
 from snapshots.id_pages import EncodedPage, encode_pages
-from snapshots.rows import encode_body
-from snapshots.writing import Encoded, SegmentWriter, of_rows
+from snapshots.codec import PYTHON_CODEC
+from snapshots.writing import Encoded, SegmentWriter, joined
 from spark_backfill.buckets.deciding import objects, of_ids
 from spark_backfill.buckets.packing import common_names, records
 from spark_backfill.buckets.plan import BucketRange
@@ -156,9 +156,8 @@ def _joined(rows: pa.RecordBatch, dues_ms: Sequence[int], offsets: Sequence[int]
     _, places, content = packed.buffers()
     edges = np.frombuffer(places, dtype=np.int32)[packed.offset : packed.offset + len(packed) + 1]
     body = content[int(edges[0]) : int(edges[-1])].to_pybytes()
-    starts = np.frombuffer(body, dtype=np.uint8)[edges[:-1] - edges[0]].tobytes()
-    timestamps_ms = objects(rows.column("timestamp_ms"))
-    return of_rows(dues_ms, offsets, encode_body(dues_ms, offsets, timestamps_ms, starts, body, names))
+    sizes: list[int] = np.diff(edges).tolist()
+    return joined(dues_ms, offsets, objects(rows.column("timestamp_ms")), sizes, body, names, PYTHON_CODEC)
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:

@@ -7,6 +7,7 @@ kernel alternate in one run, and the middle of each is printed.
 import gc
 import sys
 import time
+from array import array
 from collections.abc import Callable
 from statistics import median
 from typing import Any, Final, TypeAlias
@@ -105,17 +106,19 @@ class _Segment:
 
     def __init__(self, entries: list[Entry[Scheduled]]) -> None:
         packer = RowPacker()
-        self._dues_ms = [due_ms for due_ms, _, _ in entries]
-        self._offsets = [offset for _, offset, _ in entries]
+        self._dues_ms = array("q", [due_ms for due_ms, _, _ in entries])
+        self._offsets = array("Q", [offset for _, offset, _ in entries])
         records = [scheduled.record for _, _, scheduled in entries if scheduled.record]
-        self._timestamps_ms = [record.timestamp_ms for record in records]
-        rows = [packer.pack(record.key, record.value, record.headers) for record in records]
-        self._rows = [row for row in rows if row is not None]
+        self._timestamps_ms = array("q", [record.timestamp_ms for record in records])
+        packed = [packer.pack(record.key, record.value, record.headers) for record in records]
+        rows = [row for row in packed if row is not None]
+        self._sizes, self._body = array("i", map(len, rows)), b"".join(rows)
         self._names = packer.names
         self._value = self._joined(PYTHON)
 
     def _joined(self, kernel: Kernel) -> bytes:
-        return kernel.codec.encode_rows(self._dues_ms, self._offsets, self._timestamps_ms, self._rows, self._names)
+        numbers = self._dues_ms, self._offsets, self._timestamps_ms
+        return kernel.codec.encode_body(*numbers, self._sizes, self._body, self._names)
 
     def join_us(self, kernel: Kernel) -> float:
         return _cpu_us(lambda: [self._joined(kernel) for _ in range(RECORDS // SEGMENT_RECORDS)], RECORDS)
