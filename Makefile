@@ -76,7 +76,8 @@ test-wheel: venv ## Build the wheel, install it, and run the unit tests on what 
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
 test-kernel: venv ## The kernel beside Python on the same records, fuzzed, and under the sanitizers of the compiler
-	@$(PYTEST) $$($(BIN)/python -m tests.targets $@) tests/unit/sidecar/kernel
+	@$(PYTEST) $$($(BIN)/python -m tests.targets $@) tests/unit/sidecar/kernel tests/unit/spark_backfill/test_kernel.py \
+	  tests/unit/spark_backfill/buckets
 
 test-spark: venv ## Run only the tests of the Spark jobs
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
@@ -125,10 +126,11 @@ image: ## Build the container image (IMAGE, BASE, EXTRAS=1: with tracing and msk
 
 SPARK_IMAGE ?= kafka-delay-router-spark:dev
 
-image-spark: venv ## Build the image of the Spark jobs (SPARK_IMAGE; SPARK: an image with Spark 4.0, BASE: one with Python 3.11)
+image-spark: venv ## Build the image of the Spark jobs (SPARK_IMAGE; SPARK: an image with Spark 4.0, BASE: one with Python 3.11; KERNEL=off)
 	@mkdir -p build/jars
 	@cp $$($(BIN)/python -m spark_backfill jars | tr , ' ') build/jars/
 	@docker build --network host $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(SPARK),--build-arg SPARK=$(SPARK)) \
+	  $(if $(KERNEL),--build-arg KERNEL=$(KERNEL)) \
 	  $(BUILD_OPTIONS) --file Dockerfile.spark --tag $(SPARK_IMAGE) .
 
 release-image: ## The same for a release: BASE must be pinned by digest, IMAGE must be named

@@ -23,7 +23,7 @@ from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from sidecar.kernel._fetching cimport Message, Messages, Taken
-from sidecar.kernel._notations cimport INT64_MAX, Bytes, digits_of, duration_of, instant_of
+from sidecar.kernel._notations cimport INT64_MAX, digits_of, duration_of, instant_of
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(type, Py_ssize_t)
@@ -35,11 +35,6 @@ cdef extern from "Python.h":
 REVISION = 6
 
 cdef enum:
-    # Of a record; as in snapshots.rows. One with more is Python's.
-    MAX_HEADERS = 100
-    # Names that are remembered at once, and the places of the table in which they are looked up: a power of two.
-    MAX_NAMES = 512
-    SLOTS = 2048
     MAX_NAME_BYTES = 256
     MAX_ROUTES = 4096
     MAX_SHAPES = 4096
@@ -60,21 +55,6 @@ cdef enum:
     SCHEDULED_FIELDS = 3
     PACKED_FIELDS = 5
 
-# What a header name means, in the numbers of common_form.py: a role, and in which notations its content is read here.
-cdef enum:
-    NOTHING = 0
-    AT = 1
-    AFTER = 2
-    TO = 3
-    KEY = 4
-    PARTITION = 5
-    ID = 6
-    EXPIRE = 7
-    NOT_COMMON = 15
-    ROLE_BITS = 15
-    DIGITS = 16
-    TEXT = 32
-
 # Tags of segment.proto; each is one byte.
 cdef enum:
     INLINE_KEYS = 0x2A
@@ -86,35 +66,6 @@ cdef enum:
 cdef int64_t FIRST_SECONDS = 1_000_000_000
 cdef int64_t FIRST_MILLIS = 100_000_000_000
 cdef int64_t FIRST_MICROS = 100_000_000_000_000
-
-
-cdef struct Header:
-    Bytes name
-    # Without a place it is null.
-    Bytes content
-
-
-cdef struct Name:
-    Bytes text
-    int means
-
-
-cdef struct Seen:
-    int64_t offset
-    int64_t timestamp_ms
-    Bytes key
-    Bytes value
-    int header_count
-    # What is found out.
-    int64_t due_ms
-    int64_t partition
-    int64_t expire_ms
-    Bytes to
-    Bytes own_key
-    Bytes deliver_id
-    int roles
-    bint packable
-    Py_ssize_t content_bytes
 
 
 cdef bint _time(Bytes *raw, int means, int64_t *time_ms) noexcept nogil:
@@ -254,158 +205,20 @@ cdef inline void _set(tuple made, Py_ssize_t place, object field):
     PyTuple_SET_ITEM(made, place, field)
 
 
-cdef class Decider:
-    """Decides by one set of rules; used by one thread.
+cdef class Judge:
+    """What decides by one set of rules where records lie otherwise in each subclass; used by one thread.
 
-    ``form`` is the ``CommonForm`` of the rules, ``packer`` what rows are packed with, ``hash_of`` what an id is known
-    by, ``kinds`` the types of Record, Schedule, Scheduled and Packed, ``keep_key`` stands for the key a record has.
+    ``form`` is the ``CommonForm`` of the rules, ``packer`` what rows are packed with.
     """
 
-    cdef object means, route_of, packer, hash_of, keep_key
-    cdef type record, schedule, scheduled, packed
-    cdef tuple default_targets, last_targets
-    cdef int64_t max_ahead_ms, delay_ms
-    cdef bint requires_time
-    # Names of headers by their number, and where to find the number of one: 0 for none, or it and one more.
-    cdef list texts
-    cdef Name[MAX_NAMES] names
-    cdef int16_t[SLOTS] slots
-    cdef int name_count
-    cdef dict routes, shapes
-    cdef bytes last_to, last_shape
-    cdef int16_t[MAX_HEADERS] last_numbers
-    cdef int last_count
-    # Of the record that is being decided.
-    cdef Header[MAX_HEADERS] headers
-    cdef int16_t[MAX_HEADERS] numbers
-
-    def __cinit__(self, form, packer, hash_of, tuple kinds not None, keep_key):
-        self.means, self.route_of = form.means, form.route
-        self.packer, self.hash_of, self.keep_key = packer, hash_of, keep_key
-        self.record, self.schedule, self.scheduled, self.packed = kinds
-        for kind in kinds:
-            if not issubclass(kind, tuple):
-                raise TypeError(f"what is made here are tuples, and {kind} is none")
+    def __cinit__(self, form, packer, *_):
+        self.means, self.route_of, self.packer = form.means, form.route, packer
         self.default_targets = form.default_targets
         self.max_ahead_ms, self.delay_ms = form.max_ahead_ms, form.delay_ms
         self.requires_time = form.requires_time
         self.routes, self.shapes = {}, {}
         self.last_count = -1
         self.forget_names()
-
-    def decide(
-        self, messages, headers, Py_ssize_t start, int64_t below, int64_t far_ms, int64_t room_bytes,
-        list run not None, dict names not None,
-    ):
-        """Add the entries of messages from ``start`` on to a run, and the hashes of their ids to ``names``.
-
-        Messages are those of ``_fetching.pyx``, which have headers of their own, or any with the methods of
-        confluent-kafka's, and ``headers`` of each. ``(next, taken_bytes, without_time)``: the place of the first that is
-        for Python to decide, the memory that the others take, and how many of them name no time. Nothing is decided at
-        or beyond the offset ``below``, nor what takes ``room_bytes`` or more together with the others; what is due after
-        ``far_ms`` is packed.
-        """
-        cdef Seen seen
-        cdef Messages raw = <Messages>messages if type(messages) is Messages else None
-        cdef Py_ssize_t place = start, count
-        cdef int64_t taken_bytes = 0, size_bytes, without_time = 0
-        cdef object key = None, value = None, given = None
-        if start < 0:
-            return start, 0, 0
-        count = raw.count if raw is not None else min(len(messages), len(headers))
-        while place < count:
-            if raw is not None:
-                if not self.take_raw(&raw.taken[place], &seen):
-                    break
-            else:
-                message, given = messages[place], headers[place]
-                if message.error() is not None:
-                    break
-                key, value = message.key(), message.value()
-                if not self.take(message.offset(), key, value, given, message.timestamp(), &seen):
-                    break
-            if seen.offset >= below or not self.judge(&seen):
-                break
-            targets = self.route(&seen)
-            if targets is None:
-                break
-            if seen.due_ms > far_ms and seen.packable:
-                row = self.pack(&seen)
-                if row is None:
-                    break
-                size_bytes = PACKED_OVERHEAD_BYTES + PyBytes_GET_SIZE(row)
-                if taken_bytes + size_bytes >= room_bytes:
-                    break
-                payload = self.packed_of(&seen, size_bytes, row, targets)
-            else:
-                size_bytes = (
-                    RESIDENT_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * seen.header_count + seen.content_bytes
-                    + seen.value.size + seen.key.size
-                )
-                if taken_bytes + size_bytes >= room_bytes:
-                    break
-                if raw is not None:
-                    key, value, given = _bytes_of(&seen.key), _bytes_of(&seen.value), self.headers_of(&seen)
-                payload = self.scheduled_of(&seen, size_bytes, targets, key, value, given)
-            taken_bytes += size_bytes
-            without_time += seen.due_ms == AT_ONCE
-            if seen.roles & 1 << ID:
-                names[seen.offset] = self.hash_of(_bytes_of(&seen.deliver_id))
-            run.append((seen.due_ms, seen.offset, payload))
-            place += 1
-        return place, taken_bytes, without_time
-
-    cdef bint take_raw(self, Taken *taken, Seen *seen) noexcept:
-        cdef Message *message = taken.message
-        if message.code:
-            return False
-        seen.offset, seen.timestamp_ms = message.offset, taken.timestamp_ms
-        seen.key.place = <const char *>message.key
-        seen.key.size = <Py_ssize_t>message.key_size if message.key != NULL else 0
-        seen.value.place = <const char *>message.value
-        seen.value.size = <Py_ssize_t>message.value_size if message.value != NULL else 0
-        return _parse_headers(taken, self.headers, &seen.header_count)
-
-    cdef bint take(self, object offset, object key, object value, object given, object timestamp, Seen *seen) except -1:
-        return (
-            type(timestamp) is tuple and len(<tuple>timestamp) == 2
-            and _number((<tuple>timestamp)[1], &seen.timestamp_ms)
-            and _number(offset, &seen.offset)
-            and _content(key, &seen.key) and _content(value, &seen.value)
-            and self.take_headers(given, seen)
-        )
-
-    cdef bint take_headers(self, object given, Seen *seen) except -1:
-        cdef Py_ssize_t place, count
-        cdef object pair
-        if type(given) is not list and type(given) is not tuple:
-            return False
-        count = len(given)
-        if count > MAX_HEADERS:
-            return False
-        for place in range(count):
-            pair = given[place]
-            if type(pair) is not tuple or len(<tuple>pair) != 2:
-                return False
-            if not _text((<tuple>pair)[0], &self.headers[place].name):
-                return False
-            if not _content((<tuple>pair)[1], &self.headers[place].content):
-                return False
-        seen.header_count = <int>count
-        return True
-
-    cdef list headers_of(self, Seen *seen):
-        """The headers of a record as confluent-kafka hands them over; all names are known by now."""
-        cdef list found = PyList_New(seen.header_count)
-        cdef int place
-        cdef tuple header
-        for place in range(seen.header_count):
-            header = PyTuple_New(2)
-            _set(header, 0, self.texts[self.numbers[place]])
-            _set(header, 1, _bytes_of(&self.headers[place].content))
-            Py_INCREF(header)
-            PyList_SET_ITEM(found, place, header)
-        return found
 
     cdef bint judge(self, Seen *seen) except -1:
         """Whether a record is of the common form and accepted, but for its target; and when it is due."""
@@ -579,6 +392,138 @@ cdef class Decider:
             self.shapes[numbers] = found
         memcpy(self.last_numbers, self.numbers, size)
         self.last_count, self.last_shape = count, found
+        return found
+
+
+cdef class Decider(Judge):
+    """Decides messages.
+
+    ``hash_of`` is what an id is known by, ``kinds`` the types of Record, Schedule, Scheduled and Packed, ``keep_key``
+    stands for the key a record has.
+    """
+
+    cdef object hash_of, keep_key
+    cdef type record, schedule, scheduled, packed
+
+    def __cinit__(self, form, packer, hash_of, tuple kinds not None, keep_key):
+        self.hash_of, self.keep_key = hash_of, keep_key
+        self.record, self.schedule, self.scheduled, self.packed = kinds
+        for kind in kinds:
+            if not issubclass(kind, tuple):
+                raise TypeError(f"what is made here are tuples, and {kind} is none")
+
+    def decide(
+        self, messages, headers, Py_ssize_t start, int64_t below, int64_t far_ms, int64_t room_bytes,
+        list run not None, dict names not None,
+    ):
+        """Add the entries of messages from ``start`` on to a run, and the hashes of their ids to ``names``.
+
+        Messages are those of ``_fetching.pyx``, which have headers of their own, or any with the methods of
+        confluent-kafka's, and ``headers`` of each. ``(next, taken_bytes, without_time)``: the place of the first that is
+        for Python to decide, the memory that the others take, and how many of them name no time. Nothing is decided at
+        or beyond the offset ``below``, nor what takes ``room_bytes`` or more together with the others; what is due after
+        ``far_ms`` is packed.
+        """
+        cdef Seen seen
+        cdef Messages raw = <Messages>messages if type(messages) is Messages else None
+        cdef Py_ssize_t place = start, count
+        cdef int64_t taken_bytes = 0, size_bytes, without_time = 0
+        cdef object key = None, value = None, given = None
+        if start < 0:
+            return start, 0, 0
+        count = raw.count if raw is not None else min(len(messages), len(headers))
+        while place < count:
+            if raw is not None:
+                if not self.take_raw(&raw.taken[place], &seen):
+                    break
+            else:
+                message, given = messages[place], headers[place]
+                if message.error() is not None:
+                    break
+                key, value = message.key(), message.value()
+                if not self.take(message.offset(), key, value, given, message.timestamp(), &seen):
+                    break
+            if seen.offset >= below or not self.judge(&seen):
+                break
+            targets = self.route(&seen)
+            if targets is None:
+                break
+            if seen.due_ms > far_ms and seen.packable:
+                row = self.pack(&seen)
+                if row is None:
+                    break
+                size_bytes = PACKED_OVERHEAD_BYTES + PyBytes_GET_SIZE(row)
+                if taken_bytes + size_bytes >= room_bytes:
+                    break
+                payload = self.packed_of(&seen, size_bytes, row, targets)
+            else:
+                size_bytes = (
+                    RESIDENT_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * seen.header_count + seen.content_bytes
+                    + seen.value.size + seen.key.size
+                )
+                if taken_bytes + size_bytes >= room_bytes:
+                    break
+                if raw is not None:
+                    key, value, given = _bytes_of(&seen.key), _bytes_of(&seen.value), self.headers_of(&seen)
+                payload = self.scheduled_of(&seen, size_bytes, targets, key, value, given)
+            taken_bytes += size_bytes
+            without_time += seen.due_ms == AT_ONCE
+            if seen.roles & 1 << ID:
+                names[seen.offset] = self.hash_of(_bytes_of(&seen.deliver_id))
+            run.append((seen.due_ms, seen.offset, payload))
+            place += 1
+        return place, taken_bytes, without_time
+
+    cdef bint take_raw(self, Taken *taken, Seen *seen) noexcept:
+        cdef Message *message = taken.message
+        if message.code:
+            return False
+        seen.offset, seen.timestamp_ms = message.offset, taken.timestamp_ms
+        seen.key.place = <const char *>message.key
+        seen.key.size = <Py_ssize_t>message.key_size if message.key != NULL else 0
+        seen.value.place = <const char *>message.value
+        seen.value.size = <Py_ssize_t>message.value_size if message.value != NULL else 0
+        return _parse_headers(taken, self.headers, &seen.header_count)
+
+    cdef bint take(self, object offset, object key, object value, object given, object timestamp, Seen *seen) except -1:
+        return (
+            type(timestamp) is tuple and len(<tuple>timestamp) == 2
+            and _number((<tuple>timestamp)[1], &seen.timestamp_ms)
+            and _number(offset, &seen.offset)
+            and _content(key, &seen.key) and _content(value, &seen.value)
+            and self.take_headers(given, seen)
+        )
+
+    cdef bint take_headers(self, object given, Seen *seen) except -1:
+        cdef Py_ssize_t place, count
+        cdef object pair
+        if type(given) is not list and type(given) is not tuple:
+            return False
+        count = len(given)
+        if count > MAX_HEADERS:
+            return False
+        for place in range(count):
+            pair = given[place]
+            if type(pair) is not tuple or len(<tuple>pair) != 2:
+                return False
+            if not _text((<tuple>pair)[0], &self.headers[place].name):
+                return False
+            if not _content((<tuple>pair)[1], &self.headers[place].content):
+                return False
+        seen.header_count = <int>count
+        return True
+
+    cdef list headers_of(self, Seen *seen):
+        """The headers of a record as confluent-kafka hands them over; all names are known by now."""
+        cdef list found = PyList_New(seen.header_count)
+        cdef int place
+        cdef tuple header
+        for place in range(seen.header_count):
+            header = PyTuple_New(2)
+            _set(header, 0, self.texts[self.numbers[place]])
+            _set(header, 1, _bytes_of(&self.headers[place].content))
+            Py_INCREF(header)
+            PyList_SET_ITEM(found, place, header)
         return found
 
     cdef tuple packed_of(self, Seen *seen, int64_t size_bytes, bytes row, tuple targets):

@@ -34,6 +34,26 @@ _READING: Final = (
 )
 
 
+def not_compiled(environ: Mapping[str, str]) -> str:
+    """Why a process with this environment does not run what is compiled; empty where it can, whatever its client.
+
+    ConfigError for a value of the switch that means nothing.
+    """
+    given = environ.get(SWITCH, "")
+    if given == "off":
+        return f"switched off by {SWITCH}=off"
+    if given not in {"", "on"}:
+        raise ConfigError(f"{SWITCH}={given}: write off or on")
+    try:
+        from sidecar.kernel import _columns, _deciding, _fetching, _release, _rows, _segments  # noqa: PLC0415
+    except ImportError as error:
+        return f"it is not compiled for this Python ({error}); see 'Limits' in OPERATIONS"
+    for module in (_columns, _deciding, _fetching, _release, _rows, _segments):
+        if module.REVISION != REVISION:
+            return f"it was compiled from other sources (revision {module.REVISION}, not {REVISION})"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """What the hot paths of a process run with; ``why_not`` is empty where that is native code."""
@@ -88,18 +108,8 @@ class Kernel:
     @classmethod
     def chosen(cls, environ: Mapping[str, str]) -> Self:
         """As the environment says, and as it can be; ConfigError for a value of the switch that means nothing."""
-        given = environ.get(SWITCH, "")
-        if given == "off":
-            return cls(f"switched off by {SWITCH}=off")
-        if given not in {"", "on"}:
-            raise ConfigError(f"{SWITCH}={given}: write off or on")
-        try:
-            from sidecar.kernel import _deciding, _fetching, _release, _rows, _segments  # noqa: PLC0415
-        except ImportError as error:
-            return cls(f"it is not compiled for this Python ({error}); see 'Limits' in OPERATIONS")
-        for module in (_deciding, _fetching, _release, _rows, _segments):
-            if module.REVISION != REVISION:
-                return cls(f"it was compiled from other sources (revision {module.REVISION}, not {REVISION})")
+        if why_not := not_compiled(environ):
+            return cls(why_not)
         if not librdkafka.is_known():
             return cls(f"the layout of confluent-kafka {librdkafka.versions()[0]} is not known to it")
         return cls("")

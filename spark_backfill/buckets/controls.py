@@ -27,7 +27,7 @@ from index.headers import Headers
 from index.receipts import Action
 from index.rules import Rules
 from index.schedule import Rejection
-from spark_backfill.buckets.deciding import header_pairs, milliseconds
+from spark_backfill.buckets.decisions import header_pairs, milliseconds
 from spark_backfill.source import OffsetRange
 
 SPAN_SCHEMA: Final = "partition int, first bigint, last bigint"

@@ -5,6 +5,7 @@ Where segments end and where their payload is are the rules of :mod:`index.bucke
 compare the two.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,10 +17,11 @@ import pyarrow.compute as pc
 from index.bucket import Placement
 from index.bucket_rules import MANY, NEARLY_EMPTY, POINTER_BELOW_US, SCAN_US, SEEK_US, SealRules
 from index.id_pages import row
+from snapshots.codec import SegmentCodec
 from snapshots.id_pages import EncodedPage, encode_pages
-from snapshots.codec import PYTHON_CODEC
 from snapshots.writing import Encoded, SegmentWriter, joined
-from spark_backfill.buckets.deciding import objects, of_ids
+from spark_backfill.buckets.deciding import of_ids
+from spark_backfill.buckets.decisions import objects
 from spark_backfill.buckets.packing import common_names, records
 from spark_backfill.buckets.plan import BucketRange
 
@@ -41,12 +43,13 @@ class BucketPage(NamedTuple):
 class Cutter:
     """Segments and pages of ids of one task.
 
-    ``needs_from`` has the lowest offset of the delay topic that each bucket points to.
+    ``needs_from`` has the lowest offset of the delay topic that each bucket points to, ``codec`` joins rows.
     """
 
-    def __init__(self, buckets: Sequence[BucketRange], rules: SealRules) -> None:
+    def __init__(self, buckets: Sequence[BucketRange], rules: SealRules, codec: SegmentCodec) -> None:
         self._buckets = buckets
         self._rules = rules
+        self._codec = codec
         self._writers: dict[int, SegmentWriter] = {}
         self._ids: dict[int, list[bytes]] = {}
 
@@ -88,13 +91,13 @@ class Cutter:
 
     def _encoded(self, writer: SegmentWriter, rows: pa.RecordBatch) -> Sequence[Encoded]:
         placement = placement_of(rows.column("offset").to_numpy(), self._rules)
-        dues_ms, offsets = (objects(rows.column(name)) for name in ("due_ms", "offset"))
         # A record that does not fit is alone in its segment, see index.bucket_rules.cut.
         too_big = rows.column("size_bytes")[0].as_py() > self._rules.segment_bytes
+        dues_ms, offsets = (_numbers(rows.column(name)) for name in ("due_ms", "offset"))
         if too_big or placement is Placement.POINTER:
             absent = [(due_ms, offset, None) for due_ms, offset in zip(dues_ms, offsets, strict=True)]
             return writer.encode(placement, absent)
-        if (whole := _joined(rows, dues_ms, offsets)) is not None:
+        if (whole := _joined(rows, dues_ms, offsets, self._codec)) is not None:
             return [whole]
         found = records(zip(*(objects(rows.column(name)) for name in _PACKED), strict=True))
         return writer.encode(placement, list(zip(dues_ms, offsets, found, strict=True)))
@@ -147,7 +150,11 @@ def _ends(rows: pa.RecordBatch, rules: SealRules) -> Iterator[int]:
         yield start
 
 
-def _joined(rows: pa.RecordBatch, dues_ms: Sequence[int], offsets: Sequence[int]) -> Encoded | None:
+def _numbers(column: pa.Array) -> "array[int]":
+    return array("q", column.to_numpy().tobytes())
+
+
+def _joined(rows: pa.RecordBatch, dues_ms: "array[int]", offsets: "array[int]", codec: SegmentCodec) -> Encoded | None:
     """A segment joined of rows, where all are rows that go together and it is not too long."""
     names = common_names(pc.unique(rows.column("names")).to_pylist())
     packed = rows.column("record")
@@ -156,8 +163,8 @@ def _joined(rows: pa.RecordBatch, dues_ms: Sequence[int], offsets: Sequence[int]
     _, places, content = packed.buffers()
     edges = np.frombuffer(places, dtype=np.int32)[packed.offset : packed.offset + len(packed) + 1]
     body = content[int(edges[0]) : int(edges[-1])].to_pybytes()
-    sizes: list[int] = np.diff(edges).tolist()
-    return joined(dues_ms, offsets, objects(rows.column("timestamp_ms")), sizes, body, names, PYTHON_CODEC)
+    sizes = array("i", np.diff(edges).tobytes())
+    return joined(dues_ms, offsets, _numbers(rows.column("timestamp_ms")), sizes, body, names, codec)
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:

@@ -8,24 +8,20 @@ transaction.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from index.headers import Headers
 from index.names import hash_of
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection
-from index.unreadable import KNOWS_UNREADABLE, are_plain
-from snapshots.rows import RowPacker
 from snapshots.writing import COLUMN_BYTES, HEADER_BYTES
 from spark_backfill.buckets.collector import no_collector
-from spark_backfill.buckets.packing import pack
+from spark_backfill.buckets.decisions import ControlFoundError, Decisions, decisions, header_ends, milliseconds
 from spark_backfill.buckets.plan import Slots
 from spark_backfill.errors import NeedsOwnerError
+from spark_backfill.kernel import chosen
 
 ID_HASH_RANGE: Final = 1 << 32
 
@@ -50,6 +46,7 @@ class Deciding:
 
     Records in none of the buckets are left out. ``keeps_payload`` is False where every segment only points to the delay
     topic. NeedsOwnerError for a record that is a control, unless those that there are have been ``answered``.
+    ``kernel`` is what the driver was told of it (:mod:`spark_backfill.kernel`).
     """
 
     rules_json: bytes
@@ -57,45 +54,39 @@ class Deciding:
     slot_keys: tuple[int, ...]
     keeps_payload: bool
     answered: bool = False
+    kernel: str = ""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of DECIDED_SCHEMA for batches of the connector; none of ids where no record has one."""
         rules = Rules.from_json(self.rules_json)
         placed = _Placing(self.slots, self.slot_keys)
-        packer = RowPacker()
+        decides = decisions(chosen(self.kernel), rules, packs=self.keeps_payload, answered=self.answered)
         with no_collector():
             for batch in batches:
                 buckets = placed.buckets(batch.column("partition").to_numpy(), batch.column("offset").to_numpy())
                 inside = buckets >= 0
                 if inside.any():
                     kept = batch if inside.all() else batch.filter(pa.array(inside))
-                    yield from self._decided(kept, buckets[inside], rules, placed, packer)
+                    yield from self._decided(kept, buckets[inside], rules, placed, decides)
 
     def _decided(
-        self, batch: pa.RecordBatch, buckets: Any, rules: Rules, placed: "_Placing", packer: RowPacker
+        self, batch: pa.RecordBatch, buckets: Any, rules: Rules, placed: "_Placing", decides: Decisions
     ) -> Iterator[pa.RecordBatch]:
         timestamps_ms = milliseconds(batch.column("timestamp"))
-        headers = list(header_pairs(batch.column("headers")))
         offsets = batch.column("offset").to_numpy()
         try:
-            dues_ms, rejected, named = decide(
-                headers, timestamps_ms.tolist(), offsets.tolist(), rules, answered=self.answered
-            )
+            decided = decides.of(batch, timestamps_ms)
         except ControlFoundError as found:
             partition, offset = batch.column("partition")[found.number].as_py(), int(offsets[found.number])
             raise NeedsOwnerError(
                 f"{rules.topic}/{partition}: the record at offset {offset} cancels, replaces or moves others, which"
                 " only the router can do that owns the partition"
             ) from None
-        due_ms = np.array(dues_ms, dtype=np.int64)
-        names: list[str | None] = [None] * batch.num_rows
-        packed: list[bytes | None] = [None] * batch.num_rows
+        due_ms = decided.dues_ms
         sizes = np.full(batch.num_rows, COLUMN_BYTES)
         if self.keeps_payload:
-            keys, values = objects(batch.column("key")), objects(batch.column("value"))
-            names, packed = pack(packer, keys, values, headers, rejected)
             sizes = sizes_bytes(batch)
-            sizes[rejected] = COLUMN_BYTES
+            sizes[list(decided.rejected)] = COLUMN_BYTES
         columns = [
             pa.array(placed.keys(buckets, due_ms, offsets), pa.int32()),
             pa.array(buckets, pa.int32()),
@@ -103,12 +94,12 @@ class Deciding:
             batch.column("offset"),
             pa.array(timestamps_ms, pa.int64()),
             pa.array(sizes, pa.int32()),
-            pa.array(names, pa.string()),
-            pa.array(packed, pa.binary()),
+            pa.array(decided.names, pa.string()),
+            pa.array(decided.packed, pa.binary()),
         ]
         yield pa.RecordBatch.from_arrays(columns, names=_NAMES)
-        if named and not rules.spreads:
-            yield _ids(named, buckets, due_ms, offsets, timestamps_ms, placed)
+        if decided.named and not rules.spreads:
+            yield _ids(decided.named, buckets, due_ms, offsets, timestamps_ms, placed)
 
 
 def of_ids(bucket: int) -> int:
@@ -139,78 +130,17 @@ def _ids(
     return pa.RecordBatch.from_arrays(columns, names=_NAMES)
 
 
-class ControlFoundError(Exception):
-    """A record cancels or replaces others: what is pending in front of it, only the owner of the partition knows."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"record {number} is a control")
-        self.number = number
-
-
-def milliseconds(timestamps: pa.Array) -> Any:
-    """Epoch milliseconds of a column of the connector, which has them as microseconds; rounded as they came."""
-    return timestamps.cast(pa.int64()).to_numpy() // 1_000
-
-
 def sizes_bytes(batch: pa.RecordBatch) -> Any:
     """Bytes that each record of the connector takes in an inline segment, about."""
     headers = batch.column("headers")
     _, values = headers.flatten().flatten()
     upto = np.concatenate(([0], np.cumsum(_lengths(values) + HEADER_BYTES)))
-    ends = np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy())
-    of_headers = np.diff(upto[ends], prepend=0)
+    of_headers = np.diff(upto[header_ends(headers)], prepend=0)
     return of_headers + _lengths(batch.column("key")) + _lengths(batch.column("value")) + COLUMN_BYTES
 
 
 def _lengths(column: pa.Array) -> Any:
     return pc.fill_null(pc.binary_length(column), 0).to_numpy()
-
-
-def decide(
-    headers: Iterable[Headers],
-    timestamps_ms: Iterable[int],
-    offsets: Iterable[int],
-    rules: Rules,
-    *,
-    answered: bool = False,
-) -> tuple[list[int], list[int], list[tuple[int, bytes]]]:
-    """When each record leaves, AT_ONCE for one that is rejected; the numbers of those that are, and ids by number.
-
-    ControlFoundError with the number of the first one that is a control, unless these have been ``answered``.
-    """
-    dues_ms: list[int] = []
-    rejected: list[int] = []
-    named: list[tuple[int, bytes]] = []
-    judge, takes_any = rules.decide, rules.version < KNOWS_UNREADABLE
-    for pairs, timestamp_ms, offset in zip(headers, timestamps_ms, offsets, strict=True):
-        decision = judge(pairs, timestamp_ms)
-        if rules.spreads:
-            decision = rules.placed(decision, timestamp_ms, offset)
-        if isinstance(decision, Rejection) or not (takes_any or are_plain(pairs)):
-            rejected.append(len(dues_ms))
-            dues_ms.append(AT_ONCE)
-        else:
-            if decision[4] is not None:
-                if not answered and rules.claims_control(pairs):
-                    raise ControlFoundError(len(dues_ms))
-                named.append((len(dues_ms), decision[4]))
-            dues_ms.append(decision[0])
-    return dues_ms, rejected, named
-
-
-def header_pairs(headers: pa.ListArray) -> Iterator[list[tuple[str, bytes | None]]]:
-    """Headers of each record, in their order; none where the column is null."""
-    flat = headers.flatten()
-    names, values = flat.flatten()
-    pairs = list(zip(objects(names), objects(values), strict=True))
-    ends = np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy()).tolist()
-    return (pairs[start:end] for start, end in pairwise([0, *ends]))
-
-
-def objects(column: pa.Array) -> list[Any]:
-    """Values as Python objects, by way of numpy: three times as fast as ``to_pylist``."""
-    found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
-    return found
 
 
 class _Placing:

@@ -40,6 +40,8 @@ class Job:
     restores: bool
     report: str
     """File on the driver that takes what was staged, for the line at the end."""
+    kernel: str = ""
+    """What the driver was told of it (:mod:`spark_backfill.kernel`)."""
 
     @property
     def rules(self) -> Rules:

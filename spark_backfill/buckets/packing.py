@@ -34,15 +34,27 @@ def pack(
 ) -> Columns:
     """Columns ``names`` and ``record`` of a batch, in which the records numbered ``absent`` are not."""
     packed: list[bytes | None] = list(map(packer.pack, keys, values, headers))
+    no_rows = [number for number, row in enumerate(packed) if row is None] if None in packed else []
+    for number in no_rows:
+        packed[number] = plain(keys[number], values[number], headers[number])
+    return names_of(packer, packed, no_rows, absent), packed
+
+
+def plain(key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
+    """A record that is no row, as plain bytes."""
+    return marshal.dumps((key, value, list(headers)))
+
+
+def names_of(
+    packer: RowPacker, packed: list[bytes | None], no_rows: Iterable[int], absent: Iterable[int]
+) -> list[str | None]:
+    """Column ``names`` of packed records, some of which are no rows; those that are ``absent`` are taken out."""
     names: list[str | None] = [json.dumps(packer.names)] * len(packed)
-    if None in packed:
-        for number, row in enumerate(packed):
-            if row is None:
-                names[number] = None
-                packed[number] = marshal.dumps((keys[number], values[number], list(headers[number])))
+    for number in no_rows:
+        names[number] = None
     for number in absent:
         names[number] = packed[number] = None
-    return names, packed
+    return names
 
 
 def common_names(tables: Iterable[str | None]) -> list[str] | None:

@@ -30,6 +30,7 @@ from spark_backfill.buckets.cutting import Cutter
 from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.runs import in_order
 from spark_backfill.buckets.staging import outcome_is_open, stage, too_many_segments
+from spark_backfill.kernel import chosen, told
 
 FORMAT: Final = "delay-router-segments"
 DELIVERY_TIMEOUT_S: Final = 300.0
@@ -43,12 +44,13 @@ _producers: dict[str, Producer] = {}
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one attempt of a task has written: segments and pages of ids by number of their bucket."""
+    """What one attempt of a task has written: segments and pages of ids by number of their bucket, and with what."""
 
     segments: list[tuple[int, SegmentRef]] = field(default_factory=list)
     id_pages: list[tuple[int, IdPageRef]] = field(default_factory=list)
     keys: list[tuple[int, bytes]] = field(default_factory=list)
     needs_from: dict[int, int] = field(default_factory=dict)
+    kernels: list[str] = field(default_factory=list)
 
 
 def data_source(job: Job) -> type[DataSource]:
@@ -89,7 +91,8 @@ class SegmentsWriter(DataSourceArrowWriter):
         for message in written:
             for bucket, offset in message.needs_from.items():
                 needs_from[bucket] = min(offset, needs_from.get(bucket, offset))
-        stage(self._job, segments, id_pages, needs_from)
+        kernel = told([each for message in written for each in message.kernels])
+        stage(self._job, segments, id_pages, needs_from, kernel)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Tombstone the segments of tasks that got through, unless they may be staged already."""
@@ -125,7 +128,9 @@ class _Writing:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Write everything."""
-        cutter = Cutter(self._job.slots.buckets, self._job.seal_rules)
+        kernel = chosen(self._job.kernel)
+        self.written.kernels = [kernel.name]
+        cutter = Cutter(self._job.slots.buckets, self._job.seal_rules, kernel.codec)
         for bucket, encoded in cutter.segments(batches):
             self._send(bucket, encoded)
             self._raise_first()

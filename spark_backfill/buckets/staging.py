@@ -113,8 +113,9 @@ def stage(
     segments: Sequence[tuple[int, SegmentRef]],
     id_pages: Sequence[tuple[int, IdPageRef]],
     needs_from: Mapping[int, int],
+    kernel: str,
 ) -> None:
-    """Write every bucket of the job and remove its intents, all in one transaction.
+    """Write every bucket of the job and remove its intents, all in one transaction; ``kernel`` goes into the report.
 
     JobError when what was read is not the delay topic of now, KafkaException when the transaction does not get through;
     ``outcome_is_open`` tells whether it may have done so all the same. Running the job again is harmless either way.
@@ -141,6 +142,7 @@ def stage(
         "entries": sum(manifest.entries for manifest in manifests),
         "segments": len(segments),
         "bytes": sum(ref.size_bytes for _, ref in segments),
+        "kernel": kernel,
     }
     Path(job.report).write_text(json.dumps(summary), encoding="utf-8")
 

@@ -8,11 +8,13 @@
 
 import dataclasses
 import json
+import os
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -23,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from index.bucket_rules import SealRules
 from index.rules import Rules
 from snapshots.writing import record_size
-from spark_backfill import cluster
+from spark_backfill import cluster, kernel
 from spark_backfill.buckets import controls
 from spark_backfill.buckets.deciding import Deciding
 from spark_backfill.buckets.job import Job, portable
@@ -65,6 +67,8 @@ class Outcome:
     entries: int = 0
     segments: int = 0
     bytes: int = 0
+    kernel: str = field(default="", compare=False)
+    """What the tasks worked with, and why it was not native where it was not."""
 
 
 SEGMENTS_A_BUCKET = 5_000
@@ -136,6 +140,7 @@ def prepare(
         slot_keys=slot_keys(slots.count),
         restores=restores,
         report=str(Path(tempfile.gettempdir()) / f"delay-router-{secrets.token_hex(8)}.json"),
+        kernel=kernel.asked(os.environ),
     )
 
 
@@ -186,19 +191,21 @@ def run(
     try:
         with Progress(context, group, offsets, say, intents):
             _write(spark, job, records, gone_before_ms, answered=answered)
-        return _outcome(job)
+        outcome = _outcome(job)
     except BaseException:
         if not outcome_is_open(job):
             _cancel(intents, say)
         raise
     finally:
         Path(job.report).unlink(missing_ok=True)
+    say(f"kernel: {outcome.kernel}")
+    return outcome
 
 
 def _write(spark: SparkSession, job: Job, records: DataFrame, gone_before_ms: int, *, answered: bool) -> None:
     slots = job.slots
     keeps_payload = job.seal_rules.placement != "pointer"
-    deciding = Deciding(job.rules_json, slots, job.slot_keys, keeps_payload, answered)
+    deciding = Deciding(job.rules_json, slots, job.slot_keys, keeps_payload, answered, job.kernel)
     columns = ("partition", "offset", "timestamp", "key", "value", "headers")
     runs = records.select(*columns).mapInArrow(InRuns(deciding, gone_before_ms), RUN_SCHEMA)
     by_slot = runs.repartition(slots.count, "slot_key")
@@ -224,7 +231,7 @@ def _meant(job: Job, text: str) -> JobError | None:
 
 
 def _outcome(job: Job) -> Outcome:
-    report: Mapping[str, int] = json.loads(Path(job.report).read_text(encoding="utf-8"))
+    report: Mapping[str, Any] = json.loads(Path(job.report).read_text(encoding="utf-8"))
     return Outcome(**report)
 
 

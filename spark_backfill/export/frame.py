@@ -1,5 +1,6 @@
 """What is pending as one DataFrame, of what is held, what segments hold and name, and what the log has from S on."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from snapshots.pending import StoredPending
+from spark_backfill import kernel
 from spark_backfill.buckets.job import portable
 from spark_backfill.export.moment import Moment
 from spark_backfill.export.rows import (
@@ -75,7 +77,8 @@ def rows_of(
     """Rows of ROW_SCHEMA for all that may be pending, controls that nobody has acted on among them."""
     sent = {partition: each.without_lists() for partition, each in standing.pending.items()}
     deciding = Deciding(sent, request.wanted)
-    reading = Reading(portable(settings.kafka), settings.group_id, topic.snapshots, sent)
+    told = kernel.asked(os.environ)
+    reading = Reading(portable(settings.kafka), settings.group_id, topic.snapshots, sent, told)
     connector = connector_options(settings.kafka, request.kafka_options)
     inline, pointing = chosen(standing.pending)
     held = [row for partition, each in standing.pending.items() for row in held_rows(each, partition, request.wanted)]

@@ -11,7 +11,7 @@ from index.record import Record
 from index.unreadable import KNOWS_UNREADABLE, are_plain
 from snapshots.pending import StoredPending
 from spark_backfill.buckets.collector import no_collector
-from spark_backfill.buckets.deciding import header_pairs, objects
+from spark_backfill.buckets.decisions import header_pairs, objects
 
 HELD: Final = "held"
 INDEXED: Final = "indexed"

@@ -11,8 +11,8 @@ from index.bucket import Placement
 from index.progress import Position
 from index.record import Record
 from snapshots.pending import StoredPending
-from snapshots.segment import StoredEntry, decode_segment
-from spark_backfill import cluster
+from snapshots.segment import StoredEntry
+from spark_backfill import cluster, kernel
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.errors import GoneError
 from spark_backfill.export.rows import Deciding, Row, as_arrow
@@ -82,12 +82,16 @@ def _place(segment: Segment) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reads segments; ``kafka`` are librdkafka's keys, as they work on any machine."""
+    """Reads segments; ``kafka`` are librdkafka's keys, as they work on any machine.
+
+    ``kernel`` is what the driver was told of it (:mod:`spark_backfill.kernel`).
+    """
 
     kafka: Mapping[str, str]
     group_id: str
     snapshots: str
     pending: Mapping[int, StoredPending]
+    kernel: str
 
     def entries(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[StoredEntry]]]:
         """Partition and entries of each segment, those that are pending by the state unless they are decided otherwise.
@@ -95,12 +99,13 @@ class Reading:
         GoneError for a segment that is not there any more.
         """
         consumer = Consumer({**cluster.reading(self.kafka, self.group_id), **_READING})
+        decode_columns = kernel.chosen(self.kernel).codec.decode_columns
         try:
             with no_collector():
                 for batch in batches:
                     segments = [Segment.of(row) for row in batch.to_pylist()]
                     for segment, value in _values(consumer, self.snapshots, segments):
-                        entries = decode_segment(value)
+                        entries = decode_columns(value).entries()
                         pending = self.pending[segment.partition]
                         yield segment.partition, pending.entries(segment.offsets, segment.after, entries)
         finally:

@@ -132,9 +132,11 @@ def _indexed(context: Context, count: int, own_per_s: float) -> Row:
 
 def _text(told: dict[str, Any]) -> str:
     memory = {name: told[f"{name}_bytes"] / MIB for name in ("driver", "jvm", "workers")}
+    jvm_us, workers_us = (told[f"{name}_cpu_s"] / told["entries"] * 1e6 for name in ("jvm", "workers"))
     return (
-        f"{told['elapsed_s']:.1f} s, {told['cpu_s'] / told['entries'] * 1e6:.1f} us of CPU an entry,"
-        f" {told['segments']:,} segments, {told['bytes'] / told['entries']:.0f} B an entry;"
+        f"{told['elapsed_s']:.1f} s, {jvm_us + workers_us:.1f} us of CPU an entry ({jvm_us:.1f} the JVM's,"
+        f" {workers_us:.1f} the workers'), kernel {told['kernel']}, {told['segments']:,} segments,"
+        f" {told['bytes'] / told['entries']:.0f} B an entry;"
         f" most memory in MiB: driver's Python {memory['driver']:.0f}, JVM (driver and executor, heap 1 GiB)"
         f" {memory['jvm']:.0f}, Python workers {memory['workers']:.0f}"
     )

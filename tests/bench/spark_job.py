@@ -22,19 +22,20 @@ KIB: Final = 1024
 class Taken(threading.Thread):
     """The most memory that the JVM, which is driver and executor in local mode, and the Python workers have taken.
 
-    ``cpu_s`` is what they have used together, which says more than the clock where others use the machine, too.
+    What they have used of the processors says more than the clock where others use the machine, too.
     """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.jvm_bytes = 0
         self.workers_bytes = 0
-        self._cpu_s: dict[int, float] = {}
+        self._jvm_cpu_s: dict[int, float] = {}
+        self._workers_cpu_s: dict[int, float] = {}
 
     @property
-    def cpu_s(self) -> float:
-        """Of all processes that were seen."""
-        return sum(self._cpu_s.values())
+    def cpu_s(self) -> tuple[float, float]:
+        """Of the JVM, and of all Python workers that were seen."""
+        return sum(self._jvm_cpu_s.values()), sum(self._workers_cpu_s.values())
 
     def run(self) -> None:
         """Sample until the process ends."""
@@ -46,7 +47,7 @@ class Taken(threading.Thread):
                     used = process.cpu_times()
                 except psutil.Error:
                     continue
-                self._cpu_s[process.pid] = used.user + used.system
+                (self._jvm_cpu_s if is_jvm else self._workers_cpu_s)[process.pid] = used.user + used.system
                 jvm += resident if is_jvm else 0
                 workers += 0 if is_jvm else resident
             self.jvm_bytes, self.workers_bytes = max(self.jvm_bytes, jvm), max(self.workers_bytes, workers)
@@ -69,14 +70,16 @@ def main() -> None:
     outcome = index_job.index(spark, configured, topic, Asked(), index_job.Options(), _say)
     elapsed_s = time.monotonic() - began_s
     time.sleep(2 * SAMPLED_EVERY_S)
-    cpu_s = taken.cpu_s - before_s
+    jvm_cpu_s, workers_cpu_s = (after - before for after, before in zip(taken.cpu_s, before_s, strict=True))
     spark.stop()
     child.answer(
         elapsed_s=elapsed_s,
-        cpu_s=cpu_s,
+        jvm_cpu_s=jvm_cpu_s,
+        workers_cpu_s=workers_cpu_s,
         entries=outcome.entries,
         segments=outcome.segments,
         bytes=outcome.bytes,
+        kernel=outcome.kernel,
         driver_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
         jvm_bytes=taken.jvm_bytes,
         workers_bytes=taken.workers_bytes,

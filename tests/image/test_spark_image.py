@@ -45,6 +45,8 @@ def test_it_runs_as_nobody_with_the_connector_among_the_jars(image: str) -> None
     assert engine.inspect(image)["Config"]["User"] == "10001:10001"
     told = docker("run", "--rm", "--network", "none", image, "python3", "-m", "spark_backfill", "--help")
     assert "export" in told
+    ask = "from spark_backfill import kernel; print(kernel.chosen().name)"
+    assert docker("run", "--rm", "--network", "none", image, "python3", "-c", ask) == "native\n"
 
 
 def test_it_exports_what_is_pending(image: str, kafka: local_kafka.Cluster, tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ _JOBS: dict[str, frozenset[str]] = {
 """Which rooms of the Spark jobs each room may import, besides what they share."""
 
 _SHARED_BY_JOBS = frozenset(
-    {"cli_common", "cluster", "errors", "formats", "jars", "session", "settings", "source", "stages"}
+    {"cli_common", "cluster", "errors", "formats", "jars", "kernel", "session", "settings", "source", "stages"}
 )
 """Modules at the root of the Spark jobs; they import no room."""
 

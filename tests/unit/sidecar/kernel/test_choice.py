@@ -13,8 +13,9 @@ from index.headers import StrippedNames
 from sidecar.kernel.choice import REVISION, SWITCH, Kernel
 from sidecar.metrics import Metrics
 from snapshots.codec import PYTHON_CODEC
+from tests.support.paths import ROOT
 
-MODULES = tuple(f"sidecar.kernel.{name}" for name in ("_deciding", "_fetching", "_release", "_rows", "_segments"))
+MODULES = tuple(f"sidecar.kernel.{path.stem}" for path in (ROOT / "sidecar/kernel").glob("_*.pyx"))
 
 
 @pytest.fixture

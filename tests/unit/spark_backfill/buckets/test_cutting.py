@@ -21,6 +21,7 @@ from index.progress import Position
 from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
+from snapshots.codec import PYTHON_CODEC
 from snapshots.id_columns import check_id_pages
 from snapshots.id_pages import parse_page
 from snapshots.segment import StoredEntry, decode_segment
@@ -30,6 +31,7 @@ from spark_backfill.buckets.deciding import Deciding
 from spark_backfill.buckets.job import Job
 from spark_backfill.buckets.plan import BucketRange, Slots
 from spark_backfill.buckets.staging import staged_buckets
+from spark_backfill.kernel import chosen
 
 RULES = Rules("d", default_target="t", max_delay_ms=100_000, aliases=PRESETS["cesium"])
 SEAL = SealRules(time_step_ms=20_000, segment_entries=40, segment_bytes=4_000, placement="inline")
@@ -37,6 +39,7 @@ BUCKETS = (BucketRange(0, 0, 300), BucketRange(0, 300, 700), BucketRange(4, 0, 5
 BOUNDS = ((Position(1_030_000, 0),), (), (Position(1_020_000, 90), Position(1_060_000, 0)))
 SLOTS = Slots(BUCKETS, BOUNDS)
 KEYS = tuple(100 + slot for slot in range(SLOTS.count))
+CODEC = chosen().codec
 JOB = Job("j", "r", {}, "g", "d", "id", "d.s", "d.b", RULES.to_json(), SEAL, SLOTS, KEYS, restores=False, report="")
 STRUCT = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -85,8 +88,8 @@ def due_of(record: Record) -> int:
     return AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
 
 
-def decided(rows: list[Row], size: int = 130, *, keeps_payload: bool = True) -> pa.Table:
-    deciding = Deciding(RULES.to_json(), SLOTS, KEYS, keeps_payload=keeps_payload)
+def decided(rows: list[Row], size: int = 130, *, keeps_payload: bool = True, kernel: str = "") -> pa.Table:
+    deciding = Deciding(RULES.to_json(), SLOTS, KEYS, keeps_payload=keeps_payload, kernel=kernel)
     # Sliced out of larger ones, as a batch may be: offsets into buffers do not begin at 0.
     batches = [batch_of(rows[max(0, at - 3) : at + size]).slice(min(3, at)) for at in range(0, len(rows), size)]
     return pa.Table.from_batches(deciding(batches))
@@ -151,7 +154,7 @@ def entries_of(segments: Iterator[BucketSegment]) -> dict[int, list[StoredEntry]
 def test_segments_hold_the_entries_in_order(rng: random.Random) -> None:
     rows = log(rng)
     table = decided(rows).sort_by([("bucket", "ascending"), ("due_ms", "ascending"), ("offset", "ascending")])
-    cutter = Cutter(BUCKETS, SEAL)
+    cutter = Cutter(BUCKETS, SEAL, CODEC)
     found = entries_of(cutter.segments(table.combine_chunks().to_batches(max_chunksize=90)))
     too_big = set()
     for number, bucket in enumerate(BUCKETS):
@@ -184,7 +187,7 @@ def test_rows_of_several_tasks_are_joined_where_their_header_names_begin_alike(r
         table = pa.concat_tables(tasks).sort_by([("due_ms", "ascending"), ("offset", "ascending")]).combine_chunks()
         assert len(set(table.column("names").to_pylist())) > 1
         rules = SealRules(time_step_ms=20_000, segment_entries=100, segment_bytes=40_000, placement="inline")
-        segments = list(Cutter(BUCKETS, rules).segments(table.to_batches()))
+        segments = list(Cutter(BUCKETS, rules, CODEC).segments(table.to_batches()))
         found = [entry for each in segments for entry in decode_segment(each.encoded.value)]
         expected = sorted((due_of(record), offset, record) for _, offset, record in rows)
         assert [(due, offset, each and each._replace(headers=list(each.headers))) for due, offset, each in found] == (
@@ -195,7 +198,7 @@ def test_rows_of_several_tasks_are_joined_where_their_header_names_begin_alike(r
 def test_slots_that_share_a_task_are_cut_apart(rng: random.Random) -> None:
     rows = log(rng)
     mixed = decided(rows).sort_by([("due_ms", "ascending"), ("offset", "ascending")]).combine_chunks()
-    found = entries_of(Cutter(BUCKETS, SEAL).segments(mixed.to_batches(max_chunksize=64)))
+    found = entries_of(Cutter(BUCKETS, SEAL, CODEC).segments(mixed.to_batches(max_chunksize=64)))
     assert {bucket: len(entries) for bucket, entries in found.items()} == {
         number: sum(
             partition == bucket.partition and bucket.from_offset <= offset < bucket.to_offset
@@ -207,13 +210,57 @@ def test_slots_that_share_a_task_are_cut_apart(rng: random.Random) -> None:
         assert [entry[:2] for entry in entries] == sorted(entry[:2] for entry in entries)
 
 
+def named(rows: list[Row], rng: random.Random) -> list[Row]:
+    """Half of the same records with ids."""
+    found = []
+    for partition, offset, record in rows:
+        more = [("deliver-id", b"%d" % rng.randrange(60))] if rng.random() < 0.5 else []
+        found.append((partition, offset, record._replace(headers=[*record.headers, *more])))
+    return found
+
+
+@pytest.mark.parametrize("keeps_payload", [True, False])
+def test_native_code_and_python_give_the_same_bytes(rng: random.Random, keeps_payload: bool) -> None:
+    rows = named(log(rng), rng)
+    # In a row, too, what is common and what Python has to decide.
+    rows.sort(key=lambda row: (len(row[2].headers), row[2].value is None, row[1]))
+    native, python = (decided(rows, 300, keeps_payload=keeps_payload, kernel=each) for each in ("", "off"))
+    assert native.equals(python)
+    found = []
+    for codec in (CODEC, PYTHON_CODEC):
+        cutter = Cutter(BUCKETS, replace(SEAL, placement="inline" if keeps_payload else "pointer"), codec)
+        table = native.sort_by([("bucket", "ascending"), ("due_ms", "ascending"), ("offset", "ascending")])
+        segments, pages = list(cutter.segments(table.to_batches())), list(cutter.pages())
+        found.append((segments, pages, cutter.needs_from))
+    assert found[0] == found[1]
+
+
+def test_columns_laid_out_in_another_way_are_decided_all_the_same(rng: random.Random) -> None:
+    batch = batch_of(log(rng))
+    large = pa.RecordBatch.from_arrays(
+        [column.cast(pa.large_binary()) if column.type == pa.binary() else column for column in batch.columns],
+        names=batch.schema.names,
+    )
+    deciding = Deciding(RULES.to_json(), SLOTS, KEYS, keeps_payload=True)
+    found = [list(deciding([each])) for each in (batch, large)]
+    assert [each.to_pydict() for each in found[0]] == [each.to_pydict() for each in found[1]]
+
+
+def test_a_batch_without_headers_and_one_without_records(rng: random.Random) -> None:
+    rows: list[Row] = [(0, 7, Record(None, b"v", [], 1_000_000))]
+    for kernel in ("", "off"):
+        assert decided(rows, kernel=kernel)["due_ms"].to_pylist() == [AT_ONCE]
+        deciding = Deciding(RULES.to_json(), SLOTS, KEYS, keeps_payload=True, kernel=kernel)
+        assert list(deciding([batch_of(rows).slice(1)])) == []
+
+
 def test_pointer_segments() -> None:
     rows: list[Row] = [
         (0, offset, Record(b"k", b"v", [("deliver-at", b"%d" % (1_000_000 + offset))], 1_000_000))
         for offset in range(100)
     ]
     pointers = SealRules(time_step_ms=20_000, segment_entries=1_000, segment_bytes=40_000, placement="pointer")
-    cutter = Cutter(BUCKETS, pointers)
+    cutter = Cutter(BUCKETS, pointers, CODEC)
     ((bucket, (ref, value)),) = cutter.segments(decided(rows).to_batches())
     assert (bucket, ref.placement) == (0, Placement.POINTER)
     assert [entry[1] for entry in decode_segment(value)] == list(range(100))
@@ -260,7 +307,7 @@ def test_the_ids_of_a_bucket_become_pages_that_follow_each_other_from_task_to_ta
         task = table.filter(pc.equal(table["slot_key"], key)).sort_by(
             [("due_ms", "ascending"), ("offset", "ascending")]
         )
-        cutter = Cutter(BUCKETS, SEAL)
+        cutter = Cutter(BUCKETS, SEAL, CODEC)
         without_ids += [each for found in entries_of(cutter.segments(task.to_batches())).values() for each in found]
         for bucket, page in cutter.pages():
             refs.append((bucket, page.ref._replace(record_offset=len(pages))))

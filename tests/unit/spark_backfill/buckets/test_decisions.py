@@ -1,12 +1,17 @@
 """A job decides as the router does, of names too that neither reads as they came: spark_backfill.buckets.deciding."""
 
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
 from index.headers import Headers
 from index.rules import Rules
 from index.schedule import AT_ONCE
 from index.unreadable import KNOWS_UNREADABLE, MAX_HEADERS
-from spark_backfill.buckets.deciding import ControlFoundError, decide
+from snapshots.rows import RowPacker
+from spark_backfill.buckets.decisions import ByKernel, ByPython, ControlFoundError, decide, decisions, milliseconds
+from spark_backfill.kernel import chosen
 
 NOW_MS = 1_800_000_000_000
 DUE = ("deliver-at", b"%d" % (NOW_MS + 60_000))
@@ -20,6 +25,27 @@ RECORDS: list[Headers] = [
     [DUE, *[("n", None)] * (MAX_HEADERS - 1)],
     [("deliver-at", b"soon")],
 ]
+
+
+def batch_of(records: list[Headers]) -> pa.RecordBatch:
+    """As the connector hands them to Python."""
+    count = len(records)
+    headers = [[{"key": name, "value": raw} for name, raw in each] for each in records]
+    return pa.RecordBatch.from_pydict(
+        {
+            "offset": pa.array(range(count), pa.int64()),
+            "timestamp": pa.array([NOW_MS * 1_000] * count, pa.timestamp("us", "UTC")),
+            "key": pa.array([b"k"] * count, pa.binary()),
+            "value": pa.array([b"v"] * count, pa.binary()),
+            "headers": pa.array(headers, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        }
+    )
+
+
+@pytest.fixture(params=["", "off"], ids=["native where it is there", "python"])
+def kernel(request: pytest.FixtureRequest) -> str:
+    chosen_by: str = request.param
+    return chosen_by
 
 
 @pytest.mark.parametrize(
@@ -50,3 +76,43 @@ def test_who_has_an_id_is_told_of_what_is_accepted() -> None:
     records: list[Headers] = [[DUE], [DUE, ("deliver-id", b"a")], refused, [DUE, ("Deliver-Id", b"b")]]
     dues_ms, rejected, named = decide(records, [NOW_MS] * 4, range(4), Rules("d", default_target="out"))
     assert (len(dues_ms), rejected, named) == (4, [2], [(1, b"a"), (3, b"b")])
+
+
+def test_the_kernel_stops_at_a_control_and_python_says_which(kernel: str) -> None:
+    schedule: Headers = [("deliver-id", b"a"), ("deliver-at", b"1800000000000")]
+    batch = batch_of([schedule, [("deliver-cancel", None)], [("deliver-cancel", b"a")]])
+    decides = decisions(chosen(kernel), Rules("d", default_target="out"), packs=True, answered=False)
+    with pytest.raises(ControlFoundError) as found:
+        decides.of(batch, milliseconds(batch.column("timestamp")))
+    assert found.value.number == 2
+
+
+def test_controls_that_are_answered_are_decided_as_anything_else(kernel: str) -> None:
+    schedule: Headers = [("deliver-id", b"a"), ("deliver-at", b"1800000000000")]
+    batch = batch_of([schedule, [("deliver-cancel", b"a")], [*schedule, ("deliver-replace", b"true")]])
+    decides = decisions(chosen(kernel), Rules("d", default_target="out"), packs=True, answered=True)
+    decided = decides.of(batch, milliseconds(batch.column("timestamp")))
+    assert [number for number, _ in decided.named] == [0, 1, 2]
+
+
+def test_the_kernel_is_asked_more_rarely_where_it_knows_nothing() -> None:
+    rules = Rules("d", default_target="t")
+    python = ByPython(rules, RowPacker(), packs=True, answered=False)
+    asked: list[int] = []
+
+    class KnowsNothing:
+        def decide(self, batch: Any, start: int, dues_ms: Any, rows: Any, ids: Any) -> int:
+            asked.append(start)
+            return start
+
+    class Offers:
+        def batch(self, *columns: Any) -> Any:
+            return columns
+
+    offers: Any = Offers()
+    batch = batch_of([[DUE]] * 5_000)
+    timestamps_ms = milliseconds(batch.column("timestamp"))
+    found = ByKernel(python, offers, KnowsNothing()).of(batch, timestamps_ms)
+    expected = ByPython(rules, RowPacker(), packs=True, answered=False).of(batch, timestamps_ms)
+    assert [list(column) for column in found] == [list(column) for column in expected]
+    assert len(asked) < 15

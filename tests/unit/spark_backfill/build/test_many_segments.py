@@ -85,7 +85,7 @@ def job(span: int) -> Job:
 def test_too_many_for_a_manifest_is_refused_before_anything_is_staged() -> None:
     ref = SegmentRef(Position(1, 1), Position(1, 1), 1, 1, 1, Placement.INLINE)
     with pytest.raises(JobError, match=r"d/3: offsets 0 to 40000 .* --bucket-records 10000"):
-        staging.stage(job(40_000), [(0, ref)] * 20_001, [], {})
+        staging.stage(job(40_000), [(0, ref)] * 20_001, [], {}, "")
 
 
 def test_a_task_that_writes_too_many_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,85 @@
+# cython: language_level=3
+"""What decides records of the common form, for the modules of the kernel that have them: see ``_deciding.pyx``."""
+
+from libc.stdint cimport int16_t, int64_t
+
+from sidecar.kernel._notations cimport Bytes
+
+cdef enum:
+    # Of a record; as in snapshots.rows. One with more is Python's.
+    MAX_HEADERS = 100
+    # Names that are remembered at once, and the places of the table in which they are looked up: a power of two.
+    MAX_NAMES = 512
+    SLOTS = 2048
+
+# What a header name means, in the numbers of common_form.py: a role, and in which notations its content is read here.
+cdef enum:
+    NOTHING = 0
+    AT = 1
+    AFTER = 2
+    TO = 3
+    KEY = 4
+    PARTITION = 5
+    ID = 6
+    EXPIRE = 7
+    NOT_COMMON = 15
+    ROLE_BITS = 15
+    DIGITS = 16
+    TEXT = 32
+
+
+cdef struct Header:
+    Bytes name
+    # Without a place it is null.
+    Bytes content
+
+
+cdef struct Name:
+    Bytes text
+    int means
+
+
+cdef struct Seen:
+    int64_t offset
+    int64_t timestamp_ms
+    Bytes key
+    Bytes value
+    int header_count
+    # What is found out.
+    int64_t due_ms
+    int64_t partition
+    int64_t expire_ms
+    Bytes to
+    Bytes own_key
+    Bytes deliver_id
+    int roles
+    bint packable
+    Py_ssize_t content_bytes
+
+
+cdef class Judge:
+    cdef object means, route_of, packer
+    cdef tuple default_targets, last_targets
+    cdef int64_t max_ahead_ms, delay_ms
+    cdef bint requires_time
+    # Names of headers by their number, and where to find the number of one: 0 for none, or it and one more.
+    cdef list texts
+    cdef Name[MAX_NAMES] names
+    cdef int16_t[SLOTS] slots
+    cdef int name_count
+    cdef dict routes, shapes
+    cdef bytes last_to, last_shape
+    cdef int16_t[MAX_HEADERS] last_numbers
+    cdef int last_count
+    # Of the record that is being decided.
+    cdef Header[MAX_HEADERS] headers
+    cdef int16_t[MAX_HEADERS] numbers
+
+    cdef bint judge(self, Seen *seen) except -1
+    cdef bint take_due(self, Seen *seen, int64_t at_ms, int64_t after_ms) noexcept
+    cdef tuple route(self, Seen *seen)
+    cdef int number_of(self, Bytes *name) except -2
+    cdef int learn(self, Bytes *name, unsigned int slot) except -2
+    cdef void forget_names(self)
+    cdef bytes pack(self, Seen *seen)
+    cdef bytes shape(self, int count)

@@ -1,0 +1,238 @@
+"""What a batch of records is decided to be: by Python, or by the kernel and Python together, which is the same.
+
+Python decides lists of objects, which have to be made first. The kernel reads the columns as they are, decides what is
+of the common form, and stops in front of anything else; Python decides that, and all errors are its own.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from index.headers import Headers
+from index.rules import Rules
+from index.schedule import AT_ONCE, Rejection
+from index.unreadable import KNOWS_UNREADABLE, are_plain
+from snapshots.rows import RowPacker
+from spark_backfill.buckets.packing import names_of, pack, plain
+from spark_backfill.kernel import Decider, Kernel, Native
+
+MOST_LEFT: Final = 1_024
+"""Records that Python decides in a row before the kernel is asked again."""
+
+
+class ControlFoundError(Exception):
+    """A record cancels or replaces others: what is pending in front of it, only the owner of the partition knows."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"record {number} is a control")
+        self.number = number
+
+
+class Decided(NamedTuple):
+    """Of a batch: when each record leaves, the numbers of those that are rejected, and ids by number.
+
+    ``names`` and ``packed`` as :mod:`spark_backfill.buckets.packing` has them, None of each where nothing is packed.
+    """
+
+    dues_ms: Any
+    rejected: Sequence[int]
+    named: Sequence[tuple[int, bytes]]
+    names: Sequence[str | None]
+    packed: Sequence[bytes | None]
+
+
+class Decisions(Protocol):
+    """Decides the batches of one task."""
+
+    def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> Decided:
+        """Decide a batch of the connector; ControlFoundError with the number of the first record that is a control."""
+
+
+def decisions(kernel: Kernel, rules: Rules, *, packs: bool, answered: bool) -> Decisions:
+    """What decides by these rules, and packs records if ``packs``; controls too, once they are ``answered``."""
+    python = ByPython(rules, RowPacker(), packs, answered)
+    native = kernel.native
+    decider = None if native is None else native.decider(rules, python.packer, packs=packs)
+    return python if native is None or decider is None else ByKernel(python, native, decider)
+
+
+@dataclass(frozen=True, slots=True)
+class ByPython:
+    """Decides all records as objects."""
+
+    rules: Rules
+    packer: RowPacker
+    packs: bool
+    answered: bool
+
+    def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> Decided:
+        """Decide a batch."""
+        records = _Records.of(batch, timestamps_ms)
+        dues_ms, rejected, named = self.decide(records, 0, batch.num_rows)
+        names: Sequence[str | None] = [None] * batch.num_rows
+        packed: Sequence[bytes | None] = [None] * batch.num_rows
+        if self.packs:
+            names, packed = pack(self.packer, records.keys, records.values, records.headers, rejected)
+        return Decided(np.array(dues_ms, dtype=np.int64), rejected, named, names, packed)
+
+    def decide(self, records: "_Records", start: int, end: int) -> "Found":
+        """Decide some of the records; all numbers are those of the batch."""
+        some = slice(start, end)
+        headers, timestamps_ms, offsets = records.headers[some], records.timestamps_ms[some], records.offsets[some]
+        return decide(headers, timestamps_ms, offsets, self.rules, answered=self.answered, first=start)
+
+
+@dataclass(frozen=True, slots=True)
+class ByKernel:
+    """Has the kernel decide what it knows, and Python the rest."""
+
+    python: ByPython
+    native: Native
+    decider: Decider
+
+    def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> Decided:
+        """Decide a batch."""
+        columns = _columns(self.native, batch, timestamps_ms)
+        if columns is None:
+            return self.python.of(batch, timestamps_ms)
+        count = batch.num_rows
+        dues_ms = np.empty(count, dtype=np.int64)
+        packed: list[bytes | None] = [None] * count
+        rejected: list[int] = []
+        named: list[tuple[int, bytes]] = []
+        no_rows: list[int] = []
+        records: _Records | None = None
+        at, left = 0, 1
+        while (stopped := self.decider.decide(columns, at, dues_ms, packed, named)) < count:
+            # What is behind one of another form is often of that form, too: then it is asked ever more rarely.
+            left = min(2 * left, MOST_LEFT) if stopped == at else 1
+            records = records or _Records.of(batch, timestamps_ms)
+            at = min(stopped + left, count)
+            some_due_ms, some_rejected, some_named = self.python.decide(records, stopped, at)
+            dues_ms[stopped:at] = some_due_ms
+            rejected += some_rejected
+            named += some_named
+            if self.python.packs:
+                no_rows += self._pack(records, range(stopped, at), packed)
+        names: Sequence[str | None] = [None] * count
+        if self.python.packs:
+            names = names_of(self.python.packer, packed, no_rows, rejected)
+        return Decided(dues_ms, rejected, named, names, packed)
+
+    def _pack(self, records: "_Records", numbers: Iterable[int], packed: list[bytes | None]) -> Iterator[int]:
+        """Pack records; the numbers of those that are no rows."""
+        for number in numbers:
+            record = records.keys[number], records.values[number], records.headers[number]
+            packed[number] = self.python.packer.pack(*record)
+            if packed[number] is None:
+                packed[number] = plain(*record)
+                yield number
+
+
+class Found(NamedTuple):
+    """Of records that Python has decided: when each leaves, the numbers of those that are rejected, ids by number."""
+
+    dues_ms: list[int]
+    rejected: list[int]
+    named: list[tuple[int, bytes]]
+
+
+def decide(
+    headers: Iterable[Headers],
+    timestamps_ms: Iterable[int],
+    offsets: Iterable[int],
+    rules: Rules,
+    *,
+    answered: bool = False,
+    first: int = 0,
+) -> Found:
+    """When each record leaves, AT_ONCE for one that is rejected; numbers begin with ``first``.
+
+    ControlFoundError with the number of the first one that is a control, unless these have been ``answered``.
+    """
+    dues_ms: list[int] = []
+    rejected: list[int] = []
+    named: list[tuple[int, bytes]] = []
+    judge, takes_any = rules.decide, rules.version < KNOWS_UNREADABLE
+    for number, (pairs, timestamp_ms, offset) in enumerate(zip(headers, timestamps_ms, offsets, strict=True), first):
+        decision = judge(pairs, timestamp_ms)
+        if rules.spreads:
+            decision = rules.placed(decision, timestamp_ms, offset)
+        if isinstance(decision, Rejection) or not (takes_any or are_plain(pairs)):
+            rejected.append(number)
+            dues_ms.append(AT_ONCE)
+        else:
+            if decision[4] is not None:
+                if not answered and rules.claims_control(pairs):
+                    raise ControlFoundError(number)
+                named.append((number, decision[4]))
+            dues_ms.append(decision[0])
+    return Found(dues_ms, rejected, named)
+
+
+class _Records(NamedTuple):
+    """The records of a batch as objects, a list for each part."""
+
+    headers: list[list[tuple[str, bytes | None]]]
+    timestamps_ms: list[int]
+    offsets: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, timestamps_ms: Any) -> "_Records":
+        """All records of a batch of the connector."""
+        offsets, keys, values = (objects(batch.column(name)) for name in ("offset", "key", "value"))
+        return cls(list(header_pairs(batch.column("headers"))), timestamps_ms.tolist(), offsets, keys, values)
+
+
+def milliseconds(timestamps: pa.Array) -> Any:
+    """Epoch milliseconds of a column of the connector, which has them as microseconds; rounded as they came."""
+    return timestamps.cast(pa.int64()).to_numpy() // 1_000
+
+
+def header_pairs(headers: pa.ListArray) -> Iterator[list[tuple[str, bytes | None]]]:
+    """Headers of each record, in their order; none where the column is null."""
+    names, values = headers.flatten().flatten()
+    pairs = list(zip(objects(names), objects(values), strict=True))
+    return (pairs[start:end] for start, end in pairwise([0, *header_ends(headers).tolist()]))
+
+
+def header_ends(headers: pa.ListArray) -> Any:
+    """Where the headers of each record end among those of all."""
+    return np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy(), dtype=np.int64)
+
+
+def objects(column: pa.Array) -> list[Any]:
+    """Values as Python objects, by way of numpy: three times as fast as ``to_pylist``."""
+    found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+    return found
+
+
+def _columns(native: Native, batch: pa.RecordBatch, timestamps_ms: Any) -> Any | None:
+    """A batch as the kernel takes it; None where Spark was told to lay columns out in another way."""
+    headers = batch.column("headers")
+    columns = (batch.column("key"), batch.column("value"), *headers.flatten().flatten())
+    if any(column.type not in _KNOWN for column in columns):
+        return None
+    keys, values, names, contents = map(_column, columns)
+    return native.batch(timestamps_ms, keys, values, header_ends(headers), names, contents)
+
+
+_KNOWN: Final = (pa.binary(), pa.string())
+
+
+def _column(column: pa.Array) -> tuple[Any, Any, Any]:
+    """Places, content and what is null of texts or bytes."""
+    _, places, content = column.buffers()
+    edges = np.zeros(1, dtype=np.int32)
+    if len(column):
+        edges = np.frombuffer(places, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    there = np.frombuffer(content, dtype=np.uint8) if content else np.empty(0, dtype=np.uint8)
+    nulls = column.is_null().to_numpy(zero_copy_only=False).view(np.uint8) if column.null_count else None
+    return edges, there, nulls
