@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -48,8 +48,19 @@ def _run(environment: dict[str, str], *command: object) -> str:
     return done.stdout
 
 
-def _kernel_of(wheel: Path, folder: Path) -> str:
-    """What a router that was installed from this wheel alone says of its kernel."""
+class Kernels(NamedTuple):
+    """What is said of the kernel by a router, by a task of a Spark job, and by one with the zip for Spark in front."""
+
+    router: str
+    job: str
+    job_of_zip: str
+
+
+_ASK_JOB: Final = "from spark_backfill import kernel; print('kernel:', kernel.chosen().name)"
+
+
+def _kernels_of(wheel: Path, folder: Path) -> Kernels:
+    """What is said where this wheel alone was installed."""
     environment = _without_compiler(folder)
     assert not any(shutil.which(name, path=environment["PATH"]) for name in COMPILERS)
     python = folder / "bare" / "bin" / "python"
@@ -57,18 +68,29 @@ def _kernel_of(wheel: Path, folder: Path) -> str:
     wanted = ("--constraint", ROOT / "requirements.lock", wheel)
     _run(environment, UV, "pip", "install", "--quiet", "--python", python, *wanted)
     assert sidecar.__version__ in _run(environment, python.with_name("delay-router"), "--version")
-    return _run(environment, python, "-m", "sidecar.kernel")
+    archive = folder / "spark.zip"
+    made = ["make", "spark-zip", f"SPARK_ZIP={archive}", f"PYTHON={sys.executable}"]
+    subprocess.run(made, cwd=ROOT, capture_output=True, check=True)
+    return Kernels(
+        _run(environment, python, "-m", "sidecar.kernel"),
+        _run(environment, python, "-c", _ASK_JOB),
+        _run(environment | {"PYTHONPATH": str(archive)}, python, "-c", _ASK_JOB),
+    )
 
 
 def test_the_compiled_one_brings_the_kernel_where_no_compiler_is(wheels: list[Path], tmp_path: Path) -> None:
     native, _ = wheels
-    assert _kernel_of(native, tmp_path) == "kernel: native\n"
+    said = _kernels_of(native, tmp_path)
+    assert said.router == said.job == "kernel: native\n"
+    assert said.job_of_zip.startswith("kernel: python, since what is installed is not where the code of the job comes")
 
 
 def test_the_pure_one_says_that_it_has_none(wheels: list[Path], tmp_path: Path) -> None:
     _, pure = wheels
     assert pure.name.endswith("-py3-none-any.whl")
-    assert _kernel_of(pure, tmp_path).startswith("kernel: python, since it is not compiled for this Python")
+    said = _kernels_of(pure, tmp_path)
+    assert said.router.startswith("kernel: python, since it is not compiled for this Python")
+    assert said.job == said.router
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="named by the oldest Linux it runs on")
