@@ -21,7 +21,7 @@ change of rules so that one set of rules is enough. It makes a change of configu
 fails would hold it back; the history costs a few hundred bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -43,6 +43,9 @@ from snapshots.mask import MASK_PREFIX, decode_mask
 from snapshots.owed import OWED_PREFIX
 from snapshots.proto import state_pb2
 from snapshots.transit import TRANSIT_PREFIX, decode_transit
+
+ManifestOf = Callable[[bytes, bytes], Manifest]
+"""The manifest of a key and a value of the state topic; FormatError names the key of one that cannot be trusted."""
 
 PROGRESS_KEY = b"progress"
 RULES_KEY = b"rules"
@@ -105,12 +108,14 @@ def encode_history(history: RuleHistory) -> bytes:
     return wrap(Kind.RULES, message.SerializeToString())
 
 
-def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> StoredState | None:
+def fold_state(
+    records: Iterable[tuple[bytes | None, bytes | None]], manifest_of: ManifestOf = decode_manifest
+) -> StoredState | None:
     """State after all (key, value) records of a state partition, in log order; None when it holds none.
 
     A later record of a key replaces an earlier one, a null value removes it. FormatError names the key that cannot be
     trusted: an unknown key comes from a newer router and is refused like an unknown version. StateLostError when part
-    of the state is gone.
+    of the state is gone. ``manifest_of`` decodes a manifest, or remembers what it was.
     """
     latest: dict[bytes | None, bytes] = {}
     for key, value in records:
@@ -132,7 +137,7 @@ def fold_state(records: Iterable[tuple[bytes | None, bytes | None]]) -> StoredSt
         raise StateLostError(f"key {min(missing)!r} is missing from the state topic: part of the state was lost")
     progress, delay_topic_id, inventory = _decode_progress(latest[PROGRESS_KEY])
     history = _decode_history(latest[RULES_KEY])
-    buckets = tuple(sorted((decode_manifest(*stored) for stored in manifests), key=_from_offset))
+    buckets = tuple(sorted((manifest_of(*stored) for stored in manifests), key=_from_offset))
     if inventory is not None:
         ids = tuple(manifest.bucket_id for manifest in buckets)
         refuse_other(inventory, Inventory(ids, len(held), len(mask), len(transit)))

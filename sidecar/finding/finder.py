@@ -13,11 +13,12 @@ from index.progress import start_of
 from index.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.finding.kafka_stored import KafkaStored
+from sidecar.finding.kafka_stored import MOST_ENTRIES, KafkaStored, KnownSegments
 from sidecar.finding.kept_readers import About, KeptReaders, Readers
 from sidecar.finding.known_ids import KnownIds
+from sidecar.finding.known_manifests import KnownManifests
 from sidecar.finding.known_pages import KnownPages
-from sidecar.finding.known_state import KnownStates
+from sidecar.finding.known_state import KnownStates, Latest
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Page, Pending, Place, Wanted
 from sidecar.kafka.admin import MISSING, topic_ids
@@ -38,8 +39,7 @@ class _Asked:
     """What one page is to show, of ``partitions`` from that of ``begin`` on."""
 
     topic: DelayTopicConfig
-    topic_id: str
-    state_id: str | None
+    about: About
     partitions: int
     wanted: Wanted
     begin: Place
@@ -55,17 +55,18 @@ class Finder:
         self._readers = KeptReaders(partial(Readers, config), AT_ONCE_PAGES)
         self._ids = KnownIds()
         self._states = KnownStates()
+        self._manifests = KnownManifests()
         self._pages = KnownPages()
+        self._segments = KnownSegments(MOST_ENTRIES)
 
     def page(self, topic: DelayTopicConfig, partitions: int, wanted: Wanted, begin: Place, most: int) -> Page:
         """At most ``most`` pending schedules from ``begin`` on; there may be fewer on a page that is not the last."""
         # Asked for each page: what is kept of a topic says nothing of another one that has its name now.
         ids = topic_ids(self._admin, [topic.name, topic.state])
-        topic_id, state_id = ids[topic.name], ids[topic.state]
-        if topic_id is None:
+        if ids[topic.name] is None:
             raise RefusedError(f"delay topic {topic.name} does not exist; create it: delay-router init")
-        asked = _Asked(topic, topic_id, state_id, partitions, wanted, begin, most)
-        return self._readers.read(About(topic.name, (topic_id, state_id)), partial(self._page, asked))
+        about = About(topic.name, ids[topic.name], ids[topic.state])
+        return self._readers.read(about, partial(self._page, _Asked(topic, about, partitions, wanted, begin, most)))
 
     def close(self) -> None:
         """Close the consumers; those of a page that is under way are closed with it."""
@@ -87,7 +88,7 @@ class Finder:
     def _read(
         self, asked: _Asked, readers: Readers, place: Place, allowance: "_Bounds", found: list[Pending]
     ) -> Place | None:
-        stored = KafkaStored(readers, asked.topic, place.partition, self._pages)
+        stored = KafkaStored(readers, asked.topic, asked.about, place.partition, self._pages, self._segments)
         most = asked.most - len(found)
         try:
             state = self._state(asked, stored, place.partition)
@@ -110,20 +111,23 @@ class Finder:
         if state is None:
             # No router has served it yet: all that it holds is still to come.
             return StoredState(start_of(0), "", RuleHistory.beginning(0, self._config.rules_for(asked.topic)))
-        if state.delay_topic_id != asked.topic_id:
+        if state.delay_topic_id != asked.about.topic_id:
             raise DelayRouterError(f"{asked.topic.name} was created again, and its state is about the old one")
         return state
 
     def _stored_state(self, asked: _Asked, stored: KafkaStored, partition: int) -> StoredState | None:
-        if asked.state_id is None:
+        if asked.about.state_id is None:
             return None
-        place = asked.topic.state, asked.state_id, partition
+        place = asked.topic.state, asked.about.state_id, partition
         try:
-            return fold_state(self._states.latest(place, stored.state_since).items())
+            return self._states.folded(place, stored.state_since, self._fold)
         except KafkaException as exception:
             if error_of(exception).code() not in MISSING:
                 raise
             return None
+
+    def _fold(self, latest: Latest) -> StoredState | None:
+        return fold_state(latest.items(), self._manifests.manifest)
 
 
 def _page(found: list[Pending], next_from: Place | None) -> Page:

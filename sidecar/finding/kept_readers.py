@@ -70,7 +70,8 @@ class About(NamedTuple):
     """What is read: a delay topic, and the ids under which it and its state topic were created."""
 
     topic: str
-    ids: tuple[str | None, ...]
+    topic_id: str | None
+    state_id: str | None
 
 
 class _Kept(NamedTuple, Generic[R]):

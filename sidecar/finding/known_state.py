@@ -7,14 +7,17 @@ what is left of it is small.
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from index.errors import FormatError
 from sidecar.kafka.compacted import Stored
 
 MOST_BYTES: Final = 64 * 1_048_576
 """Of what is left of all of them; what was not asked for longest is forgotten first."""
 
 _RECORD_BYTES: Final = 200
+
+T = TypeVar("T")
 
 Latest = dict[bytes | None, bytes]
 """The last value of each key."""
@@ -42,6 +45,23 @@ class KnownStates:
         self._most_bytes = most_bytes
         self._known: OrderedDict[object, _Known] = OrderedDict()
         self._lock = threading.Lock()
+
+    def folded(self, place: object, read: ReadSince, fold: Callable[[Latest], T]) -> T:
+        """What ``fold`` makes of the state at a place, which is read from its beginning where it refuses the rest.
+
+        What was removed leaves a trace for as long as the topic keeps tombstones, ten minutes as ``init`` makes it. Who
+        looks again later may remember something that is not there any more, which the progress does not know of.
+        """
+        with self._lock:
+            is_known = place in self._known
+        try:
+            return fold(self.latest(place, read))
+        except FormatError:
+            if not is_known:
+                raise
+            with self._lock:
+                self._known.pop(place, None)
+            return fold(self.latest(place, read))
 
     def latest(self, place: object, read: ReadSince) -> Latest:
         """What is left of the state at a place, which is another when its topic was created again."""

@@ -14,10 +14,10 @@ from sidecar.finding.kept_readers import KEPT_FOR_S, About, KeptReaders
 from tests.support.hand_clock import HandClock
 
 MOST: Final = 2
-ONE: Final = About("one", ("its id", "that of its state"))
-ONE_AGAIN: Final = About("one", ("another id", "that of its state"))
-OTHER: Final = About("other", ("its id", "that of its state"))
-THIRD: Final = About("third", ("its id", "that of its state"))
+ONE: Final = About("one", "its id", "that of its state")
+ONE_AGAIN: Final = About("one", "another id", "that of its state")
+OTHER: Final = About("other", "its id", "that of its state")
+THIRD: Final = About("third", "its id", "that of its state")
 
 
 class Fake:
@@ -74,7 +74,7 @@ def test_there_are_never_more_than_pages_at_a_time() -> None:
     assert one.is_closed
 
 
-@pytest.mark.parametrize("about", [ONE_AGAIN, About("one", (None, None))], ids=["created again", "deleted"])
+@pytest.mark.parametrize("about", [ONE_AGAIN, About("one", "its id", None)], ids=["created again", "without a state"])
 def test_of_a_topic_that_is_another_one_now_nothing_is_kept(about: About) -> None:
     kept = Kept()
     one, other = kept.ask(ONE), kept.ask(OTHER)

@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from sidecar.finding.known_state import KnownStates
+from index.errors import FormatError
+from sidecar.finding.known_state import KnownStates, Latest
 from sidecar.kafka.compacted import Stored
 
 
@@ -40,3 +41,32 @@ def test_only_what_is_new_is_read() -> None:
     assert [states.latest("place", read)[b"x"] for _ in range(3)] == [b"0", b"10", b"20"]
     assert states.latest("another place", read) == {b"x": b"0"}
     assert asked == [0, 10, 20, 0]
+
+
+def test_what_was_removed_without_a_trace_is_not_remembered_where_that_cannot_be() -> None:
+    states = KnownStates()
+    log = [Stored(0, b"x", b"1"), Stored(1, b"progress", b"x")]
+    asked: list[int] = []
+
+    def read(offset: int) -> tuple[list[Stored], int]:
+        asked.append(offset)
+        return [each for each in log if each.offset >= offset], log[-1].offset + 1
+
+    def fold(latest: Latest) -> list[bytes]:
+        """As a state whose progress tells which other keys there are."""
+        keys = [key for key in latest if key and key != b"progress"]
+        if b" ".join(keys) != latest[b"progress"]:
+            raise FormatError("other keys than that")
+        return keys
+
+    assert states.folded("place", read, fold) == [b"x"]
+    # The tombstone of x, at 2, was there and has been compacted away.
+    log[:] = [Stored(3, b"y", b"1"), Stored(4, b"progress", b"y")]
+    assert states.folded("place", read, fold) == [b"y"]
+    assert asked == [0, 2, 0]
+    log.append(Stored(5, b"progress", b"z"))
+    for place in ("place", "another place"):
+        asked.clear()
+        with pytest.raises(FormatError):
+            states.folded(place, read, fold)
+        assert asked[-1] == 0
