@@ -176,7 +176,7 @@ bench-ops: venv ## Policies, admin API, the page, rate limits and a rolling rest
 	@$(BIN)/python -m tests.bench policy admin page limited rolling $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
 bench-named: venv ## Cancels, receipts, finding and series, at 10 M pending (RECORDS=1000000 to try out, OPTIONS=--quick)
-	@$(BIN)/python -m tests.bench cancels receipts series without-id $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
+	@$(BIN)/python -m tests.bench cancels finding receipts series without-id $(if $(RECORDS),--records $(RECORDS)) $(OPTIONS)
 
 bench-spark: venv ## Spark's index and audit at 1, 2 and 5 M records, adoption of 10 M (RECORDS=1000000: only that)
 	@$(BIN)/python -m tests.bench.spark $(if $(RECORDS),--records $(RECORDS))

@@ -11,7 +11,7 @@ different machines cannot be compared; these ratios can.
     python -m tests.bench burst idle         some of them; the ceiling is measured too where a ratio needs it
     python -m tests.bench large              10 M pending, about 13 minutes; --records 1000000 to try it out
     python -m tests.bench policy admin limited rolling      operations, about 7 minutes: make bench-ops
-    python -m tests.bench cancels receipts series without-id       named schedules, about 20 minutes: make bench-named
+    python -m tests.bench cancels finding receipts series without-id    named schedules, 22 minutes: make bench-named
     python -m tests.bench --quick            small sizes, to see that everything runs; the figures mean little
 
 The broker, the loops, the load and the router are processes of their own and share two cores. Lateness is the broker's

@@ -28,8 +28,8 @@ class Asker:
         self.taken_ms: list[int] = []
         self.first_wrong = ""
 
-    def ask(self, request: Request) -> None:
-        """Ask once; a connection that ended while nothing was under way is no answer, so it is asked again."""
+    def ask(self, request: Request) -> str:
+        """The answer; a connection that ended while nothing was under way is none, so it is asked again."""
         began_s = time.monotonic()
         try:
             status, text = self._once(request)
@@ -46,6 +46,7 @@ class Asker:
         self.taken_ms.append(round((time.monotonic() - began_s) * 1_000))
         if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES and not self.first_wrong:
             self.first_wrong = f"{request[0]} {request[1]}: {status} {text[:500]}"
+        return text
 
     def _once(self, request: Request) -> tuple[int, str]:
         method, path, body = request

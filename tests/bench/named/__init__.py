@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.bench.context import Context
 from tests.bench.named.cancels import cancels
+from tests.bench.named.finding import finding
 from tests.bench.named.receipts import receipts
 from tests.bench.named.series import series
 from tests.bench.named.without_id import without_id
@@ -15,6 +16,7 @@ from tests.bench.results import Row
 
 NAMED: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
     "cancels": cancels,
+    "finding": finding,
     "receipts": receipts,
     "series": series,
     "without-id": without_id,
