@@ -52,7 +52,7 @@ def cancels(context: Context) -> Iterator[Row]:
         yield Row("cancels", f"{of_all}: state", state, "B", goal=at_most(STATE_BYTES), detail=detail)
         began_s = time.monotonic()
         pages = served.find(schedules.path(under.delay_topic, NAMED_EVERY))
-        detail = f"{pages} pages; the log is looked through"
+        detail = f"{pages} pages"
         yield Row("cancels", f"{what}: found by id, the first", time.monotonic() - began_s, "s", detail=detail)
         found = _finds(under, served, count)
         name = f"{what}: found by id, others, p99"
