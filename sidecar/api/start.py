@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 from confluent_kafka.admin import AdminClient
 
+from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.policies.operations import Operations
 from sidecar.policies.table import Policies
 from sidecar.status.inquiries import GroupInquiries, Statuses
 from sidecar.status.report_publisher import instance_name
+from sidecar.status.report_reader import ReportReader
 
 
 class AdminApi:
@@ -33,7 +35,8 @@ class AdminApi:
         from sidecar.rejected.operations import RejectedOperations  # noqa: PLC0415
 
         name = instance_name(config)
-        inquiries = GroupInquiries(config, admin, policies, own=own, instance=name, kernel=kernel).start()
+        reports = ReportReader(config, admin, clock.now_ms)
+        inquiries = GroupInquiries(config, admin, policies, reports, own=own, instance=name, kernel=kernel).start()
         self._stops.append(inquiries.close)
         records = RecordWriter(config)
         self._stops.append(records.close)

@@ -6,6 +6,7 @@ import socket
 from functools import cached_property
 from typing import Any, Final
 
+from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.finding.wanted import Wanted
 from sidecar.policies.operations import Operations
@@ -18,6 +19,7 @@ from sidecar.rejected.redriving import Order, Progress
 from sidecar.rejected.selection import Selection
 from sidecar.status.answers import LookupAnswer, PendingAnswer, SchedulesAnswer, StatusAnswer
 from sidecar.status.inquiries import GroupInquiries
+from sidecar.status.report_reader import ReportsOnDemand
 from sidecar.topics import reach
 
 COMMAND: Final = "command"
@@ -35,7 +37,8 @@ class KafkaSide(Operations):
 
     @cached_property
     def _inquiries(self) -> GroupInquiries:
-        return GroupInquiries(self._config, self._client, self._all_policies).start()
+        reports = ReportsOnDemand(self._config, self._client, clock.now_ms)
+        return GroupInquiries(self._config, self._client, self._all_policies, reports).start()
 
     def status(self, topic: str = "") -> StatusAnswer:
         """As ``Inquiries.status``."""
@@ -74,7 +77,7 @@ class KafkaSide(Operations):
         return redriving.redrive(self._config, self._client, topic, order, on_progress).as_json()
 
     def close(self) -> None:
-        """Stop what follows the status topic."""
+        """Let go of the status topic."""
         if "_inquiries" in self.__dict__:
             self._inquiries.close()
 

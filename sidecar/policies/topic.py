@@ -51,6 +51,11 @@ class PolicyReader:
             message = self._consumer.poll(0)
         return at_end
 
+    def range_now(self) -> tuple[int, int]:
+        """First offset that is still there, and the one behind the last record."""
+        place = TopicPartition(self._topic, PARTITION)
+        return self._consumer.get_watermark_offsets(place, timeout=READ_TIMEOUT_S)
+
     def look_again(self) -> None:
         """Have the end reported once more: it is when a fetch that begins after this call finds nothing new."""
         self._consumer.assign([TopicPartition(self._topic, PARTITION, self.next_offset)])
@@ -141,8 +146,10 @@ class PoliciesOnDemand:
 
 
 def _read_to_end(reader: PolicyReader) -> None:
+    """Read what there is now, by offsets: the client tells of an end only when a fetch has waited in vain for more."""
     until_s = time.monotonic() + READ_TIMEOUT_S
-    while not reader.poll(POLL_S):
+    first, end = reader.range_now()
+    while first < end and reader.next_offset < end and not reader.poll(POLL_S):
         if time.monotonic() > until_s:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the policies topic was not read in time"))
 

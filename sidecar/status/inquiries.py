@@ -15,7 +15,7 @@ C, W and the rules from the state topic (:mod:`sidecar.status.lookup`).
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -26,11 +26,11 @@ from index.errors import ConfigError
 from index.survey import BOUNDS_MS, HOUR_MS, MINUTE_MS, each_step
 from index.target_counts import MOST_TARGETS
 from sidecar import clock
-from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
+from sidecar.finding import wanted as finding
 from sidecar.finding.finder import Finder
-from sidecar.finding.wanted import Page, Place, Wanted
-from sidecar.kafka.admin import Told, TopicFacts, offsets, topic_facts
+from sidecar.finding.wanted import Page, Wanted
+from sidecar.kafka.admin import Place, Told, TopicFacts, offsets, topic_facts
 from sidecar.lateness import quantile_ms
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.policies.table import Policies, effective
@@ -46,7 +46,7 @@ from sidecar.status.answers import (
     TopicAnswer,
 )
 from sidecar.status.lookup import Lookup
-from sidecar.status.report_reader import ReportReader
+from sidecar.status.report_reader import Reports
 from sidecar.status.reports import Reported, best, targets_of
 
 PARTITIONS_FOR_S: Final = 10.0
@@ -72,6 +72,7 @@ class GroupInquiries:
         config: Config,
         admin: AdminClient,
         policies: Policies,
+        reports: Reports,
         *,
         own: Statuses = tuple,
         instance: str = "",
@@ -87,29 +88,31 @@ class GroupInquiries:
         self._finder = Finder(config, admin)
         self._lock = threading.Lock()
         self._counts: dict[str, tuple[float, int]] = {}
-        self._reader: ReportReader | None = None
-        if config.router.status_topic:
-            self._reader = ReportReader(config, admin, clock.now_ms)
+        self._reports = reports if config.router.status_topic else None
 
     def start(self) -> "GroupInquiries":
-        """Follow the status topic from now on, until ``close``."""
-        if self._reader is not None:
-            self._reader.start()
+        """Follow the status topic from now on, until ``close``, where ``reports`` do."""
+        if self._reports is not None:
+            self._reports.start()
         return self
 
     def close(self) -> None:
-        """Stop following the status topic, and close what pages are read with."""
+        """Let go of the status topic, and close what pages are read with."""
         self._finder.close()
-        if self._reader is not None:
-            self._reader.stop()
+        if self._reports is not None:
+            self._reports.close()
 
     def status(self, topic: str = "") -> StatusAnswer:
         """All delay topics, or one."""
         configured = [self._config.require_delay_topic(topic)] if topic else self._config.delay_topics
         counts = self._partition_counts([each.name for each in configured])
         reported, kernels = self._reported()
+        now = clock.now_ms()
+        found = {place: each for place, each in best(reported).items() if place[0] in counts}
+        there = {(name, number) for name, count in counts.items() for number in range(count)}
+        unserved = self._unserved(there - found.keys(), now)
         return StatusAnswer(
-            topics=tuple(self._topic(each, counts[each.name], reported) for each in configured),
+            topics=tuple(self._topic(each.name, found, unserved, now) for each in configured),
             instances=tuple(sorted(kernels)),
             kernels={name: kernel for name, kernel in sorted(kernels.items()) if kernel},
         )
@@ -137,16 +140,16 @@ class GroupInquiries:
     def schedules(self, wanted: Wanted, begin: str, most: int) -> SchedulesAnswer:
         """Pending schedules, from where the page before ended on."""
         configured = self._config.require_delay_topic(wanted.topic)
-        place = Place.parse(begin) if begin else Place(0)
+        place = finding.Place.parse(begin) if begin else finding.Place(0)
         count = self._partition_counts([configured.name])[configured.name]
         return schedules_answer(wanted.topic, self._finder.page(configured, count, wanted, place, most))
 
     def _reported(self) -> tuple[list[Reported], dict[str, str]]:
         reported: list[Reported] = []
         kernels: dict[str, str] = {}
-        if self._reader is not None:
-            self._reader.wait(FIRST_READ_S)
-            reported, kernels = self._reader.reported()
+        if self._reports is not None:
+            self._reports.wait(FIRST_READ_S)
+            reported, kernels = self._reports.reported()
         own = self._own()
         if self._instance:
             # What it has published about itself is older.
@@ -165,18 +168,17 @@ class GroupInquiries:
         with self._lock:
             return {name: self._counts[name][1] for name in topics}
 
-    def _topic(self, topic: DelayTopicConfig, count: int, reported: Iterable[Reported]) -> TopicAnswer:
-        now = clock.now_ms()
-        found = {each.status.partition: each for each in best(_of_topic(reported, topic.name)).values()}
-        unserved = self._unserved(topic.name, set(range(count)) - found.keys(), now)
-        partitions = tuple(
-            partition_answer(found[number], now) if number in found else unserved[number]
-            for number in sorted({*range(count), *found})
-        )
-        settings = effective(self._policies.table.at(now), self._config, topic.name)
-        lateness = recent_lateness(each.status for each in found.values() if each.status.is_served)
+    def _topic(
+        self, topic: str, served: Mapping[Place, Reported], unserved: Mapping[Place, PartitionAnswer], now: int
+    ) -> TopicAnswer:
+        found = [each for place, each in served.items() if place[0] == topic]
+        answers = [partition_answer(each, now) for each in found]
+        answers += [each for place, each in unserved.items() if place[0] == topic]
+        partitions = tuple(sorted(answers, key=lambda each: each.partition))
+        settings = effective(self._policies.table.at(now), self._config, topic)
+        lateness = recent_lateness(each.status for each in found if each.status.is_served)
         return TopicAnswer(
-            topic=topic.name,
+            topic=topic,
             pending=sum(each.pending for each in partitions if each.state != UNSERVED),
             paused=bool(settings["paused"].value),
             drained=bool(settings["drained"].value),
@@ -185,19 +187,16 @@ class GroupInquiries:
             partitions=partitions,
         )
 
-    def _unserved(self, topic: str, numbers: Iterable[int], now: int) -> dict[int, PartitionAnswer]:
-        """What is known of partitions that no router reports."""
-        numbers = sorted(numbers)
-        if self._reader is None:
-            return {number: unserved_answer(number, _NOT_PUBLISHED) for number in numbers}
-        last = self._reader.last_told()
-        told = {number: last[topic, number] for number in numbers if (topic, number) in last}
-        latest = {(topic, number): OffsetSpec.latest() for number in told}
+    def _unserved(self, places: Iterable[Place], now: int) -> dict[Place, PartitionAnswer]:
+        """What is known of partitions that no router reports; the ends of all their logs are asked for at once."""
+        if self._reports is None:
+            return {place: unserved_answer(place[1], _NOT_PUBLISHED) for place in places}
+        last = self._reports.last_told()
+        answers = {place: unserved_answer(place[1], _NEVER_REPORTED) for place in places}
+        latest = {place: OffsetSpec.latest() for place in answers.keys() & last.keys()}
         ends = offsets(self._admin, latest, IsolationLevel.READ_COMMITTED) if latest else {}
-        answers = {number: unserved_answer(number, _NEVER_REPORTED) for number in numbers}
-        for number, reported in told.items():
-            end = ends[topic, number]
-            answers[number] = last_answer(reported, end.offset if isinstance(end, Told) else None, now)
+        for place, end in ends.items():
+            answers[place] = last_answer(last[place], end.offset if isinstance(end, Told) else None, now)
         return answers
 
 

@@ -1,40 +1,82 @@
-"""Following the status topic: one thread, from the reports of the last minute on, and some more.
-
-The last ones are read however old they are: where no router runs any more, they tell when that was.
-"""
+"""What routers have reported: followed by a thread in a router, read when it is asked for in a command."""
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
 from sidecar.config.model import Config
-from sidecar.kafka import clients
-from sidecar.kafka.admin import Denied, Place, topic_facts
-from sidecar.kafka.errors import text_of
+from sidecar.kafka.admin import Denied, Place, is_there, topic_facts
+from sidecar.kafka.errors import error_of, text_of
 from sidecar.kafka.following import TopicFollower
+from sidecar.logs.events import Trouble
+from sidecar.status.report_log import ReportLog
 from sidecar.status.reports import GroupReports, Reported
-
-FROM_MS: Final = 60_000
-LAST_REPORTS: Final = 100
-"""So many are read at least."""
 
 POLL_S: Final = 0.1
 AFTER_ERROR_S: Final = 1.0
 LOOK_AGAIN_S: Final = 5.0
-REQUEST_TIMEOUT_S: Final = 10.0
 FORGET_EVERY_S: Final = 10.0
 CLOSE_WITHIN_S: Final = 2.0
-"""A command that exits under the thread would leave a client half closed."""
+"""A router that exits under the thread would leave a client half closed."""
+
+
+class Reports(Protocol):
+    """Safe from any thread, but for ``start`` and ``close``."""
+
+    def start(self) -> None:
+        """Follow from now on, where that is what it does."""
+
+    def close(self) -> None:
+        """Give the client back."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until everything that is there has been read once, or nothing can be; not longer than this."""
+
+    def reported(self) -> tuple[list[Reported], dict[str, str]]:
+        """All that routers have reported lately, and the kernel of each by its name."""
+
+    def last_told(self) -> dict[Place, Reported]:
+        """What was told of each partition last, however long ago."""
+
+
+class _Known:
+    """Implements the questions of :class:`Reports`."""
+
+    def __init__(self, config: Config, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._reports = GroupReports(config.router.group_id)
+        self._lock = threading.Lock()
+
+    def take_in(self, messages: Iterable[Message], trouble: Trouble) -> None:
+        with self._lock:
+            for each in messages:
+                try:
+                    self._reports.add(each.key(), each.value(), each.timestamp()[1], each.offset() or 0)
+                except FormatError as failure:
+                    trouble.tell("report_unreadable", str(failure))
+
+    def forget(self) -> None:
+        with self._lock:
+            self._reports.forget(self._now_ms())
+
+    def reported(self) -> tuple[list[Reported], dict[str, str]]:
+        with self._lock:
+            now_ms = self._now_ms()
+            return list(self._reports.reported(now_ms)), self._reports.kernels(now_ms)
+
+    def last_told(self) -> dict[Place, Reported]:
+        with self._lock:
+            return self._reports.last_told()
 
 
 class ReportReader(TopicFollower):
-    """Keeps what routers report until it is stopped."""
+    """Keeps what routers report until it is closed; implements :class:`Reports`."""
 
     def __init__(self, config: Config, admin: AdminClient, now_ms: Callable[[], int]) -> None:
         self._topic = config.router.status_topic
@@ -43,24 +85,18 @@ class ReportReader(TopicFollower):
         self._config = config
         self._admin = admin
         self._now_ms = now_ms
-        self._reports = GroupReports(config.router.group_id)
-        self._lock = threading.Lock()
+        self._known = _Known(config, now_ms)
+        self.reported = self._known.reported
+        self.last_told = self._known.last_told
         self._read = threading.Event()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until everything that was there has been read once, or nothing can be; not longer than this."""
+        """As ``Reports.wait``."""
         self._read.wait(timeout_s)
 
-    def reported(self) -> tuple[list[Reported], dict[str, str]]:
-        """All that routers have reported lately, and the kernel of each by its name."""
-        with self._lock:
-            now_ms = self._now_ms()
-            return list(self._reports.reported(now_ms)), self._reports.kernels(now_ms)
-
-    def last_told(self) -> dict[Place, Reported]:
-        """What was told of each partition last, however long ago."""
-        with self._lock:
-            return self._reports.last_told()
+    def close(self) -> None:
+        """End the thread."""
+        self.stop()
 
     def _interrupted(self, error: KafkaError) -> float:
         self._trouble.tell("status_not_read", text_of(error))
@@ -80,41 +116,67 @@ class ReportReader(TopicFollower):
             self._read.set()
             self._stopping.wait(LOOK_AGAIN_S)
             return
-        consumer = clients.report_reader(self._config)
+        reports = ReportLog(self._config, self._now_ms)
         try:
-            (start,) = consumer.offsets_for_times(
-                [TopicPartition(self._topic, 0, self._now_ms() - FROM_MS)], timeout=REQUEST_TIMEOUT_S
-            )
-            if start.error is not None:
-                raise KafkaException(start.error)
-            first, end = consumer.get_watermark_offsets(start, timeout=REQUEST_TIMEOUT_S)
-            last_ones = max(end - LAST_REPORTS, first)
-            start.offset = last_ones if start.offset < 0 else min(start.offset, last_ones)
-            consumer.assign([start])
-            self._read_on(consumer)
+            reports.begin()
+            self._read_on(reports)
         finally:
-            consumer.close()
+            reports.close()
 
-    def _read_on(self, consumer: Consumer) -> None:
+    def _read_on(self, reports: ReportLog) -> None:
         forget_s = time.monotonic() + FORGET_EVERY_S
         while not self._stopping.is_set():
-            first = consumer.poll(POLL_S)
-            with self._lock:
-                for message in [first, *consumer.consume(500, 0)] if first is not None else ():
-                    self._take_in(message)
-                if time.monotonic() > forget_s:
-                    self._reports.forget(self._now_ms())
-                    forget_s = time.monotonic() + FORGET_EVERY_S
+            if reports.is_read:
+                self._read.set()
+                self._trouble.is_over()
+            self._known.take_in(reports.take(POLL_S), self._trouble)
+            if time.monotonic() > forget_s:
+                self._known.forget()
+                forget_s = time.monotonic() + FORGET_EVERY_S
 
-    def _take_in(self, message: Message) -> None:
-        error = message.error()
-        if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            self._read.set()
-            self._trouble.is_over()
-            return
+
+class ReportsOnDemand:
+    """For a command that ends soon: what there is is read by who waits for it, without a thread.
+
+    Implements :class:`Reports`, for one thread.
+    """
+
+    def __init__(self, config: Config, admin: AdminClient, now_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._admin = admin
+        self._now_ms = now_ms
+        self._log: ReportLog | None = None
+        self._known = _Known(config, now_ms)
+        self.reported = self._known.reported
+        self.last_told = self._known.last_told
+        self._trouble = Trouble(structlog.get_logger().bind(status_topic=config.router.status_topic))
+
+    def start(self) -> None:
+        """Nothing is read before it is asked for."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Read what there is now."""
+        until_s = time.monotonic() + timeout_s
         try:
-            self._reports.add(message.key(), message.value(), message.timestamp()[1], message.offset() or 0)
-        except FormatError as failure:
-            self._trouble.tell("report_unreadable", str(failure))
+            log = self._up_to_now()
+            while log is not None and not log.is_read and time.monotonic() < until_s:
+                self._known.take_in(log.take(POLL_S), self._trouble)
+        except KafkaException as exception:
+            self._trouble.tell("status_not_read", text_of(error_of(exception)))
+
+    def close(self) -> None:
+        """Give the client back."""
+        if self._log is not None:
+            self._log.close()
+
+    def _up_to_now(self) -> ReportLog | None:
+        """What is to be read up to where it ends now; None where there is no such topic."""
+        if self._log is not None:
+            self._log.look_again()
+            return self._log
+        if not is_there(self._admin, self._config.router.status_topic):
+            return None
+        # Kept before it begins, so that it is closed whatever happens.
+        self._log = ReportLog(self._config, self._now_ms)
+        self._log.begin()
+        return self._log

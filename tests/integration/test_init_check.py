@@ -128,7 +128,7 @@ def test_partition_count_of_state_topic(command: Command, kafka_admin: AdminClie
     kafka_admin.create_partitions([NewPartitions(command.topic, 2)])[command.topic].result(10)
     found = problems(command.json("check"), "error")
     assert {finding["thing"].split()[0] for finding in found} == {"state", "snapshots", "receipts"}
-    assert all("1 partitions, but the delay topic has 2" in finding["message"] for finding in found)
+    assert all("1 partition, but the delay topic has 2" in finding["message"] for finding in found)
     assert found[0]["remedy"] == "delay-router init"
     grown = {row["name"]: row["partitions"] for row in command.json("init")["topics"] if row["action"] == "grown"}
     beside = ("delay-state", "delay-snapshots", "delay-backfill", "receipts")

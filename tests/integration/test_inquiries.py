@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewTopic
 
 from index.errors import ConfigError
 from index.survey import BOUNDS_MS
-from sidecar import local_kafka
+from sidecar import clock, local_kafka
 from sidecar.config import model as configuration
 from sidecar.kafka import admin as cluster
 from sidecar.kernel.choice import Kernel
@@ -27,6 +27,7 @@ from sidecar.policies.topic import PoliciesOnDemand
 from sidecar.status import reports, searching
 from sidecar.status.answers import Fate, LookupAnswer, PartitionAnswer
 from sidecar.status.inquiries import GroupInquiries
+from sidecar.status.report_reader import ReportReader
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Header, Stage, now_ms, wait_until
 
@@ -50,7 +51,8 @@ class Told:
 
     def ask(self, router: RouterProcess) -> GroupInquiries:
         config = configuration.load(router.config, {})
-        made = GroupInquiries(config, cluster.connect(config), WITHOUT_POLICIES).start()
+        admin = cluster.connect(config)
+        made = GroupInquiries(config, admin, WITHOUT_POLICIES, ReportReader(config, admin, clock.now_ms)).start()
         self._open.append(made)
         return made
 
@@ -197,7 +199,7 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
     out, gated = stage.target(), stage.target("gated")
     missing = f"{stage.word}.missing"
     delay = stage.delay(default_target=out, allowed_targets=[missing, gated], max_delay="2h")
-    canary: list[Header] = [("x", b"canary"), ("deliver-id", b"canary-id")]
+    canary: list[Header] = [("x", b"canary"), ("deliver-id", b"an-id")]
 
     def send(*headers: Header) -> str:
         return stage.send(delay, *headers, *canary, value=b"canary-value", key=b"canary-key")
@@ -216,7 +218,7 @@ def test_what_became_of_a_record(told: Told, monkeypatch: pytest.MonkeyPatch) ->
         stage.wait_records(out, 2)
 
         found = look.until(waits, Fate.PENDING)
-        assert found.targets == (gated,)
+        assert (found.targets, found.id) == ((gated,), "an-id")
         assert abs((found.due_ms or 0) - now_ms() - 3_600_000) < 120_000
         wait_until(lambda: "waits for its target" in look(held).why, f"it is held: {look(held)}")
         assert (look(held).fate, look(held).targets) == (Fate.PENDING, (gated,))

@@ -54,7 +54,7 @@ def test_snapshots_topic_may_be_trimmed_and_is_never_removed_by_age(
     assert facts.settings is not None
     assert facts.settings["cleanup.policy"] == "compact,delete"
     assert (facts.number("retention.ms", 0), facts.number("retention.bytes", 0)) == (-1, -1)
-    assert about(command, "snapshots topic") == [("ok", "1 partitions, compact,delete")]
+    assert about(command, "snapshots topic") == [("ok", "1 partition, compact,delete")]
     for settings, level, message in (
         ({"cleanup.policy": "delete,compact"}, "ok", ""),
         ({"cleanup.policy": "compact"}, "warn", "refuses DeleteRecords"),

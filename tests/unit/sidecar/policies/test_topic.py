@@ -13,7 +13,7 @@ from sidecar.policies.origin import MAX_CHARACTERS, MOST_CHANGES, NOBODY, Change
 from sidecar.policies.policy import DEFAULT, Scope, encode, policy_of
 from sidecar.policies.policy import topic_scope as topic
 from sidecar.policies.table import NO_POLICIES, PolicyTable
-from sidecar.policies.topic import PolicyReader
+from sidecar.policies.topic import PoliciesOnDemand, PolicyReader
 
 CONFIG = Config.model_validate(
     {"kafka": {"bootstrap.servers": "x:1"}, "delay_topics": [{"name": "d", "default_target": "out"}]}
@@ -61,6 +61,7 @@ class Log:
     def __init__(self) -> None:
         self.records: list[tuple[bytes | None, bytes | None, Any]] = []
         self.headers: Any = []
+        self.tells_end = True
         self._queue: deque[Message] = deque()
 
     def write(self, scope: Scope, value: bytes | None = None, **values: object) -> None:
@@ -72,12 +73,18 @@ class Log:
     def assign(self, places: list[TopicPartition]) -> None:
         start = max(places[0].offset, 0)
         self._queue = deque(Message(n, *self.records[n]) for n in range(start, len(self.records)))
-        self._queue.append(Message(len(self.records), code=KafkaError._PARTITION_EOF))
+        if self.tells_end:
+            self._queue.append(Message(len(self.records), code=KafkaError._PARTITION_EOF))
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
+        assert (place.topic, place.partition) == (CONFIG.router.policies_topic, 0)
+        return 0, len(self.records)
 
     def fail(self, code: int) -> None:
         self._queue.append(Message(0, code=code))
 
-    def poll(self, _: float) -> Message | None:
+    def poll(self, wait_s: float) -> Message | None:
+        assert self._queue or self.tells_end or not wait_s, "it waits for what nobody has written"
         return self._queue.popleft() if self._queue else None
 
     def close(self) -> None:
@@ -106,6 +113,16 @@ def test_the_last_policy_of_a_scope_holds(log: Log) -> None:
     found = read()
     assert found.get(D) == policy_of(D, {})
     assert found.get(DEFAULT).tick_ms == 3
+
+
+@pytest.mark.parametrize("written", [0, 1, 3])
+def test_a_command_reads_what_there_is_and_waits_for_no_more(log: Log, written: int) -> None:
+    log.tells_end = False
+    for number in range(written):
+        log.write(D, tick=f"{number + 1}ms")
+    policies = PoliciesOnDemand(CONFIG)
+    policies.settle()
+    assert policies.table.get(D).tick_ms == (written or None)
 
 
 def test_the_end_is_told_again_when_asked_and_not_before(log: Log) -> None:
