@@ -115,6 +115,7 @@ class _Dev:
                     "default_target": topics.orders,
                     "allowed_targets": [topics.orders, topics.billing],
                     "max_delay": MAX_DELAY,
+                    "recurring": True,
                 }
             ],
         }
