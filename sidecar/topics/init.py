@@ -25,6 +25,9 @@ from sidecar.topics.status_topic import wanted_status
 from sidecar.topics.topics import WantedTopic
 
 BROKER_DEFAULT: Final = -1
+_APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
+"""Of targets whose records are to be stamped with their release: only the broker's own time tells an audit that."""
+
 VISIBLE_TIMEOUT_S: Final = 15.0
 """How long a created topic may take until every broker tells of it."""
 
@@ -136,8 +139,12 @@ def _first(config: Config, options: InitOptions) -> list[WantedTopic]:
     partitions, replicas = options.partitions, options.replication_factor
     wanted = [topics.wanted_delay_topic(topic, partitions, replicas) for topic in config.delay_topics]
     if options.create_targets:
-        targets = dict.fromkeys(name for topic in config.delay_topics for name in literal_targets(topic))
-        wanted += [WantedTopic("target topic", name, partitions, replicas, {}) for name in targets]
+        named = [(name, topic) for topic in config.delay_topics for name in literal_targets(topic)]
+        stamped = {name for name, topic in named if topic.timestamp != "release"}
+        wanted += [
+            WantedTopic("target topic", name, partitions, replicas, {} if name in stamped else _APPEND_TIME)
+            for name, _ in named
+        ]
     return wanted
 
 

@@ -71,11 +71,12 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
     assert sorted(row["name"] for row in first["topics"]) == sorted(
         [*names, f"__{topic}.policies", f"__{topic}.status"]
     )
-    delay, state, snapshots, rejected, backfill, receipts, _ = (facts_of(kafka_admin, name) for name in names)
+    delay, state, snapshots, rejected, backfill, receipts, target = (facts_of(kafka_admin, name) for name in names)
     assert {each.partitions for each in (delay, state, snapshots, backfill, receipts)} == {3}
     assert delay.settings is not None
     assert delay.number("retention.ms", 0) == 37 * DAY_MS
-    assert delay.settings["message.timestamp.type"] == "LogAppendTime"
+    stamped = [(each.settings or {})["message.timestamp.type"] for each in (delay, target)]
+    assert stamped == ["LogAppendTime", "LogAppendTime"]
     # The snapshots topic is trimmed, which a compact-only topic refuses.
     for compacted, policy in ((state, "compact"), (snapshots, "compact,delete")):
         assert compacted.settings is not None
