@@ -10,6 +10,7 @@ import click
 
 from index.receipts import Outcome
 from index.rules import Rejection, Schedule
+from sidecar import clock
 from sidecar.cli.options import FAILED, Instant, config_option, headers_given, json_option, load
 from sidecar.cli.output import print_json, shown_time
 from sidecar.durations import spoken_duration
@@ -92,7 +93,7 @@ def send_command(
         at, after, to, released_key, partition, deliver_id, expire_after, headers, recurs, replace, if_due_ms
     )
     record_headers = request.as_headers()
-    verdict = send.judge(config, topic, record_headers)
+    verdict = send.judge(config, topic, record_headers, clock.now_ms())
     _warn(verdict, at, force=force)
     values = _values(value, value_file, lines=lines)
     client = reach.connect(config)
@@ -104,7 +105,7 @@ def send_command(
         replacing.require_key(client, topic)
     with nullcontext() if wait_s is None else replacing.receipts_to_come(config, client, topic) as receipts:
         wire_key = None if key is None else key.encode()
-        sent = send.send(config, topic, values, wire_key, record_headers, _due_ms(verdict))
+        sent = send.send(config, topic, values, wire_key, record_headers)
         if not as_json:
             _print_sent(sent, verdict, send.spread_ms(config, topic, verdict))
         if receipts is not None and wait_s is not None:
@@ -139,17 +140,12 @@ def _warn(verdict: Schedule | Rejection, at: str, *, force: bool) -> None:
         sys.exit(FAILED)
 
 
-def _due_ms(verdict: Schedule | Rejection) -> int:
-    return verdict.due_ms if isinstance(verdict, Schedule) else 0
-
-
 def _print_sent(sent: "list[Sent]", verdict: Schedule | Rejection, spread_ms: int) -> None:
-    if isinstance(verdict, Rejection):
-        due = f"to be rejected ({verdict.reason})"
-    else:
-        due = f"due {shown_time(verdict.due_ms)}" if verdict.due_ms else "due at once"
-        due += f", and spread over the {spoken_duration(spread_ms)} behind that" if spread_ms else ""
+    spread = f", and spread over the {spoken_duration(spread_ms)} behind that" if spread_ms else ""
     for record in sent:
+        due = f"due {shown_time(record.due_ms)}{spread}" if record.due_ms else f"due at once{spread}"
+        if isinstance(verdict, Rejection):
+            due = f"to be rejected ({verdict.reason})"
         click.echo(f"{record.topic}/{record.partition}/{record.offset} {due}")
 
 

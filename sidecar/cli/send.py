@@ -4,7 +4,7 @@ What a person types is turned into the headers of the contract, judged by the sa
 topic is configured, and sent by an idempotent producer with the partitioner of the Java clients.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -94,8 +94,8 @@ class Request:
         return [*control, *self.headers]
 
 
-def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
-    """What the router would decide now.
+def judge(config: Config, topic: str, headers: Headers, timestamp_ms: int) -> Schedule | Rejection:
+    """What the router would decide of a record with this timestamp.
 
     For a topic that is not configured here only what every router refuses: unreadable or ambiguous headers.
     """
@@ -106,12 +106,11 @@ def judge(config: Config, topic: str, headers: Headers) -> Schedule | Rejection:
         rules = Rules(
             topic=topic, default_target="any-target", allowed_targets=(ANYWHERE,), recurring=True, min_period_ms=1
         )
-    now_ms = clock.now_ms()
-    verdict = rules.decide(headers, now_ms)
+    verdict = rules.decide(headers, timestamp_ms)
     recurrence = recurrence_of(headers)
     if isinstance(verdict, Rejection) or not isinstance(recurrence, Recurrence) or not recurrence.begins:
         return verdict
-    first = Series(b"", "", zone_of).first_due_ms(Record(None, None, headers, now_ms), recurrence, rules)
+    first = Series(b"", "", zone_of).first_due_ms(Record(None, None, headers, timestamp_ms), recurrence, rules)
     return first if isinstance(first, Rejection) else verdict._replace(due_ms=first)
 
 
@@ -144,11 +143,14 @@ def is_past(due_ms: int) -> bool:
     return due_ms <= clock.now_ms()
 
 
-def send(
-    config: Config, topic: str, values: Iterable[bytes | None], key: bytes | None, headers: Headers, due_ms: int
-) -> list[Sent]:
+def send(config: Config, topic: str, values: Iterable[bytes | None], key: bytes | None, headers: Headers) -> list[Sent]:
     """Send one record for each value; DelayRouterError when one was not taken."""
-    outbox = _Outbox(_producer(config), topic, due_ms)
+
+    def due_of(timestamp_ms: int) -> int:
+        verdict = judge(config, topic, headers, timestamp_ms)
+        return verdict.due_ms if isinstance(verdict, Schedule) else 0
+
+    outbox = _Outbox(_producer(config), topic, due_of)
     wire: list[tuple[str, str | bytes | None]] = [*headers]
     for value in values:
         outbox.put(key, value, wire)
@@ -158,12 +160,12 @@ def send(
 
 
 class _Outbox:
-    """Records on their way, and what became of them."""
+    """Records on their way, and what became of them; ``due_of`` tells by its timestamp when one is due."""
 
-    def __init__(self, producer: Producer, topic: str, due_ms: int) -> None:
+    def __init__(self, producer: Producer, topic: str, due_of: Callable[[int], int]) -> None:
         self._producer = producer
         self._topic = topic
-        self._due_ms = due_ms
+        self._due_of = due_of
         self._sent: list[Sent] = []
         self.failure = ""
 
@@ -194,7 +196,9 @@ class _Outbox:
         if failure is not None:
             self.failure = failure.str()
             return
-        self._sent.append(Sent(self._topic, message.partition() or 0, message.offset() or 0, self._due_ms))
+        # As the broker has stamped it, where it does: what is due so long after that was not known before.
+        due_ms = self._due_of(message.timestamp()[1])
+        self._sent.append(Sent(self._topic, message.partition() or 0, message.offset() or 0, due_ms))
 
 
 def _producer(config: Config) -> Producer:

@@ -181,7 +181,10 @@ def arrival(message: Message) -> str:
     line = f"  {message.topic()}  key {_shown(message.key())}  value {_shown(message.value())}"
     if code := headers.get("delay-error"):
         return f"{line}  {_text(code)}: {_text(headers.get('delay-error-message') or b'')}"
-    late_ms = message.timestamp()[1] - int(headers.get("delay-due") or 0)
+    if "delay-due" not in headers:
+        # Of somebody else; or it notes in the rejected topic which of its records were driven again.
+        return f"{line}  {', '.join(headers)}".rstrip()
+    late_ms = message.timestamp()[1] - int(headers["delay-due"] or 0)
     return f"{line}  {late_ms} ms after it was due"
 
 

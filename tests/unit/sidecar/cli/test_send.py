@@ -1,12 +1,16 @@
 """What ``send`` asks for when a schedule is to recur, and what it says of that before anything is sent."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
 from index.errors import ConfigError
 from index.schedule import Reason, Rejection, Schedule
+from sidecar import clock
+from sidecar.cli import send
 from sidecar.cli.program import cli
 from sidecar.cli.send import Request, judge
 from sidecar.config.model import Config
@@ -35,7 +39,7 @@ def test_options_become_headers() -> None:
 
 
 def test_the_first_occurrence_by_cron_is_told(config: Config) -> None:
-    verdict = judge(config, "orders.delay", asked(cron="0 8 * * *", timezone="Europe/Berlin"))
+    verdict = judge(config, "orders.delay", asked(cron="0 8 * * *", timezone="Europe/Berlin"), clock.now_ms())
     assert isinstance(verdict, Schedule)
     assert verdict.due_ms % 3_600_000 == 0
     assert verdict.due_ms > 0
@@ -51,7 +55,7 @@ def test_the_first_occurrence_by_cron_is_told(config: Config) -> None:
     ],
 )
 def test_what_will_be_rejected_is_said(config: Config, recurs: dict[str, str], message: str) -> None:
-    verdict = judge(config, "orders.delay", asked(**recurs))
+    verdict = judge(config, "orders.delay", asked(**recurs), clock.now_ms())
     assert isinstance(verdict, Rejection)
     assert verdict.reason == Reason.INVALID_SCHEDULE
     assert message in verdict.message
@@ -59,10 +63,10 @@ def test_what_will_be_rejected_is_said(config: Config, recurs: dict[str, str], m
 
 def test_where_the_delay_topic_does_not_allow_it_the_key_is_named(tmp_path: Path) -> None:
     plain = loaded(tmp_path, configured(tmp_path).read_text())
-    verdict = judge(plain, "orders.delay", asked(every="1m"))
+    verdict = judge(plain, "orders.delay", asked(every="1m"), clock.now_ms())
     assert isinstance(verdict, Rejection)
     assert "recurring = true" in verdict.message
-    assert isinstance(judge(plain, "of.others", asked(every="1m")), Schedule)
+    assert isinstance(judge(plain, "of.others", asked(every="1m"), clock.now_ms()), Schedule)
 
 
 REPLACES = Request(after="1h", deliver_id="order-7", replaces=True, if_due_ms=70).as_headers()
@@ -71,9 +75,9 @@ REPLACES = Request(after="1h", deliver_id="order-7", replaces=True, if_due_ms=70
 def test_what_replaces_is_judged_as_by_the_router(tmp_path: Path, config: Config) -> None:
     assert REPLACES[1:] == [("deliver-id", b"order-7"), ("deliver-replace", b"true"), ("deliver-if-due", b"70")]
     plain = loaded(tmp_path, configured(tmp_path).read_text())
-    assert isinstance(judge(plain, "orders.delay", REPLACES), Schedule)
-    assert isinstance(judge(plain, "of.others", REPLACES), Schedule)
-    assert isinstance(judge(config, "orders.delay", REPLACES), Schedule)
+    assert isinstance(judge(plain, "orders.delay", REPLACES, clock.now_ms()), Schedule)
+    assert isinstance(judge(plain, "of.others", REPLACES, clock.now_ms()), Schedule)
+    assert isinstance(judge(config, "orders.delay", REPLACES, clock.now_ms()), Schedule)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,7 @@ def test_what_replaces_is_judged_as_by_the_router(tmp_path: Path, config: Config
     ],
 )
 def test_half_of_a_replacement_is_refused(config: Config, request_: Request, message: str) -> None:
-    verdict = judge(config, "of.others", request_.as_headers())
+    verdict = judge(config, "of.others", request_.as_headers(), clock.now_ms())
     assert isinstance(verdict, Rejection)
     assert message in verdict.message
 
@@ -100,3 +104,39 @@ def test_options_of_a_replacement_that_contradict_are_wrong_usage(options: list[
     result = CliRunner().invoke(cli, ["send", "orders.delay", *options])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+class Delivered:
+    """A record as the broker has taken it, and stamped it."""
+
+    def partition(self) -> int:
+        return 1
+
+    def offset(self) -> int:
+        return 7
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_LOG_APPEND_TIME, 5_000
+
+
+class Producing:
+    """A producer whose broker takes everything."""
+
+    def produce(self, *_: object, on_delivery: Any, headers: object) -> None:
+        on_delivery(None, Delivered())
+
+    def poll(self, _: float) -> None:
+        pass
+
+    def flush(self, _: float) -> int:
+        return 0
+
+
+def test_when_it_is_due_is_told_by_the_time_that_the_broker_has_stamped(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "_producer", lambda _: Producing())
+    (sent,) = send.send(config, "orders.delay", [b"v"], None, Request(after="10s").as_headers())
+    assert (sent.partition, sent.offset, sent.due_ms) == (1, 7, 15_000)
+    (rejected,) = send.send(config, "orders.delay", [b"v"], None, [("deliver-att", b"1")])
+    assert rejected.due_ms == 0

@@ -51,6 +51,11 @@ class Arrived:
             Arrived("orders.delay.rejected", b"v", delay_error=b"INVALID_SCHEDULE", delay_error_message=b"no time"),
             "  orders.delay.rejected  key null  value v  INVALID_SCHEDULE: no time",
         ),
+        (
+            Arrived("orders.delay.rejected", None, delay_redriven_offsets=b"0"),
+            "  orders.delay.rejected  key null  value null  delay-redriven-offsets",
+        ),
+        (Arrived("orders", b"of others"), "  orders  key null  value of others"),
     ],
 )
 def test_what_arrives_is_a_line(record: Any, line: str) -> None:
