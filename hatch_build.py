@@ -14,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT: Final = Path(__file__).resolve().parent
 ROOM: Final = Path("sidecar/kernel")
-MODULES: Final = ("_columns", "_deciding", "_fetching", "_release", "_rows", "_segments")
+MODULES: Final = ("_columns", "_deciding", "_fetching", "_release", "_rows", "_runs", "_segments")
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
 CANNOT_COMPILE: Final = (

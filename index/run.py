@@ -12,16 +12,16 @@ have to look like entries::
 :class:`ListRun` is the definition, and says what any other run has to do. It is what is used where nobody has better.
 
 Measured with 100,000 records of 200 bytes, scattered over an hour, in us of CPU a record (``python -m
-tests.bench.waiting``, 2026-11-24, 2 cores that did other things too):
+tests.bench.waiting``, 2026-11-24, 2 cores that did other things too; columns put in order by the router's kernel):
 
 ===========================================  ======  =======
 what                                         tuples  columns
 ===========================================  ======  =======
-index them, as they are handed over            0.51     0.57
-take them in release order, cut, and join      2.02     1.70
-let go of them                                 0.46     0.00
-MiB for four buckets, one after the other        76       47
-MiB when all are sealed and gone                 74       18
+index them, as they are handed over            0.30     0.54
+take them in release order, cut, and join      1.44     0.86
+let go of them                                 0.30     0.00
+MiB for four buckets, one after the other        75       48
+MiB when all are sealed and gone                 73       18
 ===========================================  ======  =======
 
 Rejected: columns for what is due soon, or loaded from a segment to be released within seconds (it becomes tuples anyway

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from snapshots.row_columns import InOrder, in_order
 from snapshots.rows import encode_body
 from snapshots.segment import Columns, decode_columns
 
@@ -20,10 +21,11 @@ EncodeBody: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class SegmentCodec:
-    """Decodes inline segments and joins rows into them, as the functions of the same names do."""
+    """Decodes inline segments, joins rows into them and puts those in order, as the functions of the same names do."""
 
     decode_columns: DecodeColumns
     encode_body: EncodeBody
+    in_order: InOrder
 
 
-PYTHON_CODEC: Final = SegmentCodec(decode_columns, encode_body)
+PYTHON_CODEC: Final = SegmentCodec(decode_columns, encode_body, in_order)

@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 6
+REVISION = 7
 
 cdef enum:
     # As in snapshots.segment.

@@ -21,7 +21,7 @@ cdef extern from "Python.h":
         allocfunc tp_alloc
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 6
+REVISION = 7
 
 cdef enum:
     # As in snapshots.segment.

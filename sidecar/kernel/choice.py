@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
-REVISION: Final = 6
+REVISION: Final = 7
 """Of the compiled modules that this code calls: raised with each change of what one of them is given or gives."""
 
 _FUNCTIONS: Final = ("rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")
@@ -45,10 +45,10 @@ def not_compiled(environ: Mapping[str, str]) -> str:
     if given not in {"", "on"}:
         raise ConfigError(f"{SWITCH}={given}: write off or on")
     try:
-        from sidecar.kernel import _columns, _deciding, _fetching, _release, _rows, _segments  # noqa: PLC0415
+        from sidecar.kernel import _columns, _deciding, _fetching, _release, _rows, _runs, _segments  # noqa: PLC0415
     except ImportError as error:
         return f"it is not compiled for this Python ({error}); see 'Limits' in OPERATIONS"
-    for module in (_columns, _deciding, _fetching, _release, _rows, _segments):
+    for module in (_columns, _deciding, _fetching, _release, _rows, _runs, _segments):
         if module.REVISION != REVISION:
             return f"it was compiled from other sources (revision {module.REVISION}, not {REVISION})"
     return ""

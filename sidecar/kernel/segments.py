@@ -3,13 +3,16 @@
 Apart from :mod:`sidecar.kernel.choice` since it can be imported only where the kernel is compiled.
 """
 
+from array import array
 from collections.abc import Sequence
 from typing import Final
 
 from index.record import Record
-from sidecar.kernel import _rows, _segments
+from index.target_counts import Route
+from sidecar.kernel import _rows, _runs, _segments
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.row_columns import RowColumns
 from snapshots.segment import Columns
 
 
@@ -32,4 +35,16 @@ def _encode_body(
     return wrap(Kind.SEGMENT, segment)
 
 
-NATIVE_CODEC: Final = SegmentCodec(_decode_columns, _encode_body)
+def _in_order(
+    dues_ms: "array[int]",
+    offsets: "array[int]",
+    timestamps_ms: "array[int]",
+    routes: list[Route],
+    sizes: "array[int]",
+    rows: bytes,
+) -> RowColumns:
+    dues, at, written, to, lengths, contents = _runs.in_order(dues_ms, offsets, timestamps_ms, routes, sizes, rows)
+    return array("q", dues), array("Q", at), array("q", written), to, array("i", lengths), contents
+
+
+NATIVE_CODEC: Final = SegmentCodec(_decode_columns, _encode_body, _in_order)

@@ -33,7 +33,7 @@ from sidecar.partition.shared import Shared
 from sidecar.partition.standing import KafkaStanding
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.packed_run import PACKED_RUNS
+from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload
 from sidecar.policies.settings import PolicySettings
 from sidecar.release.gate import Gate
@@ -132,7 +132,7 @@ class KafkaHost:
     @property
     def runs(self) -> Runs[Payload]:
         """How records are kept that wait to be sealed."""
-        return PACKED_RUNS
+        return packed_runs(self.codec.in_order)
 
     @property
     def pool(self) -> LoaderPool:

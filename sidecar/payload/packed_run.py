@@ -1,7 +1,8 @@
 """Packed records as columns: what waits to be sealed, without an object for anything of it.
 
 One run is some 40 bytes a record and its row, in half a dozen pieces of memory that are given back as a whole when it
-is sealed. The rows lie one after the other, as they will in a segment::
+is sealed. The rows lie one after the other, as they will in a segment. Runs are joined and put in order as columns,
+by :func:`snapshots.row_columns.in_order` or whatever does the same faster::
 
     due         │ q │ q │ q │
     offset      │ Q │ Q │ Q │        unsigned, as bitmaps want them
@@ -15,24 +16,27 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
-from operator import itemgetter, lt
+from operator import lt
 from typing import Final, Self, cast
 
 from index.pending import Entry
-from index.run import ListRun, Place, Run, Runs, in_order
+from index.run import ListRun, Place, Run, Runs
+from index.run import in_order as entries_in_order
 from index.target_counts import Route
 from sidecar.payload.records import PACKED_OVERHEAD_BYTES, Packed, Payload, packed, resident_bytes, routes_of
+from snapshots.row_columns import InOrder, RowColumns, cut_rows, in_order
 from snapshots.rows import RowPacker
 
 
 class PackedRun:
     """A run of packed records whose rows share a table of header names; a column for each thing, to look at only."""
 
-    __slots__ = ("buffer", "dues_ms", "offsets", "packer", "routes", "sizes", "timestamps_ms")
+    __slots__ = ("_in_order", "_starts", "buffer", "dues_ms", "offsets", "packer", "routes", "sizes", "timestamps_ms")
 
     def __init__(
         self,
         packer: RowPacker,
+        in_order: InOrder,
         dues_ms: "array[int]",
         offsets: "array[int]",
         timestamps_ms: "array[int]",
@@ -41,15 +45,17 @@ class PackedRun:
         buffer: bytes,
     ) -> None:
         self.packer = packer
+        self._in_order = in_order
         self.dues_ms = dues_ms
         self.offsets = offsets
         self.timestamps_ms = timestamps_ms
         self.routes = routes
         self.sizes = sizes
         self.buffer = buffer
+        self._starts: array[int] | None = None
 
     @classmethod
-    def of(cls, entries: Iterable[Entry[Packed]]) -> Self:
+    def of(cls, entries: Iterable[Entry[Packed]], in_order: InOrder = in_order) -> Self:
         """A run of some entries, which are in release order and of one packer."""
         dues_ms, offsets, payloads = zip(*entries, strict=True)
         timestamps_ms, _, rows, packers, routes = zip(*payloads, strict=True)
@@ -57,6 +63,7 @@ class PackedRun:
         known = {route: route for route in routes}
         return cls(
             packers[0],
+            in_order,
             array("q", dues_ms),
             array("Q", offsets),
             array("q", timestamps_ms),
@@ -78,8 +85,7 @@ class PackedRun:
 
     def rows(self) -> list[bytes]:
         """The row of each."""
-        rows = self.buffer
-        return [rows[start:end] for start, end in pairwise(accumulate(self.sizes, initial=0))]
+        return cut_rows(self.buffer, self.sizes)
 
     @property
     def resident_bytes(self) -> int:
@@ -93,22 +99,23 @@ class PackedRun:
         return bisect_left(self.offsets, offset, start, bisect_right(self.dues_ms, due_ms, start))
 
     def slice(self, start: int, stop: int) -> "PackedRun":
-        """Some of them."""
-        sizes = self.sizes[start:stop]
-        begin = sum(self.sizes[:start])
+        """Some of them; none where there are none."""
+        start, stop = min(start, len(self)), min(stop, len(self))
+        starts = self._starts_of_rows()
         return PackedRun(
             self.packer,
+            self._in_order,
             self.dues_ms[start:stop],
             self.offsets[start:stop],
             self.timestamps_ms[start:stop],
             self.routes[start:stop],
-            sizes,
-            self.buffer[begin : begin + sum(sizes)],
+            self.sizes[start:stop],
+            self.buffer[starts[start] : starts[stop]],
         )
 
     def take(self, count: int) -> list[Entry[Payload]]:
         """Remove and return the first ones."""
-        return self._remove(0, count) if count else []
+        return self._remove(0, min(count, len(self))) if count else []
 
     def discard(self, place: Place) -> Entry[Payload] | None:
         """Remove the entry at a (due_ms, offset), if it is there."""
@@ -122,12 +129,12 @@ class PackedRun:
         runs = [self]
         for other in others:
             if not isinstance(other, PackedRun) or other.packer is not self.packer:
-                return ListRun(in_order([self, *others]))
+                return ListRun(entries_in_order([self, *others]))
             runs.append(other)
         together = _in_a_row(runs)
-        if all(one.place(len(one) - 1) < two.place(0) for one, two in pairwise(runs)):
-            return together
-        return _in_order(together)
+        if any(one.place(len(one) - 1) >= two.place(0) for one, two in pairwise(runs)):
+            together = self._in_order(*together)
+        return PackedRun(self.packer, self._in_order, *together)
 
     def check(self) -> None:
         """Assert every invariant; O(n)."""
@@ -135,43 +142,33 @@ class PackedRun:
         assert all(map(lt, places, places[1:]))
         assert len(self) == len(self.timestamps_ms) == len(self.routes) == len(self.sizes)
         assert sum(self.sizes) == len(self.buffer)
+        assert self._starts is None or [*self._starts] == [*accumulate(self.sizes, initial=0)]
 
     def _remove(self, start: int, stop: int) -> list[Entry[Payload]]:
         removed = [*self.slice(start, stop)]
-        begin, size = sum(self.sizes[:start]), sum(self.sizes[start:stop])
+        starts = self._starts_of_rows()
         for column in (self.dues_ms, self.offsets, self.timestamps_ms, self.sizes, self.routes):
             del column[start:stop]
-        self.buffer = self.buffer[:begin] + self.buffer[begin + size :]
+        self.buffer = self.buffer[: starts[start]] + self.buffer[starts[stop] :]
+        self._starts = None
         return removed
 
+    def _starts_of_rows(self) -> "array[int]":
+        """Where each row begins, and where the last one ends; runs are cut often, and not before they are sealed."""
+        if self._starts is None:
+            self._starts = array("q", accumulate(self.sizes, initial=0))
+        return self._starts
 
-def _in_a_row(runs: Sequence[PackedRun]) -> PackedRun:
+
+def _in_a_row(runs: Sequence[PackedRun]) -> RowColumns:
     """The columns of some runs one after the other, whatever order that is."""
-    return PackedRun(
-        runs[0].packer,
+    return (
         _joined("q", [run.dues_ms for run in runs]),
         _joined("Q", [run.offsets for run in runs]),
         _joined("q", [run.timestamps_ms for run in runs]),
         [route for run in runs for route in run.routes],
         _joined("i", [run.sizes for run in runs]),
         b"".join([run.buffer for run in runs]),
-    )
-
-
-def _in_order(run: PackedRun) -> PackedRun:
-    """Pieces in release order, one after the other, as a run."""
-    places = [*zip(run.dues_ms, run.offsets, strict=True)]
-    # Timsort merges them.
-    order = sorted(range(len(run)), key=places.__getitem__)
-    pick = itemgetter(*order)
-    return PackedRun(
-        run.packer,
-        array("q", pick(run.dues_ms)),
-        array("Q", pick(run.offsets)),
-        array("q", pick(run.timestamps_ms)),
-        [*pick(run.routes)],
-        array("i", pick(run.sizes)),
-        b"".join(pick(run.rows())),
     )
 
 
@@ -187,15 +184,15 @@ def packed_run(run: Run[Payload]) -> PackedRun | None:
     return run if isinstance(run, PackedRun) else _columns([*run])
 
 
-def _columns(entries: list[Entry[Payload]]) -> PackedRun | None:
+def _columns(entries: list[Entry[Payload]], in_order: InOrder = in_order) -> PackedRun | None:
     packed_entries = cast("list[Entry[Packed]]", entries)
     if set(map(type, [payload for _, _, payload in entries])) != {Packed}:
         return None
-    return None if len({payload.packer for _, _, payload in packed_entries}) > 1 else PackedRun.of(packed_entries)
-
-
-def _made(entries: list[Entry[Payload]]) -> Run[Payload]:
-    return _columns(entries) or ListRun(entries)
+    return (
+        None
+        if len({payload.packer for _, _, payload in packed_entries}) > 1
+        else PackedRun.of(packed_entries, in_order)
+    )
 
 
 def _waiting_of(entries: Sequence[Entry[Payload]]) -> tuple[Sequence[Entry[Payload]], Sequence[Entry[Payload]]]:
@@ -208,8 +205,12 @@ def _waiting_of(entries: Sequence[Entry[Payload]]) -> tuple[Sequence[Entry[Paylo
     return waiting, [entry for entry in entries if not isinstance(entry[2], Packed)]
 
 
-PACKED_RUNS: Final = Runs(_waiting_of, _made)
-"""What is packed waits for long."""
+def packed_runs(in_order: InOrder = in_order) -> Runs[Payload]:
+    """Have what is packed wait in columns, for it waits for long."""
+    return Runs(_waiting_of, lambda entries: _columns(entries, in_order) or ListRun(entries))
+
+
+PACKED_RUNS: Final = packed_runs()
 
 
 def resident_of(runs: Iterable[Run[Payload]]) -> int:

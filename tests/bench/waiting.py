@@ -23,7 +23,7 @@ from index.run import NOTHING_WAITS, Runs
 from index.unsealed import Unsealed
 from sidecar.buckets.sealing import Sealing, stored_sizes
 from sidecar.kernel.choice import Kernel
-from sidecar.payload.packed_run import PACKED_RUNS
+from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, packed
 from sidecar.process.heap import glibc_trim
 from snapshots.rows import RowPacker
@@ -36,7 +36,8 @@ RECORDS: Final = 100_000
 FETCH_RECORDS: Final = 2_500
 BUCKETS: Final = 4
 SPREAD_MS: Final = 3_600_000
-KEPT: Final[dict[str, Runs[Any]]] = {"tuples": NOTHING_WAITS, "columns": PACKED_RUNS}
+CODEC: Final = Kernel.chosen({}).codec
+KEPT: Final[dict[str, Runs[Any]]] = {"tuples": NOTHING_WAITS, "columns": packed_runs(CODEC.in_order)}
 RULES: Final = SealRules(segment_entries=2_000, segment_bytes=512 << 10, placement="inline")
 
 
@@ -96,7 +97,7 @@ class _Bucket:
         assert sum(map(len, cut_runs(self._unsealed.pieces(), RULES, stored_sizes))) == RECORDS
 
     def _seal(self) -> None:
-        sealing = Sealing(self._unsealed, RECORDS, 1, RULES, _at_once, Kernel.chosen({}).codec)
+        sealing = Sealing(self._unsealed, RECORDS, 1, RULES, _at_once, CODEC)
         while (segments := sealing.next_segments()) is not None:
             sealing.written(range(len(segments)))
         assert sealing.installation(BEFORE_ALL) is not None

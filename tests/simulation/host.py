@@ -39,7 +39,7 @@ from sidecar.metrics import Metrics
 from sidecar.partition.origin import Origin
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.packed_run import PACKED_RUNS
+from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Refused, Scheduled
 from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
@@ -58,7 +58,7 @@ METRICS = Metrics()
 KERNEL = Kernel.chosen(os.environ)
 """As a router would run here: the simulation is played with and without."""
 
-SMALL_RUNS = replace(PACKED_RUNS, enough=3)
+SMALL_RUNS = replace(packed_runs(KERNEL.codec.in_order), enough=3)
 """Many of them, with as few records as there are in a run of the simulation."""
 
 PLENTY_BYTES = 1 << 40

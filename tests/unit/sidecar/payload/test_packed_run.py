@@ -1,29 +1,16 @@
 """Packed records as columns against the list of them, after every random operation."""
 
 import random
-from collections.abc import Callable
 
 import pytest
 
 from index.pending import Entry
 from index.run import ListRun, Run
-from index.target_counts import Route
 from sidecar.payload.packed_run import PACKED_RUNS, PackedRun, packed_run, resident_of, routes_in
 from sidecar.payload.records import Payload, packed, resident_bytes, routes_of
-from snapshots.rows import RowPacker
+from tests.support.packed import ONE, OTHER, kept
 from tests.support.payloads import loose, record_at, tight
 from tests.support.runs import compare, some_entries
-
-ONE, OTHER = RowPacker(), RowPacker()
-ROUTES: list[Route] = ["orders", "bills", ("orders", "bills")]
-
-
-def kept(packer: RowPacker, rng: random.Random) -> Callable[[int], Payload]:
-    def payload(offset: int) -> Payload:
-        route: Route = rng.choice(ROUTES)
-        return packed(1_700_000_000_000 + offset, rng.randbytes(rng.choice([1, 30, 300])), packer, route)
-
-    return payload
 
 
 @pytest.mark.parametrize("seed", range(60))
