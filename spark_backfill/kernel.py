@@ -54,8 +54,13 @@ class Decider(Protocol):
 class Native(Protocol):
     """What is behind the entry point."""
 
-    interface: int
-    home: Path
+    @property
+    def interface(self) -> int:
+        """Which interface this is."""
+
+    @property
+    def home(self) -> Path:
+        """The folder, or zip, in which the code is that it works with."""
 
     def why_not(self, environ: Mapping[str, str]) -> str:
         """Why it cannot be used in a process with this environment; empty where it can."""

@@ -9,9 +9,11 @@ import sys
 import time
 from array import array
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from index.headers import NATIVE, Headers, StrippedNames
@@ -27,15 +29,21 @@ from sidecar.intake.fetching import Connects, Fetching
 from sidecar.intake.read_ahead import FETCH_RECORDS, WAIT_S
 from sidecar.intake.tails import Fetch
 from sidecar.kernel.choice import PYTHON, Kernel
+from sidecar.kernel.jobs import KERNEL
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Scheduled
 from sidecar.release.writer import PartitionWriter
 from snapshots.rows import RowPacker
+from spark_backfill import kernel as spark_kernel
+from spark_backfill.buckets.decisions import decisions, milliseconds
 from tests.support.mock_broker import MockBroker
 
 RECORDS: Final = 50_000
 SEGMENT_RECORDS: Final = 2_500
 """Of 200 bytes of value, as many as a segment has."""
+
+BATCH_RECORDS: Final = 10_000
+"""As many as Spark hands over at once."""
 
 LOG_RECORDS: Final = 15_000
 """Of 200 bytes of value, which the broker in the process keeps of a partition."""
@@ -69,6 +77,7 @@ def _measure(native: Kernel, entries: list[Entry[Scheduled]], segment: "_Segment
         "read, decide and pack what is due later": _Log(broker, "later", 3_600_000).read_us,
         "decide what is due soon": _Fetches(-60_000).decide_us,
         "decide and pack what is due later": _Fetches(3_600_000).decide_us,
+        "decide and pack a batch of a Spark job": _Batches().decide_us,
     }
     for name, work in works.items():
         sys.stdout.write(f"{name}, us of CPU a record: {_compared(native, work)}\n")
@@ -148,6 +157,30 @@ class _Fetches:
         deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, kernel=kernel)
         # Kept, or what is measured is how soon it is thrown away.
         return _cpu_us(lambda: [deciding.decide(fetch) for fetch in self._fetches], RECORDS)
+
+
+class _Batches:
+    """The same records as Spark hands them to a job: columns of Arrow."""
+
+    def __init__(self) -> None:
+        self._batches = [self._batch(range(at, at + BATCH_RECORDS)) for at in range(0, RECORDS, BATCH_RECORDS)]
+
+    def _batch(self, offsets: range) -> pa.RecordBatch:
+        headers = [[{"key": name, "value": raw} for name, raw in _headers(3_600_000 + offset)] for offset in offsets]
+        columns = {
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array([DUE_MS * 1_000] * len(offsets), pa.timestamp("us", "UTC")),
+            "key": pa.array([b"%d" % offset for offset in offsets], pa.binary()),
+            "value": pa.array([bytes(200)] * len(offsets), pa.binary()),
+            "headers": pa.array(headers, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        }
+        return pa.RecordBatch.from_pydict(columns)
+
+    def decide_us(self, kernel: Kernel) -> float:
+        chosen = spark_kernel.Kernel(KERNEL if kernel.is_native else None)
+        deciding = decisions(chosen, Rules("delays", default_target="orders"), packs=True, answered=False)
+        works = [partial(deciding.of, each, milliseconds(each.column("timestamp"))) for each in self._batches]
+        return _cpu_us(lambda: [work() for work in works], RECORDS)
 
 
 class _Log:

@@ -15,7 +15,7 @@ from index.errors import ConfigError
 from sidecar.kernel import jobs
 from snapshots.codec import PYTHON_CODEC
 from spark_backfill import kernel
-from spark_backfill.kernel import GROUP, HOME, INTERFACE, SWITCH, asked, found
+from spark_backfill.kernel import GROUP, HOME, INTERFACE, SWITCH, Native, asked, found
 from tests.support.paths import ROOT
 
 THERE: Any = SimpleNamespace(interface=INTERFACE, home=HOME.resolve(), why_not=lambda _: "", codec="native")
@@ -78,9 +78,9 @@ def test_what_the_driver_is_told_is_a_word_that_means_something() -> None:
 
 def test_the_entry_point_is_what_the_router_has() -> None:
     (name,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][GROUP].values()
-    assert EntryPoint("jobs", name, GROUP).load() is jobs.KERNEL
-    assert jobs.KERNEL.interface == INTERFACE
-    assert jobs.KERNEL.home == HOME.resolve()
+    native: Native = jobs.KERNEL
+    assert EntryPoint("jobs", name, GROUP).load() is native
+    assert (native.interface, native.home) == (INTERFACE, HOME.resolve())
 
 
 _ASK = "from spark_backfill import kernel; print(kernel.chosen().name)"
