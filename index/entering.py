@@ -183,9 +183,11 @@ class Entering(Generic[P, R]):
     def _is_pending(self, place: Position) -> bool:
         if place.offset >= self._committed.cursor:
             return True
-        behind = None
-        if self._pending.catching_up:
-            behind = next((each.behind for each in self._pending.buckets.values() if each.holds(place.offset)), None)
+        bucket = next((each for each in self._pending.buckets.values() if each.holds(place.offset)), None)
+        if bucket is None and place.offset < self._pending.unsealed_from:
+            # Its bucket is done, perhaps since all behind W was cancelled: then the mask does not know it any more.
+            return False
+        behind = None if bucket is None else bucket.behind
         return place > (self._committed.watermark if behind is None else behind)
 
     def skip(self, from_offset: int, to_offset: int, rejected: R) -> None:

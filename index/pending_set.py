@@ -85,6 +85,11 @@ class PendingSet(Generic[P]):
         """Whether nothing waits outside of buckets."""
         return self.frozen is None and not len(self.mutable)
 
+    @property
+    def unsealed_from(self) -> int:
+        """Below this offset all that is pending is in a bucket."""
+        return self._unsealed()[0].from_offset
+
     def barrier(self) -> Position | None:
         """The first position that may hold an entry which is not in memory."""
         buckets = self.buckets.values()
@@ -125,7 +130,7 @@ class PendingSet(Generic[P]):
 
     def untake(self, entries: Sequence[Entry[P]]) -> None:
         """Return entries that were taken and are not to leave after all."""
-        frozen_from, mutable_from = self._unsealed()[0].from_offset, self.mutable.from_offset
+        frozen_from, mutable_from = self.unsealed_from, self.mutable.from_offset
         self._loaded.put_back(entry for entry in entries if entry[1] < frozen_from)
         self.mutable.put_back([entry for entry in entries if entry[1] >= mutable_from])
         if self.frozen is not None:

@@ -3,8 +3,12 @@
 import pytest
 
 from index.batch import Batch
+from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Position, Progress, Skipped, start_of
+from index.receipts import Action, Control, Outcome
+from index.record import Record
+from tests.support.manifests import manifest
 
 
 def make(progress: Progress | None = None) -> PartitionIndex[str, str]:
@@ -194,3 +198,17 @@ def test_nothing_is_said_of_what_s_has_passed_or_c_has_not() -> None:
     assert index.plan(120, 10, 100).progress.skipped == ()
     index.confirm()
     assert released(index, 150).progress == Progress(6, Position(200, 0), 6, 3)
+
+
+@pytest.mark.parametrize(("is_there", "outcome"), [(True, Outcome.CANCELLED), (False, Outcome.NOT_PENDING)])
+def test_what_was_looked_up_in_a_bucket_is_not_pending_once_that_is_done(is_there: bool, outcome: Outcome) -> None:
+    """All that it had behind W was cancelled, and the mask knows nothing of a bucket that is gone."""
+    index = make(Progress(cursor=10, watermark=Position(100, 5), sealed_to=10))
+    if is_there:
+        index.parts.add_bucket(manifest(0, [(200, 4)], offsets=(0, 10)), Position(100, 5), None)
+    names, id_hash = index.named.names, hash_of(b"order-7")
+    names.look_up([id_hash])
+    names.lookup.found(range(10), {id_hash: [Position(200, 4)]})
+    receipt, _ = index.control(10, Control(Action.CANCEL, b"order-7"), Record(None, b"", [], 0))
+    assert receipt is not None
+    assert receipt.outcome is outcome
