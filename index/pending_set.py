@@ -121,11 +121,10 @@ class PendingSet(Generic[P]):
         before = self.barrier() or NO_LIMIT
         runs = [run for index in self._indexes() if (run := index.take_due(now_ms, max_entries, before))]
         if len(runs) <= 1:
-            taken = runs[0] if runs else []
-        else:
-            taken = in_order(runs)
-            self.untake(taken[max_entries:])
-            del taken[max_entries:]
+            return runs[0] if runs else []
+        taken = in_order(runs)
+        self.untake(taken[max_entries:])
+        del taken[max_entries:]
         return taken
 
     def untake(self, entries: Sequence[Entry[P]]) -> None:
@@ -186,9 +185,8 @@ class PendingSet(Generic[P]):
     def thaw(self) -> None:
         """Give up sealing: the frozen entries are as they were before."""
         assert self.frozen is not None
-        frozen, newer = self.frozen, self.mutable
-        frozen.take_over(newer)
-        self.frozen, self.mutable = None, frozen
+        self.frozen.take_over(self.mutable)
+        self.mutable, self.frozen = self.frozen, None
 
     def install_sealed(self, manifest: Manifest, watermark: Position, keep_to: Position) -> None:
         """The frozen entries are in a committed bucket: keep in memory those up to ``keep_to``, drop the rest."""
@@ -297,8 +295,6 @@ class PendingSet(Generic[P]):
         return [self.mutable] if self.frozen is None else [self.frozen, self.mutable]
 
     def _indexes(self) -> Iterator[PendingIndex[P] | Waiting[P]]:
-        yield self._loaded
-        yield self._kept
+        yield from (self._loaded, self._kept)
         for part in self._unsealed():
-            yield part.soon
-            yield part.waiting
+            yield from (part.soon, part.waiting)
