@@ -32,8 +32,8 @@ def _flat(name: str, *, is_text: bool) -> Column:
     if name == "targets":
         return f.array_join(column, ",")
     if name == "headers":
-        # Bytes are base64, as Spark writes them into JSON.
-        return f.to_json(column)
+        # Bytes are base64, as Spark writes them into JSON. A header whose value is null says so: it is not one without.
+        return f.to_json(column, {"ignoreNullFields": "false"})
     return f.base64(column) if is_text and name in ("key", "value") else column
 
 

@@ -1,6 +1,7 @@
 """What is pending as a table, beside a running router, against what was sent, released, rejected and cancelled."""
 
 import json
+from base64 import b64decode
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -175,6 +176,42 @@ def halted(router: RouterProcess, stage: Stage, delay: str, folder: Path, spark:
     assert {place.partition for place in found} == {1}
     assert {row.id for row in found.values()} >= {"1-1"}
     assert not {"value", "headers"} & set(spark.read.parquet(str(folder / "halted")).columns)
+    into_a_database(stage, delay, folder, spark)
+
+
+def into_a_database(stage: Stage, delay: str, folder: Path, spark: SparkSession) -> None:
+    """The same in Derby, which Spark brings along: without lists, and never over what is there without being told."""
+    assert spark.sparkContext._jvm is not None
+    # Its log would lie where the tests were started.
+    spark.sparkContext._jvm.System.setProperty("derby.stream.error.file", str(folder / "derby.log"))
+    url = f"jdbc:derby:{folder / 'database'};create=true"
+    of_database = ("pending", "--format", "jdbc", "--option", f"url={url}", "--partition", "1")
+    whole = str(folder / "whole")
+    told = export(stage, folder, delay, whole, "--partition", "1", "--with", "value", "--with", "headers")
+    assert export(stage, folder, delay, *of_database, "--with", "value", "--with", "headers") == told
+
+    def stored() -> list[Any]:
+        return spark.read.format("jdbc").options(url=url, dbtable="pending").load().collect()
+
+    found, expected = {row.offset: row for row in stored()}, rows(spark, Path(whole))
+    assert found.keys() == {place.offset for place in expected}
+    for place, row in expected.items():
+        same = found[place.offset]
+        plain = ("topic", "partition", "due", "state", "id", "series", "key", "value")
+        assert [same[name] for name in plain] == [row[name] for name in plain]
+        assert same.targets == ",".join(row.targets)
+        headers = [(each["key"], each["value"]) for each in json.loads(same.headers)]
+        assert [(name, None if raw is None else b64decode(raw)) for name, raw in headers] == [*map(tuple, row.headers)]
+    call = ["export", "--topic", delay, "--config", str(folder / "export" / "jobs.toml"), *of_database]
+    again = CliRunner().invoke(cli, call)
+    assert again.exit_code == 1, again.stderr
+    assert again.stderr.splitlines()[-1].startswith(
+        "error: pending (--format jdbc): Table or view 'pending' already exists"
+    )
+    export(stage, folder, delay, *of_database, "--with", "value", "--with", "headers", "--mode", "append")
+    assert len(stored()) == 2 * len(found)
+    export(stage, folder, delay, *of_database, "--mode", "overwrite")
+    assert "value" not in spark.read.format("jdbc").options(url=url, dbtable="pending").load().columns
 
 
 def held(stage: Stage, delay: str) -> int:
