@@ -134,9 +134,9 @@ class RouterProcess:
                 raise RouterProcessError(f"the router is not ready after {timeout_s:.0f} s: {body}")
             time.sleep(_POLL_S)
 
-    def http(self, path: str) -> tuple[int, str]:
+    def http(self, path: str, timeout_s: float = _PROBE_TIMEOUT_S) -> tuple[int, str]:
         """GET a path; (0, cause) when nothing answers."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=_PROBE_TIMEOUT_S)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()

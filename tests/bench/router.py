@@ -24,6 +24,9 @@ from tests.bench.results import BenchmarkFailed
 POLL_S: Final = 0.1
 TELL_EVERY_S: Final = 10.0
 
+SCRAPE_TIMEOUT_S: Final = 10.0
+"""As Prometheus waits by default: of a hundred partitions that index at once it takes up to two seconds."""
+
 TOPIC_SUFFIXES: Final = ("", ".delay-state", ".delay-snapshots", ".delay-backfill", ".rejected", ".receipts")
 """Of the topics that ``delay-router init`` creates for a delay topic."""
 
@@ -101,7 +104,7 @@ class Router:
     def _get(self, path: str) -> tuple[int, str]:
         if not self.process.running:
             raise BenchmarkFailed("the router ended by itself")
-        return self.process.http(path)
+        return self.process.http(path, SCRAPE_TIMEOUT_S)
 
 
 @contextmanager
