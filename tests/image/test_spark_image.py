@@ -46,7 +46,7 @@ def test_it_runs_as_nobody_with_the_connector_among_the_jars(image: str) -> None
     told = docker("run", "--rm", "--network", "none", image, "python3", "-m", "spark_backfill", "--help")
     assert "export" in told
     ask = "from spark_backfill import kernel; print(kernel.chosen().name)"
-    assert docker("run", "--rm", "--network", "none", image, "python3", "-c", ask) == "native\n"
+    assert docker("run", "--rm", "--network", "none", image, "python3", "-c", ask) == "native"
 
 
 def test_it_exports_what_is_pending(image: str, kafka: local_kafka.Cluster, tmp_path: Path) -> None:
