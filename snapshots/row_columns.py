@@ -5,56 +5,36 @@ something faster hands that in (:class:`snapshots.codec.SegmentCodec`).
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from index.target_counts import Route
 
 RowColumns: TypeAlias = "tuple[array[int], array[int], array[int], list[Route], array[int], bytes]"
 """Due times, offsets (``Q``, as bitmaps want them), timestamps, targets, sizes of rows, and the rows in one piece."""
 
-
-class InOrder(Protocol):
-    """Puts columns in release order."""
-
-    def __call__(
-        self,
-        dues_ms: "array[int]",
-        offsets: "array[int]",
-        timestamps_ms: "array[int]",
-        routes: list[Route],
-        sizes: "array[int]",
-        rows: bytes,
-        /,
-    ) -> RowColumns:
-        """As :func:`in_order`."""
+InOrder: TypeAlias = Callable[[RowColumns], RowColumns]
+"""Puts columns in release order, as :func:`in_order`."""
 
 
-def in_order(
-    dues_ms: "array[int]",
-    offsets: "array[int]",
-    timestamps_ms: "array[int]",
-    routes: list[Route],
-    sizes: "array[int]",
-    rows: bytes,
-) -> RowColumns:
+def in_order(columns: RowColumns) -> RowColumns:
     """Return columns in the order of (due, offset), which are some runs in that order, one after the other.
 
     ValueError where they are not of one length.
 
-    >>> dues_ms, offsets, *_, rows = in_order(
-    ...     array("q", [2_000, 1_000]), array("Q", [5, 9]), array("q", [7, 8]), ["a", "b"], array("i", [3, 2]), b"onetw"
-    ... )
+    >>> numbers = array("q", [2_000, 1_000]), array("Q", [5, 9]), array("q", [7, 8])
+    >>> dues_ms, offsets, *_, rows = in_order((*numbers, ["a", "b"], array("i", [3, 2]), b"onetw"))
     >>> list(dues_ms), list(offsets), rows
     ([1000, 2000], [9, 5], b'twone')
     """
+    dues_ms, offsets, timestamps_ms, routes, sizes, rows = columns
     places = [*zip(dues_ms, offsets, timestamps_ms, routes, sizes, strict=True)]
     # Timsort merges them; no two places are equal, so nothing else of a row is compared.
     order = sorted(range(len(places)), key=places.__getitem__)
-    columns = dues_ms, offsets, timestamps_ms, routes, sizes, cut_rows(rows, sizes)
-    dues, at, written, to, lengths, contents = (_picked(column, order) for column in columns)
+    pieces = dues_ms, offsets, timestamps_ms, routes, sizes, cut_rows(rows, sizes)
+    dues, at, written, to, lengths, contents = (_picked(each, order) for each in pieces)
     return array("q", dues), array("Q", at), array("q", written), [*to], array("i", lengths), b"".join(contents)
 
 

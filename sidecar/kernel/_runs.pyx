@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Columns of records put in release order: the compiled half of ``sidecar.payload.packed_run``.
+"""Columns of records put in release order: the compiled half of ``snapshots.row_columns``.
 
 What is given are runs in release order that lie one after the other, so they are merged, two at a time, until there is
 one. Only numbers are moved for that; each row is copied once, to where it belongs, without the lock of the interpreter.
@@ -78,19 +78,6 @@ cdef bint _take(
     return start == size
 
 
-cdef void _put(
-    const Entry *entries, Py_ssize_t count, const int64_t *timestamps_ms, const int32_t *sizes, const char *rows,
-    int64_t *dues_into, uint64_t *offsets_into, int64_t *timestamps_into, int32_t *sizes_into, char *rows_into,
-) noexcept nogil:
-    cdef Py_ssize_t place, number, start = 0
-    for place in range(count):
-        number = entries[place].number
-        dues_into[place], offsets_into[place] = entries[place].due_ms, entries[place].offset
-        timestamps_into[place], sizes_into[place] = timestamps_ms[number], sizes[number]
-        memcpy(rows_into + start, rows + entries[place].start, sizes[number])
-        start += sizes[number]
-
-
 cdef list _routes(list given, const Entry *entries, Py_ssize_t count):
     cdef list routes = PyList_New(count)
     cdef Py_ssize_t place
@@ -136,7 +123,7 @@ def in_order(
         timestamps_into = PyBytes_FromStringAndSize(NULL, count * sizeof(int64_t))
         sizes_into = PyBytes_FromStringAndSize(NULL, count * sizeof(int32_t))
         rows_into = PyBytes_FromStringAndSize(NULL, size)
-        _put_into(
+        _put(
             ordered, count, &timestamps_ms[0], &sizes[0], rows, dues_into, offsets_into, timestamps_into, sizes_into,
             rows_into,
         )
@@ -146,7 +133,7 @@ def in_order(
         free(room)
 
 
-cdef void _put_into(
+cdef void _put(
     const Entry *entries, Py_ssize_t count, const int64_t *timestamps_ms, const int32_t *sizes, bytes rows,
     bytes dues_into, bytes offsets_into, bytes timestamps_into, bytes sizes_into, bytes rows_into,
 ):
@@ -156,5 +143,11 @@ cdef void _put_into(
     cdef int64_t *timestamps = <int64_t *>PyBytes_AS_STRING(timestamps_into)
     cdef int32_t *lengths = <int32_t *>PyBytes_AS_STRING(sizes_into)
     cdef char *to_rows = PyBytes_AS_STRING(rows_into)
+    cdef Py_ssize_t place, number, start = 0
     with nogil:
-        _put(entries, count, timestamps_ms, sizes, from_rows, dues, offsets, timestamps, lengths, to_rows)
+        for place in range(count):
+            number = entries[place].number
+            dues[place], offsets[place] = entries[place].due_ms, entries[place].offset
+            timestamps[place], lengths[place] = timestamps_ms[number], sizes[number]
+            memcpy(to_rows + start, from_rows + entries[place].start, sizes[number])
+            start += sizes[number]

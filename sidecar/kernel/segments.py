@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from index.record import Record
-from index.target_counts import Route
 from sidecar.kernel import _rows, _runs, _segments
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.envelope import Kind, unwrap, wrap
@@ -35,15 +34,8 @@ def _encode_body(
     return wrap(Kind.SEGMENT, segment)
 
 
-def _in_order(
-    dues_ms: "array[int]",
-    offsets: "array[int]",
-    timestamps_ms: "array[int]",
-    routes: list[Route],
-    sizes: "array[int]",
-    rows: bytes,
-) -> RowColumns:
-    dues, at, written, to, lengths, contents = _runs.in_order(dues_ms, offsets, timestamps_ms, routes, sizes, rows)
+def _in_order(columns: RowColumns) -> RowColumns:
+    dues, at, written, to, lengths, contents = _runs.in_order(*columns)
     return array("q", dues), array("Q", at), array("q", written), to, array("i", lengths), contents
 
 

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
 from operator import lt
-from typing import Final, Self, cast
+from typing import Self, cast
 
 from index.pending import Entry
 from index.run import ListRun, Place, Run, Runs
@@ -133,7 +133,7 @@ class PackedRun:
             runs.append(other)
         together = _in_a_row(runs)
         if any(one.place(len(one) - 1) >= two.place(0) for one, two in pairwise(runs)):
-            together = self._in_order(*together)
+            together = self._in_order(together)
         return PackedRun(self.packer, self._in_order, *together)
 
     def check(self) -> None:
@@ -188,11 +188,9 @@ def _columns(entries: list[Entry[Payload]], in_order: InOrder = in_order) -> Pac
     packed_entries = cast("list[Entry[Packed]]", entries)
     if set(map(type, [payload for _, _, payload in entries])) != {Packed}:
         return None
-    return (
-        None
-        if len({payload.packer for _, _, payload in packed_entries}) > 1
-        else PackedRun.of(packed_entries, in_order)
-    )
+    if len({payload.packer for _, _, payload in packed_entries}) > 1:
+        return None
+    return PackedRun.of(packed_entries, in_order)
 
 
 def _waiting_of(entries: Sequence[Entry[Payload]]) -> tuple[Sequence[Entry[Payload]], Sequence[Entry[Payload]]]:
@@ -208,9 +206,6 @@ def _waiting_of(entries: Sequence[Entry[Payload]]) -> tuple[Sequence[Entry[Paylo
 def packed_runs(in_order: InOrder = in_order) -> Runs[Payload]:
     """Have what is packed wait in columns, for it waits for long."""
     return Runs(_waiting_of, lambda entries: _columns(entries, in_order) or ListRun(entries))
-
-
-PACKED_RUNS: Final = packed_runs()
 
 
 def resident_of(runs: Iterable[Run[Payload]]) -> int:

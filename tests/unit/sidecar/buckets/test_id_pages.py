@@ -25,7 +25,7 @@ from sidecar.buckets.merge_reading import StoredSegments
 from sidecar.buckets.merging import Merging
 from sidecar.buckets.sealing import Sealing
 from sidecar.intake.offset_reader import OffsetReader
-from sidecar.payload.packed_run import PACKED_RUNS
+from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, scheduled
 from snapshots.id_pages import encode_page, id_page_key, parse_page
 from snapshots.manifest import encode_manifest, segment_key
@@ -55,7 +55,7 @@ def at_once(work: Callable[[], T]) -> Future[T]:
 
 
 def sealing(ids: Places, *offsets: int) -> Sealing:
-    frozen: Unsealed[Payload] = Unsealed(0, PACKED_RUNS)
+    frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     schedule = Schedule(0, ("t",), BY_KEY, KEEP_KEY, None, both_times=False)
     frozen.add([(DUE_MS + offset, offset, scheduled(schedule, 10, None)) for offset in offsets])
     return Sealing(frozen, 100, 7, RULES, at_once, ids=ids)

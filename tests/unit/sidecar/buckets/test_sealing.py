@@ -21,7 +21,7 @@ from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.intake.offset_reader import OffsetReader
-from sidecar.payload.packed_run import PACKED_RUNS
+from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, Scheduled, packed, scheduled, size_of
 from snapshots.manifest import segment_key
 from snapshots.rows import RowPacker
@@ -52,7 +52,7 @@ def entry(due_ms: int, offset: int, given: Record | None = None) -> Entry[Schedu
 
 
 def sealing(entries: Sequence[Entry[Scheduled]], rules: SealRules) -> Sealing:
-    frozen: Unsealed[Payload] = Unsealed(0, PACKED_RUNS)
+    frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
     return Sealing(frozen, 1_000, 7, rules, at_once)
 
@@ -188,7 +188,7 @@ def test_segments_tell_what_is_in_them_by_target(placement: PlacementRule, packe
         )
         for offset in range(10)
     ]
-    frozen: Unsealed[Payload] = Unsealed(0, PACKED_RUNS)
+    frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
     sealing = Sealing(frozen, 10, 1, SealRules(segment_entries=6, placement=placement), at_once)
     while (segments := sealing.next_segments()) is not None:
@@ -208,7 +208,7 @@ def test_a_segment_that_was_too_big_is_counted_in_its_parts() -> None:
         given = record(1_800_000_000_000 + offset, value=b"x" * 400_000)
         schedule = Schedule(given.timestamp_ms, ("u",) if offset < 2 else ("t",), -1, b"k", None, both_times=False)
         entries.append((1_800_000_000_000 + offset, offset, scheduled(schedule, size_of(given), given)))
-    frozen: Unsealed[Payload] = Unsealed(0, PACKED_RUNS)
+    frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
     sealing = Sealing(frozen, 10, 1, rules, at_once)
     while (segments := sealing.next_segments()) is not None:

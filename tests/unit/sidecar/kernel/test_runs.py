@@ -36,7 +36,7 @@ def _columns(rows: list[Row]) -> RowColumns:
 @given(_rows)
 def test_it_orders_whatever_comes_as_python_does(rows: list[Row]) -> None:
     columns = _columns([*{row[:2]: row for row in rows}.values()])
-    assert NATIVE(*columns) == in_order(*columns)
+    assert NATIVE(columns) == in_order(columns)
 
 
 @pytest.mark.parametrize("runs", [1, 2, 3, 40])
@@ -49,7 +49,7 @@ def test_it_merges_runs_as_python_does(runs: int) -> None:
             (*place, rng.randrange(99), rng.choice(["a", "b"]), rng.randbytes(rng.randrange(30))) for place in places
         ]
     columns = _columns(rows)
-    assert NATIVE(*columns) == in_order(*columns)
+    assert NATIVE(columns) == in_order(columns)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -64,7 +64,7 @@ def test_columns_that_do_not_belong_together(column: int) -> None:
     columns: list[Any] = [*_columns(TWO)]
     columns[column] = columns[column][:-1]
     with pytest.raises(ValueError, match=r"columns of different lengths|bytes of rows"):
-        NATIVE(*columns)
+        NATIVE(tuple(columns))
 
 
 @pytest.mark.parametrize("sizes", [[-1, 7], [7, -1], [3, 2], [3, 4], [2**31 - 1, 2**31 - 1]])
@@ -73,14 +73,14 @@ def test_sizes_that_are_not_those_of_the_rows(sizes: list[int]) -> None:
         [(5, 1, 7, "orders", b"one"), (4, 2, 8, "bills", b"two")]
     )
     with pytest.raises(ValueError, match="bytes of rows"):
-        NATIVE(dues_ms, offsets, timestamps_ms, routes, array("i", sizes), rows)
+        NATIVE((dues_ms, offsets, timestamps_ms, routes, array("i", sizes), rows))
 
 
 def test_what_is_no_column() -> None:
     dues_ms, offsets, timestamps_ms, routes, sizes, rows = _columns([(5, 1, 7, "orders", b"one")])
     with pytest.raises(ValueError, match="of different lengths, or of none"):
-        NATIVE(array("q"), array("Q"), array("q"), [], array("i"), b"")
+        NATIVE((array("q"), array("Q"), array("q"), [], array("i"), b""))
     with pytest.raises((TypeError, ValueError)):
-        NATIVE(array("d", [1.0]), offsets, timestamps_ms, routes, sizes, rows)  # type: ignore[arg-type]
+        NATIVE((array("d", [1.0]), offsets, timestamps_ms, routes, sizes, rows))  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        NATIVE(dues_ms, offsets, timestamps_ms, ("orders",), sizes, rows)  # type: ignore[arg-type]
+        NATIVE((dues_ms, offsets, timestamps_ms, ("orders",), sizes, rows))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from index.pending import Entry
 from index.progress import start_of
 from index.unsealed import Unsealed
 from sidecar.buckets.sealing import Sealing
-from sidecar.payload.packed_run import PACKED_RUNS
+from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.packing import UNPACKED_AT_ONCE, records_of, whole_batch
 from sidecar.payload.records import Payload, Refused, scheduled
 from snapshots.rows import RowPacker
@@ -48,7 +48,7 @@ def at_once(work: Callable[[], T]) -> Future[T]:
 
 
 def stored(payloads: Sequence[Payload], rules: SealRules) -> list[list[StoredEntry]]:
-    frozen: Unsealed[Payload] = Unsealed(0, PACKED_RUNS)
+    frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add([(NOW_MS + number, number, payload) for number, payload in enumerate(payloads)])
     under_way = Sealing(frozen, len(payloads), 1, rules, at_once)
     segments: list[list[StoredEntry]] = []
