@@ -10,14 +10,14 @@ block: 10 bytes. Two ids of the same hash do no harm, since whoever asks reads t
             ├─ remembered ─┤├─ remembered ─┤├─ read ──────────►
 """
 
-import threading
 from array import array
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Final, NamedTuple
+
+from sidecar.finding.remembered import Remembered
 
 SPAN: Final = 4_096
 """Offsets in a block: what is behind the last whole one is read each time."""
@@ -61,18 +61,13 @@ class KnownIds:
 
     def __init__(self, span: int = SPAN, most_bytes: int = MOST_BYTES) -> None:
         self.span = span
-        self._most_bytes = most_bytes
-        self._size_bytes = 0
-        self._blocks: OrderedDict[tuple[Log, int], _Block] = OrderedDict()
-        self._lock = threading.Lock()
+        self._blocks = Remembered[tuple[Log, int], _Block](most_bytes)
 
     def find(self, log: Log, start: int, deliver_id: bytes) -> list[int] | None:
         """Offsets of the block that begins at ``start``, ascending; None when that has to be read."""
-        with self._lock:
-            block = self._blocks.get((log, start))
-            if block is None:
-                return None
-            self._blocks.move_to_end((log, start))
+        block = self._blocks.get((log, start))
+        if block is None:
+            return None
         wanted = _hash_of(deliver_id)
         first = bisect_left(block.hashes, wanted)
         same = takewhile(lambda place: block.hashes[place] == wanted, range(first, len(block.hashes)))
@@ -82,14 +77,7 @@ class KnownIds:
         """These are all ids of the block that begins at ``start``, each with its offset; whether there was room."""
         hashed = sorted((_hash_of(deliver_id), offset - start) for deliver_id, offset in found)
         block = _Block(array("Q", [each for each, _ in hashed]), array("H", [place for _, place in hashed]))
-        with self._lock:
-            before = self._blocks.pop((log, start), None)
-            self._size_bytes += block.size_bytes - (0 if before is None else before.size_bytes)
-            self._blocks[log, start] = block
-            has_room = self._size_bytes <= self._most_bytes
-            while self._size_bytes > self._most_bytes and len(self._blocks) > 1:
-                self._size_bytes -= self._blocks.popitem(last=False)[1].size_bytes
-            return has_room
+        return self._blocks.keep((log, start), block, block.size_bytes)
 
 
 def _hash_of(deliver_id: bytes) -> int:

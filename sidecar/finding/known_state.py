@@ -4,12 +4,11 @@ A state topic grows with every transaction until it is compacted, to hundreds of
 what is left of it is small.
 """
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from index.errors import FormatError
+from sidecar.finding.remembered import Remembered
 from sidecar.kafka.compacted import Stored
 
 MOST_BYTES: Final = 64 * 1_048_576
@@ -29,7 +28,6 @@ ReadSince = Callable[[int], tuple[Iterable[Stored], int]]
 class _Known(NamedTuple):
     latest: Latest
     read_to: int
-    size_bytes: int
 
 
 class KnownStates:
@@ -42,31 +40,26 @@ class KnownStates:
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._known: OrderedDict[object, _Known] = OrderedDict()
-        self._lock = threading.Lock()
+        self._known = Remembered[Hashable, _Known](most_bytes)
 
-    def folded(self, place: object, read: ReadSince, fold: Callable[[Latest], T]) -> T:
+    def folded(self, place: Hashable, read: ReadSince, fold: Callable[[Latest], T]) -> T:
         """What ``fold`` makes of the state at a place, which is read from its beginning where it refuses the rest.
 
         What was removed leaves a trace for as long as the topic keeps tombstones, ten minutes as ``init`` makes it. Who
         looks again later may remember something that is not there any more, which the progress does not know of.
         """
-        with self._lock:
-            is_known = place in self._known
+        is_known = self._known.get(place) is not None
         try:
             return fold(self.latest(place, read))
         except FormatError:
             if not is_known:
                 raise
-            with self._lock:
-                self._known.pop(place, None)
+            self._known.forget(place)
             return fold(self.latest(place, read))
 
-    def latest(self, place: object, read: ReadSince) -> Latest:
+    def latest(self, place: Hashable, read: ReadSince) -> Latest:
         """What is left of the state at a place, which is another when its topic was created again."""
-        with self._lock:
-            known = self._known.get(place, _NOTHING)
+        known = self._known.get(place) or _NOTHING
         latest = dict(known.latest)
         records, read_to = read(known.read_to)
         for _, key, value in records:
@@ -75,12 +68,8 @@ class KnownStates:
             if value is not None:
                 latest[key] = value
         size_bytes = sum(_RECORD_BYTES + len(key or b"") + len(value) for key, value in latest.items())
-        with self._lock:
-            self._known[place] = _Known(latest, read_to, size_bytes)
-            self._known.move_to_end(place)
-            while sum(each.size_bytes for each in self._known.values()) > self._most_bytes and len(self._known) > 1:
-                self._known.popitem(last=False)
+        self._known.keep(place, _Known(latest, read_to), size_bytes)
         return dict(latest)
 
 
-_NOTHING: Final = _Known({}, 0, 0)
+_NOTHING: Final = _Known({}, 0)
