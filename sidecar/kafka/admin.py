@@ -106,10 +106,7 @@ def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Described
     wanted = sorted(set(names))
     if not wanted:
         return {}
-    futures: dict[str, Future[TopicDescription]] = admin.describe_topics(
-        TopicCollection(wanted), include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
-    )
-    found = {name: described(name, future) for name, future in futures.items()}
+    found = _described(admin, wanted, include_authorized_operations=True)
     present = [name for name, answer in found.items() if isinstance(answer, TopicDescription)]
     settings = topic_settings(admin, present)
     return {
@@ -120,14 +117,12 @@ def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Described
 
 def is_there(admin: AdminClient, name: str) -> bool:
     """Whether a topic exists, as far as the cluster tells; KafkaException when it does not answer."""
-    future = admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)[name]
-    return described(name, future) is not None
+    return _described(admin, [name])[name] is not None
 
 
 def topic_id(admin: AdminClient, topic: str) -> str:
     """Id of a delay topic, which changes when it is deleted and created again; RefusedError when it is missing."""
-    future = admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT_S)[topic]
-    found = described(topic, future)
+    found = _described(admin, [topic])[topic]
     if not isinstance(found, TopicDescription):
         raise RefusedError(f"delay topic {topic} does not exist; create it: delay-router init")
     return str(found.topic_id)
@@ -135,8 +130,7 @@ def topic_id(admin: AdminClient, topic: str) -> str:
 
 def topic_ids(admin: AdminClient, names: Iterable[str]) -> dict[str, str | None]:
     """Ids of topics, in one request; None for one that is not there. RefusedError for one that may not be described."""
-    futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S)
-    found = {name: described(name, future) for name, future in futures.items()}
+    found = _described(admin, names)
     for name, each in found.items():
         if isinstance(each, Denied):
             raise RefusedError(f"{name} may not be described; what rights are missing: delay-router check")
@@ -259,6 +253,16 @@ def _offsets(
             # What the client makes of a request whose connection was lost: a result without an error, and no offset.
             told[place] = KafkaError(KafkaError._TRANSPORT, f"{place[0]}/{place[1]}: no broker has told its offsets")
     return told
+
+
+def _described(
+    admin: AdminClient, names: Iterable[str], **options: bool
+) -> dict[str, TopicDescription | Denied | None]:
+    """The answer for each of some topics, in one request; None where there is none by that name."""
+    futures: dict[str, Future[TopicDescription]] = admin.describe_topics(
+        TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S, **options
+    )
+    return {name: described(name, future) for name, future in futures.items()}
 
 
 def described(name: str, future: "Future[TopicDescription]") -> TopicDescription | Denied | None:
