@@ -18,7 +18,7 @@ from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from index.unreadable import KNOWS_UNREADABLE, are_plain
 from snapshots.rows import RowPacker
-from spark_backfill.buckets.packing import names_of, pack, plain
+from spark_backfill.buckets.packing import names_of, pack, rows_of
 from spark_backfill.kernel import Decider, Kernel, Native
 
 MOST_LEFT: Final = 1_024
@@ -118,20 +118,14 @@ class ByKernel:
             rejected += some_rejected
             named += some_named
             if self.python.packs:
-                no_rows += self._pack(records, range(stopped, at), packed)
+                some = slice(stopped, at)
+                parts = records.keys[some], records.values[some], records.headers[some]
+                packed[some], some_no_rows = rows_of(self.python.packer, *parts)
+                no_rows += [stopped + number for number in some_no_rows]
         names: Sequence[str | None] = [None] * count
         if self.python.packs:
             names = names_of(self.python.packer, packed, no_rows, rejected)
         return Decided(dues_ms, rejected, named, names, packed)
-
-    def _pack(self, records: "_Records", numbers: Iterable[int], packed: list[bytes | None]) -> Iterator[int]:
-        """Pack records; the numbers of those that are no rows."""
-        for number in numbers:
-            record = records.keys[number], records.values[number], records.headers[number]
-            packed[number] = self.python.packer.pack(*record)
-            if packed[number] is None:
-                packed[number] = plain(*record)
-                yield number
 
 
 class Found(NamedTuple):

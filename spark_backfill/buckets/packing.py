@@ -33,16 +33,19 @@ def pack(
     absent: Iterable[int],
 ) -> Columns:
     """Columns ``names`` and ``record`` of a batch, in which the records numbered ``absent`` are not."""
-    packed: list[bytes | None] = list(map(packer.pack, keys, values, headers))
-    no_rows = [number for number, row in enumerate(packed) if row is None] if None in packed else []
-    for number in no_rows:
-        packed[number] = plain(keys[number], values[number], headers[number])
+    packed, no_rows = rows_of(packer, keys, values, headers)
     return names_of(packer, packed, no_rows, absent), packed
 
 
-def plain(key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
-    """A record that is no row, as plain bytes."""
-    return marshal.dumps((key, value, list(headers)))
+def rows_of(
+    packer: RowPacker, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[Headers]
+) -> tuple[list[bytes | None], list[int]]:
+    """The row of each record, or plain bytes of one that is no row, and the numbers of those."""
+    packed: list[bytes | None] = list(map(packer.pack, keys, values, headers))
+    no_rows = [number for number, row in enumerate(packed) if row is None] if None in packed else []
+    for number in no_rows:
+        packed[number] = marshal.dumps((keys[number], values[number], list(headers[number])))
+    return packed, no_rows
 
 
 def names_of(
