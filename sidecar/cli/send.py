@@ -6,6 +6,7 @@ topic is configured, and sent by an idempotent producer with the partitioner of 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -146,6 +147,8 @@ def is_past(due_ms: int) -> bool:
 def send(config: Config, topic: str, values: Iterable[bytes | None], key: bytes | None, headers: Headers) -> list[Sent]:
     """Send one record for each value; DelayRouterError when one was not taken."""
 
+    # Many records of one command have the same timestamp.
+    @cache
     def due_of(timestamp_ms: int) -> int:
         verdict = judge(config, topic, headers, timestamp_ms)
         return verdict.due_ms if isinstance(verdict, Schedule) else 0

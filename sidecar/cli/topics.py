@@ -114,10 +114,9 @@ def init_command(
             }
         )
     else:
-        numbers = ((str(row.partitions), str(row.replication_factor)) for row in report.rows)
         print_table(
             ("topic", "role", "action", "partitions", "replicas"),
-            [(row.name, row.role, row.action, *each) for row, each in zip(report.rows, numbers, strict=True)],
+            [(row.name, row.role, row.action, str(row.partitions), str(row.replication_factor)) for row in report.rows],
             folding=("topic",),
         )
         print_findings([finding for finding in report.findings if finding.level is not Level.OK])

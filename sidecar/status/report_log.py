@@ -10,12 +10,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from sidecar.config.model import Config
 from sidecar.kafka import clients
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S
 
 FROM_MS: Final = 60_000
 LAST_REPORTS: Final = 100
 """So many are read at least."""
 
-REQUEST_TIMEOUT_S: Final = 10.0
 _AT_ONCE: Final = 500
 
 
