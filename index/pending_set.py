@@ -154,7 +154,7 @@ class PendingSet(Generic[P]):
         self.drop(gone)
 
     def drop(self, entries: list[Entry[P]]) -> None:
-        """These entries are not to leave, and ``drop_some`` is to give them out."""
+        """These entries are not to leave, and ``dropping`` is to give them out."""
         if entries:
             self._dropped.append(ListRun(entries))
 
@@ -271,12 +271,10 @@ class PendingSet(Generic[P]):
         assert not len(self.frozen)
         self.frozen = None
 
-    def drop_some(self, min_entries: int) -> list[Run[P]]:
-        """Let go of entries that a bucket holds now, a few at a time: freeing many at once would stall the release."""
-        dropped: list[Run[P]] = []
-        while self._dropped and sum(map(len, dropped)) < min_entries:
-            dropped.append(self._dropped.pop())
-        return dropped
+    def dropping(self) -> Iterator[Run[P]]:
+        """Let go of entries that a bucket holds now, a run at a time: freeing many at once would stall the release."""
+        while self._dropped:
+            yield self._dropped.pop()
 
     def check(self) -> None:
         """Assert every invariant; O(n log n)."""

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -23,11 +24,15 @@ WAIT_S: Final = 0.25
 FULL_WAIT_S: Final = 0.005
 """How soon the thread looks again whether there is memory."""
 
+FULL_FOR_S: Final = 30.0
+"""Longest wait for memory, three times as long as segments are loaded ahead: what still holds it then does not leave,
+as of a topic that is paused, and others must go on. What is read from there on is left in the delay topic until due."""
+
 
 class ReadAhead:
     """Owns the ``fetching`` of one delay partition; what is decided is taken by one other thread.
 
-    ``needs_room`` tells whether reading pauses while there is no memory: what is due goes on, and makes room.
+    ``needs_room`` tells whether reading pauses while memory is full: what is due goes on, and makes room.
     """
 
     def __init__(
@@ -39,6 +44,7 @@ class ReadAhead:
         name: str,
     ) -> None:
         self.log_end = 0
+        self._full_since_s: float | None = None
         self._fetching = fetching
         self._deciding = deciding
         self._budget = budget
@@ -88,13 +94,21 @@ class ReadAhead:
                 return
 
     def _read(self) -> Decided:
-        if self._budget.room_bytes <= 0 and self._needs_room():
+        if self._waits_for_room(time.monotonic()):
             self._stopping.wait(FULL_WAIT_S)
             return Decided()
         fetch = self._fetching.read(WAIT_S, FETCH_RECORDS)
         decided = Decided() if fetch is None else self._deciding.decide(fetch)
         self.log_end = self._fetching.log_end()
         return decided
+
+    def _waits_for_room(self, now_s: float) -> bool:
+        if not self._budget.is_full or not self._needs_room():
+            self._full_since_s = None
+            return False
+        if self._full_since_s is None:
+            self._full_since_s = now_s
+        return now_s < self._full_since_s + FULL_FOR_S
 
     def _hand_over(self, decided: Decided) -> None:
         while not self._stopping.is_set():

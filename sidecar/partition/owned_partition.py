@@ -27,7 +27,6 @@ from sidecar.partition.tail import Tail, is_held_up
 from sidecar.partition.takeover import settled_origin
 from sidecar.payload.budget import BudgetShare
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.packed_run import resident_of
 from sidecar.payload.records import resident_bytes, scheduled_size
 from sidecar.policies.table import TopicSettings
 from sidecar.release.gate import Gate
@@ -39,10 +38,6 @@ from sidecar.series.occurring import Series
 from sidecar.series.zones import zone_of
 from sidecar.topics.retention import Retention, placement_under
 from snapshots.inventory import InventoryKeeper
-
-DROPPED_AT_ONCE = 2_000
-"""Entries let go of in one round once a bucket holds them: memory that has not been touched for long is freed slowly,
-10,000 entries take 15 to 40 ms."""
 
 
 def take_over(host: Host) -> "OwnedPartition":
@@ -200,7 +195,7 @@ class OwnedPartition:
     @property
     def memory_full(self) -> bool:
         """Whether everything in memory has to be sealed, or released."""
-        return self._is_draining or self._host.budget.room_bytes <= 0
+        return self._is_draining or self._host.budget.is_full
 
     @property
     def _is_held_up(self) -> bool:
@@ -223,7 +218,7 @@ class OwnedPartition:
     def load(self, now_ms: int) -> None:
         """Take in segments that have arrived, ask for those that are due soon, let go of what is sealed."""
         self._resident.take(self._loading.turn(now_ms, self.ledger.committed.watermark))
-        self._resident.give_back(resident_of(self.ledger.parts.drop_some(DROPPED_AT_ONCE)))
+        self._resident.give_back(self._loading.let_go())
 
     def requests(self, now_ms: int) -> list[Request]:
         """What housekeeping or adopting wants in the next transaction, and the rule epoch that policies begin."""

@@ -1,6 +1,11 @@
 """The memory that all partitions of a process together may spend on payload."""
 
 import threading
+from typing import Final
+
+RESERVED_SHARE: Final = 16
+"""One part of so many is for what is under way already when memory counts as full: a fetch that has been read, segments
+that have been asked for."""
 
 
 class PayloadBudget:
@@ -20,6 +25,15 @@ class PayloadBudget:
     def room_bytes(self) -> int:
         """What may still be taken; beyond it payload must stay in the delay topic."""
         return self._max_bytes - self._used_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing should be read that can wait, and all that can be sealed should be.
+
+        This is before there is no room at all: a record that does not fit is read again by itself when it is due, a
+        thousand times slower than with its segment, and the last bytes of room may be too few for any.
+        """
+        return self.room_bytes <= self._max_bytes // RESERVED_SHARE
 
     def take(self, size_bytes: int) -> None:
         """Count bytes as used; may pass the limit by what one intake holds."""

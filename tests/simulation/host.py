@@ -111,6 +111,11 @@ class SimulatedBudget(PayloadBudget):
     def room_bytes(self) -> int:
         return self._faults.rng.choices([PLENTY_BYTES, 0, 700], [92, 4, 4])[0]
 
+    @property
+    def is_full(self) -> bool:
+        """Not whenever there is little room, so that records come in that do not fit."""
+        return self.room_bytes <= 0
+
 
 class SimulatedDirectory:
     """All targets are there."""

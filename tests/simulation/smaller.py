@@ -41,7 +41,7 @@ def small_and_soon(faults: Faults, wrong: Mapping[str, object]) -> Iterator[None
         "sidecar.buckets.id_pages.WHOLE_BYTES": 200,
         "sidecar.buckets.id_pages.FEW": 2,
         "sidecar.buckets.trimming.EVERY_S": 0.02,
-        "sidecar.partition.owned_partition.DROPPED_AT_ONCE": 2,
+        "sidecar.buckets.loading.DROPPING_FOR_S": 0.0,
         "sidecar.partition.rounds.PROGRESS_EVERY_S": 0.02,
         "sidecar.partition.rounds.PROGRESS_CLEARANCE_S": 0.0,
         "sidecar.partition.tail.LOOK_WITHIN_S": 0.05,

@@ -7,7 +7,7 @@ control is released once its receipt is committed.
 
 import heapq
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
@@ -171,7 +171,7 @@ class NamedTwin:
             if luck < 0.8:
                 self.index.confirm()
                 self.ready = None
-                self.index.parts.drop_some(100)
+                deque(self.index.parts.dropping(), maxlen=0)
                 # Only now everything indexed is below C.
                 if self.rng.random() < 0.3:
                     self.freeze()

@@ -47,3 +47,11 @@ def test_partitions_share_it_without_losing_count() -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(take_and_give_back, [1, 10, 100, 1_000]))
     assert budget.used_bytes == 0
+
+
+def test_it_is_full_while_what_is_under_way_still_fits() -> None:
+    budget = PayloadBudget(1_600)
+    budget.take(1_499)
+    assert not budget.is_full
+    budget.take(1)
+    assert (budget.is_full, budget.room_bytes) == (True, 100)

@@ -1,0 +1,73 @@
+"""Reading ahead pauses while there is little memory, before what is read would have to be left in the delay topic."""
+
+import threading
+from typing import Any, cast
+
+import pytest
+
+from sidecar.intake import read_ahead
+from sidecar.intake.decided import Decided
+from sidecar.intake.read_ahead import ReadAhead
+from sidecar.payload.budget import PayloadBudget
+
+MAX_BYTES = 1_600
+WAIT_S = 10.0
+
+
+class Fetches:
+    """Gives the same fetch whenever it is asked, and tells how often that was."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+
+    def read(self, wait_s: float, most_records: int) -> object:
+        self.asked.release()
+        return object()
+
+    def log_end(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+class Decides:
+    has_ended = False
+    taken_bytes = 0
+
+    def decide(self, fetch: object) -> Decided:
+        return Decided(steps=[[]])
+
+
+def test_what_never_leaves_does_not_hold_up_the_others_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "FULL_FOR_S", 0.01)
+    budget, fetches = PayloadBudget(MAX_BYTES), Fetches()
+    budget.take(MAX_BYTES)
+    ahead = ReadAhead(cast("Any", fetches), cast("Any", Decides()), budget, lambda: True, "delays/0")
+    ahead.start()
+    try:
+        assert fetches.asked.acquire(timeout=WAIT_S)
+    finally:
+        ahead.close()
+
+
+@pytest.mark.parametrize("needs_room", [True, False])
+def test_it_reads_nothing_when_memory_is_nearly_used_up(needs_room: bool) -> None:
+    budget, fetches, asked = PayloadBudget(MAX_BYTES), Fetches(), threading.Semaphore(0)
+
+    def needs() -> bool:
+        asked.release()
+        return needs_room
+
+    budget.take(MAX_BYTES - 100)
+    ahead = ReadAhead(cast("Any", fetches), cast("Any", Decides()), budget, needs, "delays/0")
+    ahead.start()
+    try:
+        # The second time it has acted on the first answer.
+        assert asked.acquire(timeout=WAIT_S)
+        assert asked.acquire(timeout=WAIT_S)
+        assert fetches.asked.acquire(blocking=False) is not needs_room
+        budget.give_back(1)
+        assert fetches.asked.acquire(timeout=WAIT_S)
+    finally:
+        ahead.close()
