@@ -57,7 +57,9 @@ def check_command(
         else:
             _print_acls(config, ANY_ROUTER if principal is None else principal, jobs, as_json=as_json)
         return
-    findings = reach.report(config)
+    from sidecar.asking import checking  # noqa: PLC0415 - no completion waits for it
+
+    findings = checking.report(config)
     if as_json:
         print_json([finding.as_json() for finding in findings])
     else:
@@ -96,6 +98,8 @@ def init_command(
         click.echo(f"note: this is now a command of its own: delay-router start-over {place}", err=True)
         _start_over(config_file, place, yes=yes, as_json=as_json)
         return
+    from sidecar.asking import checking  # noqa: PLC0415 - no completion waits for it
+
     config = load(config_file)
     config.require_delay_topics()
     client = reach.connect(config)
@@ -104,6 +108,7 @@ def init_command(
         replication_factor or initialisation.BROKER_DEFAULT,
         create_targets,
         deliver_existing,
+        checking.stamped_targets(config) if create_targets else frozenset(),
     )
     report = initialisation.initialise(config, client, options)
     if as_json:

@@ -238,6 +238,11 @@ class DelayTopicConfig(Section):
         """Effective name of the receipts topic."""
         return self.receipts_topic or f"{self.name}.receipts"
 
+    def named_targets(self) -> Iterator[str]:
+        """Targets named without a wildcard, the default one first, none twice."""
+        named = [self.default_target, *(target for target in self.allowed_targets if "*" not in target)]
+        yield from dict.fromkeys(target for target in named if target)
+
     def roles(self) -> Iterator[tuple[str, str, str]]:
         """(role, configuration key, effective name) of each topic the router keeps for this delay topic."""
         yield "delay topic", "name", self.name

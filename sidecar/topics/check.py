@@ -71,12 +71,6 @@ def topic_findings(config: Config, answers: Mapping[str, Described]) -> Iterator
     yield from status_findings(config, answers)
 
 
-def literal_targets(topic: DelayTopicConfig) -> Iterator[str]:
-    """Targets named without a wildcard, the default one first, none twice."""
-    named = [topic.default_target, *(target for target in topic.allowed_targets if "*" not in target)]
-    yield from dict.fromkeys(target for target in named if target)
-
-
 def policies_findings(config: Config, answers: Mapping[str, Described]) -> Iterator[Finding]:
     """What there is to say of the policies topic; a router works without it, but must be able to know that."""
     name = config.router.policies_topic
@@ -114,7 +108,7 @@ def _names(config: Config) -> Iterator[str]:
     yield from filter(None, (config.router.policies_topic, config.router.status_topic))
     for topic in config.delay_topics:
         yield from (name for _, _, name in topic.roles())
-        yield from literal_targets(topic)
+        yield from topic.named_targets()
 
 
 def configuration_findings(config: Config) -> Iterator[Finding]:
@@ -162,7 +156,7 @@ def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Descri
     for wanted in topics.wanted_beside(topic, delay):
         problems = _beside(config, wanted, answers[wanted.name])
         yield from map(_as_warning, problems) if wanted.role == topics.BACKFILL else problems
-    for target in literal_targets(topic):
+    for target in topic.named_targets():
         yield from _target(config, topic, delay, target, answers[target])
 
 

@@ -19,7 +19,7 @@ from sidecar.kafka.admin import Described, TopicFacts, add_partitions, create_to
 from sidecar.kafka.commands import describe_hint
 from sidecar.kafka.errors import error_of
 from sidecar.topics import first_start, topics
-from sidecar.topics.check import literal_targets, missing_target, policies_findings, status_findings
+from sidecar.topics.check import missing_target, policies_findings, status_findings
 from sidecar.topics.findings import Finding, Level, error
 from sidecar.topics.status_topic import wanted_status
 from sidecar.topics.topics import WantedTopic
@@ -27,6 +27,8 @@ from sidecar.topics.topics import WantedTopic
 BROKER_DEFAULT: Final = -1
 _APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 """Of targets whose records are to be stamped with their release: only the broker's own time tells an audit that."""
+_STAMPED: Final = {"message.timestamp.type": "CreateTime"}
+"""Of those that are stamped otherwise; spelled out, since brokers may have the other as their default."""
 
 VISIBLE_TIMEOUT_S: Final = 15.0
 """How long a created topic may take until every broker tells of it."""
@@ -38,13 +40,15 @@ VISIBLE_PAUSE_S: Final = 0.1
 class InitOptions:
     """For topics that are created: delay and target topics; the others follow the delay topic.
 
-    ``deliver_existing``: no router has delivered what delay topics hold of which there is no state.
+    ``deliver_existing``: no router has delivered what delay topics hold of which there is no state. ``stamped`` are
+    targets whose records get another timestamp than that of their release, which brokers must not overwrite.
     """
 
     partitions: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
     create_targets: bool = False
     deliver_existing: bool = False
+    stamped: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
 
 def _missing_targets(config: Config, admin: AdminClient) -> list[Finding]:
     """Without its default target a router does not start; but who may create the others may not always create that."""
-    named = [(topic, name) for topic in config.delay_topics for name in literal_targets(topic)]
+    named = [(topic, name) for topic in config.delay_topics for name in topic.named_targets()]
     answers = topic_facts(admin, dict.fromkeys(name for _, name in named))
     missing = [missing_target(config, topic, name) for topic, name in named if answers[name] is None]
     return [replace(finding, level=Level.WARN) for finding in missing]
@@ -139,11 +143,12 @@ def _first(config: Config, options: InitOptions) -> list[WantedTopic]:
     partitions, replicas = options.partitions, options.replication_factor
     wanted = [topics.wanted_delay_topic(topic, partitions, replicas) for topic in config.delay_topics]
     if options.create_targets:
-        named = [(name, topic) for topic in config.delay_topics for name in literal_targets(topic)]
-        stamped = {name for name, topic in named if topic.timestamp != "release"}
         wanted += [
-            WantedTopic("target topic", name, partitions, replicas, {} if name in stamped else _APPEND_TIME)
-            for name, _ in named
+            WantedTopic(
+                "target topic", name, partitions, replicas, _STAMPED if name in options.stamped else _APPEND_TIME
+            )
+            for topic in config.delay_topics
+            for name in topic.named_targets()
         ]
     return wanted
 

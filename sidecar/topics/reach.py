@@ -12,7 +12,6 @@ from index.errors import DelayRouterError
 from sidecar.config.model import Config
 from sidecar.kafka import admin
 from sidecar.kafka.errors import error_of
-from sidecar.topics import check
 from sidecar.topics.findings import Finding, error
 
 SURE_AFTER_S: Final = 2.0
@@ -34,18 +33,6 @@ class UnreachableError(DelayRouterError):
         self.finding = finding
 
 
-def report(config: Config) -> list[Finding]:
-    """The findings of ``check``, with a cluster that does not answer as one of them."""
-    try:
-        client = connect(config)
-    except UnreachableError as unreachable:
-        return [*check.configuration_findings(config), unreachable.finding]
-    try:
-        return check.findings(config, client)
-    except KafkaException as exception:
-        return [*check.configuration_findings(config), _unreachable(config, [error_of(exception).str()])]
-
-
 def connect(config: Config) -> AdminClient:
     """An admin client of a cluster that answers; UnreachableError with the reason why it does not, or ConfigError."""
     failures: list[str] = []
@@ -55,17 +42,17 @@ def connect(config: Config) -> AdminClient:
     while not answer.done():
         client.poll(POLL_S)
         if failures and time.monotonic() - began_s > SURE_AFTER_S:
-            raise UnreachableError(_unreachable(config, failures))
+            raise UnreachableError(unreachable(config, failures))
     try:
         answer.result()
     except KafkaException as exception:
         client.poll(0)
-        raise UnreachableError(_unreachable(config, failures or [error_of(exception).str()])) from None
+        raise UnreachableError(unreachable(config, failures or [error_of(exception).str()])) from None
     return client
 
 
-def _unreachable(config: Config, why: Iterable[str]) -> Finding:
-    """`why` are errors of connections, repeated ones too: each reason is told once."""
+def unreachable(config: Config, why: Iterable[str]) -> Finding:
+    """That no broker answers; `why` are errors of connections, repeated ones too: each reason is told once."""
     reasons = dict.fromkeys(_NOISE.sub("", each) for each in why)
     # It only counts the others, where there are any.
     told = [each for each in reasons if not _ALL_DOWN.fullmatch(each)] or [*reasons]

@@ -14,7 +14,6 @@ from sidecar.kafka.admin import TopicFacts
 from sidecar.rights import acls
 from sidecar.rights.strimzi import API_VERSION, kafka_user
 from sidecar.topics import topics
-from sidecar.topics.check import literal_targets
 from sidecar.topics.status_topic import wanted_status
 from sidecar.topics.topics import WantedTopic
 from tests.helm import chart
@@ -49,7 +48,7 @@ def rendered() -> str:
 def wanted_topics(chosen: Config) -> Iterator[WantedTopic]:
     """Every topic that ``init --create-targets`` would make for the configuration."""
     for topic in chosen.delay_topics:
-        for target in literal_targets(topic):
+        for target in topic.named_targets():
             yield WantedTopic("target topic", target, PARTITIONS, REPLICAS, {"message.timestamp.type": "LogAppendTime"})
         delay = topics.wanted_delay_topic(topic, PARTITIONS, REPLICAS)
         yield delay

@@ -8,7 +8,6 @@ import jsonschema
 import pytest
 import yaml
 
-from sidecar.topics.check import literal_targets
 from tests.helm import chart, strimzi
 
 _NAME: Final = {"type": "string", "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"}
@@ -79,7 +78,7 @@ def test_every_topic_is_there_and_every_right_is_on_one_of_them() -> None:
     config = strimzi.config()
     topics = {each["spec"]["topicName"] for each in chart.of_kind(_resources(), "KafkaTopic")}
     of_router = {config.router.policies_topic, config.router.status_topic} | config.forbidden_targets()
-    targets = {name for topic in config.delay_topics for name in literal_targets(topic)}
+    targets = {name for topic in config.delay_topics for name in topic.named_targets()}
     assert topics == of_router | targets
     (user,) = chart.of_kind(_resources(), "KafkaUser")
     rules = [rule["resource"] for rule in user["spec"]["authorization"]["acls"]]

@@ -19,6 +19,8 @@ from index.progress import start_of
 from sidecar.kafka import clients
 from sidecar.kafka.admin import TopicFacts, log_range, topic_facts
 from sidecar.local_kafka import Cluster
+from sidecar.policies.policy import policy_of, target_scope
+from sidecar.policies.topic import write_policy
 from sidecar.topics import check, start_over
 from snapshots.state import PROGRESS_KEY, RULES_KEY
 from tests.integration.command import Command, command_for
@@ -178,6 +180,21 @@ def test_settings_that_only_hurt_are_warnings(command: Command, kafka_admin: Adm
     messages = [finding["message"] for finding in problems(command.json("check"), "warn")]
     assert "segment.ms=604800000 instead of 3600000" in messages
     assert any(message.startswith("takes 1000 bytes and ") for message in messages)
+
+
+def test_targets_whose_brokers_overwrite_what_is_stamped(command: Command, kafka_admin: AdminClient) -> None:
+    command("init")
+    target = f"{command.topic}-target"
+    by_policy = target_scope(target)
+    write_policy(command.config, by_policy, policy_of(by_policy, {"timestamp": "due"}))
+    command("init", "--create-targets")
+    assert (facts_of(kafka_admin, target).settings or {})["message.timestamp.type"] == "CreateTime"
+    assert not problems(command.json("check"), "warn")
+    alter(kafka_admin, target, message_timestamp_type="LogAppendTime")
+    assert command("check").exit_code == 0
+    (finding,) = problems(command.json("check"), "warn")
+    assert (finding["thing"], finding["topic"]) == (f"target topic {target}", command.topic)
+    assert finding["message"].endswith(f'(timestamp = "due", policy target/{target})')
 
 
 def test_existing_topics_are_never_altered(command: Command, kafka_admin: AdminClient) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from sidecar.asking import checking
 from sidecar.buckets import loading, trimming
 from sidecar.config.model import Config, load
 from sidecar.kafka import admin
 from sidecar.rights import acls
 from sidecar.rights.acls import Acl
-from sidecar.topics import check, reach
+from sidecar.topics import check
 from sidecar.topics.findings import Finding, Level
 from tests.integration.one_worker import log_start, one_worker
 from tests.integration.router_process import RouterProcess
@@ -251,7 +252,7 @@ def test_check_says_why_the_door_stays_shut(
     kafka = {"bootstrap.servers": broker.bootstrap, **broker.client(ROUTER), **wrong}
     topic = {"name": unique_name("orders"), "default_target": "t"}
     config = Config.model_validate({"kafka": {key: kafka[key] for key in kafka if kafka[key]}, "delay_topics": [topic]})
-    (finding,) = [each for each in reach.report(config) if each.is_error]
+    (finding,) = [each for each in checking.report(config) if each.is_error]
     assert finding.thing == "brokers"
     assert said in finding.message
     assert password(ROUTER) not in finding.message

@@ -10,13 +10,18 @@ def wanted(**options: Any) -> dict[str, str | None]:
     """Kind of timestamp by the name of the topic."""
     topics = [
         {"name": "a.delay", "default_target": "a", "allowed_targets": ["shared", "x.*"]},
-        {"name": "b.delay", "default_target": "b", "allowed_targets": ["shared"], "timestamp": "due"},
+        {"name": "b.delay", "default_target": "b", "allowed_targets": ["shared"]},
     ]
     config = Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": topics})
     return {each.name: each.settings.get("message.timestamp.type") for each in _first(config, InitOptions(**options))}
 
 
-def test_targets_get_the_time_of_release_unless_a_delay_topic_stamps_them_otherwise() -> None:
+def test_targets_get_the_time_of_release_unless_they_are_stamped_otherwise() -> None:
     delay_topics = dict.fromkeys(("a.delay", "b.delay"), "LogAppendTime")
     assert wanted() == delay_topics
-    assert wanted(create_targets=True) == {**delay_topics, "a": "LogAppendTime", "b": None, "shared": None}
+    assert wanted(create_targets=True, stamped=frozenset({"b", "shared", "x.1"})) == {
+        **delay_topics,
+        "a": "LogAppendTime",
+        "b": "CreateTime",
+        "shared": "CreateTime",
+    }

@@ -1,0 +1,82 @@
+"""What ``check`` has to say, and what ``init`` must know, of the cluster where policies have a say too."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from sidecar.config.model import Config
+from sidecar.kafka.admin import topic_settings
+from sidecar.kafka.commands import alter_command
+from sidecar.kafka.errors import error_of, text_of
+from sidecar.policies.table import NO_POLICIES
+from sidecar.policies.timestamps import Stamp, stamps
+from sidecar.policies.topic import PoliciesOnDemand
+from sidecar.topics import check, reach, topics
+from sidecar.topics.findings import Finding, warn
+
+_TYPE: Final = "message.timestamp.type"
+_WHAT: Final = {"due": "due time", "source": "time of sending"}
+
+
+def report(config: Config) -> list[Finding]:
+    """All findings, with a cluster that does not answer as one of them."""
+    try:
+        client = reach.connect(config)
+    except reach.UnreachableError as unreachable:
+        return [*check.configuration_findings(config), unreachable.finding]
+    try:
+        return [*check.findings(config, client), *_of_timestamps(config, client)]
+    except KafkaException as exception:
+        return [*check.configuration_findings(config), reach.unreachable(config, [error_of(exception).str()])]
+
+
+def stamped_targets(config: Config) -> frozenset[str]:
+    """Targets that are to have another time than that of release; by configuration alone where policies cannot be read.
+
+    Findings of ``init`` and ``check`` tell why they cannot.
+    """
+    policies = PoliciesOnDemand(config)
+    try:
+        policies.settle()
+        return frozenset(each.target for each in stamps(policies.table, config))
+    except (KafkaException, ValueError):
+        return frozenset(each.target for each in stamps(NO_POLICIES, config))
+
+
+def timestamp_findings(
+    bootstrap: str, stamped: Iterable[Stamp], settings: Mapping[str, dict[str, str] | None]
+) -> Iterator[Finding]:
+    """Targets with the brokers' own time, where a delay topic is to give records another; by settings of each topic.
+
+    Of one that is not there, or whose settings may not be described, nothing is said.
+    """
+    for topic, target, mode, said_by in stamped:
+        if (settings.get(target) or {}).get(_TYPE) == "LogAppendTime":
+            found = warn(
+                f"target topic {target}",
+                f"{_TYPE}=LogAppendTime: brokers overwrite the {_WHAT[mode]} that {topic} stamps"
+                f' (timestamp = "{mode}", {said_by})',
+                alter_command(bootstrap, target, {_TYPE: "CreateTime"}),
+            )
+            yield replace(found, topic=topic)
+
+
+def _of_timestamps(config: Config, client: AdminClient) -> Iterator[Finding]:
+    policies = PoliciesOnDemand(config)
+    try:
+        policies.settle()
+        stamped = [*stamps(policies.table, config)]
+    except (KafkaException, ValueError) as exception:
+        why = text_of(error_of(exception)) if isinstance(exception, KafkaException) else str(exception)
+        yield warn(
+            f"{topics.POLICIES} {config.router.policies_topic}",
+            f"what policies say of timestamps cannot be told: {why}",
+            "see what they say: delay-router policy get",
+        )
+        return
+    yield from timestamp_findings(
+        config.bootstrap, stamped, topic_settings(client, dict.fromkeys(each.target for each in stamped))
+    )
