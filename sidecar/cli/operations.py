@@ -121,7 +121,14 @@ def _length_ms(_: click.Context, __: click.Parameter, given: str) -> int:
 @click.command("pause")
 @topic_argument(required=False)
 @click.option("--target", default="", metavar="TOPIC", help="Hold back what goes to this target topic instead.")
-@click.option("--for", "length_ms", default="", metavar="2h", callback=_length_ms, help="The pause ends by itself.")
+@click.option(
+    "--for",
+    "length_ms",
+    default="",
+    metavar="DURATION",
+    callback=_length_ms,
+    help="The pause ends by itself after it: 30m, 2h.",
+)
 @click.option("--reason", default="", metavar="TEXT", help="Shown to whoever asks for the status.")
 @side_options
 def pause_command(topic: str, target: str, *, length_ms: int, reason: str, chosen: Chosen) -> None:
@@ -148,7 +155,15 @@ def resume_command(topic: str, target: str, *, chosen: Chosen) -> None:
 @click.command("drain")
 @topic_argument()
 @click.option("--wait", is_flag=True, help="Until every partition is drained.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=WAIT_S, show_default=True, metavar="S")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --wait: at most so long.",
+)
 @side_options
 def drain_command(topic: str, *, wait: bool, timeout_s: float, chosen: Chosen) -> None:
     """Seal all partitions of a delay TOPIC and give them up, before maintenance."""

@@ -30,7 +30,7 @@ def config_option(command: Command) -> Command:
         "config_file",
         type=click.Path(path_type=Path, dir_okay=False),
         envvar=ENV_FILE,
-        help="Configuration file; default ./delay-router.toml.",
+        help="Configuration; default: ./delay-router.toml.",
     )
     return option(command)
 

@@ -84,7 +84,7 @@ def list_command(
         print_json(page)
         return
     if not page["records"]:
-        click.echo("No such rejected record.")
+        click.echo("No rejected record.")
     print_entries(map(_entry, page["records"]))
     if page["next_from"] is not None:
         click.echo(f"There may be more: --from {page['next_from']}")

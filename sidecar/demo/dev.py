@@ -162,8 +162,10 @@ def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: Pa
     program, given = _program(), f"--config {shlex.quote(str(router.config))}"
     return (
         "",
-        f"Kafka answers on {bootstrap}, the router is ready: http://127.0.0.1:{router.port}/metrics",
-        f"To look at in a browser: {page.url}, which asks for the token {page.token}",
+        f"Kafka answers on {bootstrap}, the router is ready.",
+        f"Metrics: http://127.0.0.1:{router.port}/metrics",
+        f"To look at in a browser: {page.url}",
+        f"  which asks for the token {page.token}",
         f"What is written to {topics.delay} comes out in {topics.orders}, or {topics.billing} by deliver-to.",
         "",
         "In another terminal:",
@@ -171,7 +173,8 @@ def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: Pa
         f"  {program} lookup {topics.delay}/0/0 {given}",
         f"  {program} status {given}",
         "",
-        f"Ctrl-C ends both, and nothing is kept. What arrives in {', '.join(topics[1:])}:",
+        "Ctrl-C ends both, and nothing is kept.",
+        f"What arrives in {', '.join(topics[1:])}:",
     )
 
 

@@ -62,7 +62,7 @@ def test_what_it_shows_works_as_it_is_and_nothing_is_left(needs_own_nodes: None,
                 break
         send, lookup, status = (line.strip() for line in shown if "--config" in line)
         assert f"Kafka answers on 127.0.0.1:{port}" in "".join(shown)
-        url, token = re.findall(r"browser: (\S+), which asks for the token (\w+)", "".join(shown))[0]
+        url, token = re.findall(r"browser: (\S+)\s+which asks for the token (\w+)", "".join(shown))[0]
         asked = httpx.get(f"{url}/api/v1/caller", headers={"authorization": f"Bearer {token}"}, trust_env=False)
         assert asked.json()["role"] == "operate"
         assert "<title>Delay router</title>" in httpx.get(f"{url}/", trust_env=False).text

@@ -80,6 +80,12 @@ def _commands(router: RouterProcess) -> list[str]:
     ]
 
 
+def test_what_is_said_fits_a_terminal_of_80_columns_but_for_commands(router: RouterProcess) -> None:
+    page = dev.Page("http://127.0.0.1:65535", 32 * "f")
+    said = dev.introduction("127.0.0.1:65535", Topics.of(""), router, page)
+    assert [line for line in said if len(line) > 80 and "--config" not in line] == []
+
+
 def test_commands_name_the_program_as_every_shell_finds_it(
     router: RouterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
