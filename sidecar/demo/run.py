@@ -127,13 +127,15 @@ class Demo:
         )
         for name, lines in report.samples.items():
             print(*(f"{name}: {line}" for line in lines), sep="\n", file=sys.stderr)
+        # A person reads words that are whole, a program lines.
+        as_lines = not self._console.is_terminal
         self._console.print(
             f"counted from the topics: half of the copies arrived within {report.percentile_ms(50)} ms of their due "
             f"time, the last after {report.percentile_ms(100)} ms",
-            soft_wrap=True,
+            soft_wrap=as_lines,
             highlight=False,
         )
-        self._console.print(report.summary(), soft_wrap=True, highlight=False, style="bold")
+        self._console.print(report.summary(), soft_wrap=as_lines, highlight=False, style="bold")
         return 0 if self._as_expected(report) else 1
 
     def _as_expected(self, report: AuditReport) -> bool:
