@@ -26,7 +26,7 @@ from index.record import Record
 from snapshots.envelope import Kind, wrap
 from snapshots.offsets import MAX_OFFSET
 from snapshots.proto import segment_pb2
-from snapshots.segment import MAX_ENTRIES, decode_segment
+from snapshots.segment import MAX_ENTRIES, columns_of
 
 MAX_NAMES: Final = 100
 """Header names of a table, of which every segment has a copy. Producers choose names; what has others is no row."""
@@ -154,6 +154,17 @@ def encode_body(
     names: Sequence[str],
 ) -> bytes:
     """The same of rows of these sizes, which lie behind each other in ``body``."""
+    return wrap(Kind.SEGMENT, _message(dues_ms, offsets, timestamps_ms, sizes, body, names))
+
+
+def _message(
+    dues_ms: Sequence[int],
+    offsets: Sequence[int],
+    timestamps_ms: Sequence[int],
+    sizes: Sequence[int],
+    body: bytes,
+    names: Sequence[str],
+) -> bytes:
     _check(dues_ms, offsets)
     if not len(sizes) == len(timestamps_ms) == len(offsets) or min(sizes) < 1 or sum(sizes) != len(body):
         raise FormatError("rows of a segment are not as many, or not as long, as is said of them")
@@ -165,14 +176,15 @@ def encode_body(
     columns.keys.runs.extend(_key_runs(starts))
     first = columns.SerializeToString()
     head = segment_pb2.Segment(count=len(starts)).SerializeToString() + _INLINE_TAG + _varint(len(first) + len(body))
-    return wrap(Kind.SEGMENT, b"".join([head, first, body]))
+    return b"".join([head, first, body])
 
 
 def unpack_rows(timestamps_ms: Sequence[int], rows: Sequence[bytes], names: Sequence[str]) -> list[Record]:
-    """Return the records that were packed, in the same order."""
+    """Return the records that were packed, in the same order; they may be more bytes than a segment holds."""
     numbers = range(len(rows))
-    entries = decode_segment(encode_rows(numbers, numbers, timestamps_ms, rows, names))
-    return [record for _, _, record in entries if record is not None]
+    message = segment_pb2.Segment()
+    message.ParseFromString(_message(numbers, numbers, timestamps_ms, [*map(len, rows)], b"".join(rows), names))
+    return [record for record in columns_of(message).records if record is not None]
 
 
 def _key_runs(starts: bytes) -> list[int]:

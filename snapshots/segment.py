@@ -107,7 +107,11 @@ def decode_segment(value: bytes) -> list[StoredEntry]:
 
 def decode_columns(value: bytes) -> Columns:
     """Return a segment by columns; FormatError when it cannot be trusted."""
-    message = parse_segment(value)
+    return columns_of(parse_segment(value))
+
+
+def columns_of(message: segment_pb2.Segment) -> Columns:
+    """The same of the message in the envelope."""
     if not 0 < message.count <= MAX_ENTRIES:
         raise FormatError(f"segment claims {message.count} entries; 1 to {MAX_ENTRIES} are possible")
     placement = message.WhichOneof("payload")

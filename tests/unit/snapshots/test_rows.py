@@ -84,3 +84,12 @@ def test_what_is_no_segment_is_refused(dues_ms: list[int], offsets: list[int]) -
     records = [Record(None, b"", [], 1)] * len(dues_ms)
     with pytest.raises(FormatError):
         joined(RowPacker(), dues_ms, offsets, records)
+
+
+def test_more_records_than_a_segment_holds_are_unpacked() -> None:
+    packer = RowPacker()
+    records = [Record(b"k", bytes(1_000), [("a", b"")], number) for number in range(2_000)]
+    rows = [packed(packer, record) for record in records]
+    with pytest.raises(FormatError, match="over the cap"):
+        encode_rows(range(2_000), range(2_000), range(2_000), rows, packer.names)
+    assert unpack_rows(range(2_000), rows, packer.names) == records
