@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from snapshots.row_columns import InOrder, in_order
-from snapshots.rows import encode_body
+from snapshots.rows import RowPacker, SegmentRows, decode_rows, encode_body
 from snapshots.segment import Columns, decode_columns
 
 DecodeColumns: TypeAlias = Callable[[bytes], Columns]
+DecodeRows: TypeAlias = Callable[[bytes, RowPacker], SegmentRows | None]
 EncodeBody: TypeAlias = Callable[
     [Sequence[int], Sequence[int], Sequence[int], Sequence[int], bytes, Sequence[str]],
     bytes,
@@ -24,8 +25,9 @@ class SegmentCodec:
     """Decodes inline segments, joins rows into them and puts those in order, as the functions of the same names do."""
 
     decode_columns: DecodeColumns
+    decode_rows: DecodeRows
     encode_body: EncodeBody
     in_order: InOrder
 
 
-PYTHON_CODEC: Final = SegmentCodec(decode_columns, encode_body, in_order)
+PYTHON_CODEC: Final = SegmentCodec(decode_columns, decode_rows, encode_body, in_order)

@@ -15,10 +15,11 @@ Due times, offsets and timestamps are deltas, so they are written when it is kno
 null and the table of header names go with them.
 """
 
+from array import array
 from collections.abc import Sequence
 from itertools import accumulate, groupby, islice
 from operator import lt, sub
-from typing import Final
+from typing import Final, NamedTuple
 
 from index.errors import FormatError
 from index.headers import Headers
@@ -26,7 +27,7 @@ from index.record import Record
 from snapshots.envelope import Kind, wrap
 from snapshots.offsets import MAX_OFFSET
 from snapshots.proto import segment_pb2
-from snapshots.segment import MAX_ENTRIES, columns_of
+from snapshots.segment import MAX_ENTRIES, Columns, columns_of, decode_columns
 
 MAX_NAMES: Final = 100
 """Header names of a table, of which every segment has a copy. Producers choose names; what has others is no row."""
@@ -119,14 +120,20 @@ class RowPacker:
         """What a row with headers of these names ends with; None for names that no row can have."""
         return self._shapes.get(names) or self._shape(names)
 
-    def _shape(self, names: tuple[str, ...]) -> bytes | None:
+    def indexes(self, names: Sequence[str]) -> bytes | None:
+        """Where these names are in the table, to which those are added that are new; None where that has no room."""
         fresh = [name for name in dict.fromkeys(names) if name not in self._indexes]
-        if len(self.names) + len(fresh) > MAX_NAMES or len(names) > MAX_HEADERS:
+        if len(self.names) + len(fresh) > MAX_NAMES:
             return None
         for name in fresh:
             self._indexes[name] = len(self.names)
             self.names.append(name)
-        indexes = bytes(map(self._indexes.__getitem__, names))
+        return bytes(map(self._indexes.__getitem__, names))
+
+    def _shape(self, names: tuple[str, ...]) -> bytes | None:
+        indexes = self.indexes(names) if len(names) <= MAX_HEADERS else None
+        if indexes is None:
+            return None
         shape = _COUNT_TAG + _varint(len(names)) + (_INDEXES_TAG + _varint(len(indexes)) + indexes if indexes else b"")
         if len(self._shapes) >= MAX_NAMES * MAX_NAMES:
             self._shapes.clear()
@@ -177,6 +184,41 @@ def _message(
     first = columns.SerializeToString()
     head = segment_pb2.Segment(count=len(starts)).SerializeToString() + _INLINE_TAG + _varint(len(first) + len(body))
     return b"".join([head, first, body])
+
+
+class SegmentRows(NamedTuple):
+    """A segment as rows that lie behind each other in ``body``, in release order, and what is known of each."""
+
+    dues_ms: "array[int]"
+    offsets: "array[int]"
+    timestamps_ms: "array[int]"
+    sizes: "array[int]"
+    body: bytes
+
+
+def decode_rows(value: bytes, packer: RowPacker) -> SegmentRows | None:
+    """Return a segment as rows of ``packer``, of 64 bits each number and 32 each size; None as of :func:`rows_of`.
+
+    FormatError when it cannot be trusted.
+    """
+    return rows_of(decode_columns(value), packer)
+
+
+def rows_of(columns: Columns, packer: RowPacker) -> SegmentRows | None:
+    """Return the same of a segment that is decoded; None where a record is absent, or one that no row can hold."""
+    rows: list[bytes] = []
+    timestamps_ms = array("q")
+    for record in columns.records:
+        # The difference of two numbers of which one is less than 0 may be beyond 64 bits, which rows are joined with.
+        if record is None or record.timestamp_ms < 0:
+            return None
+        row = packer.pack(record.key, record.value, record.headers)
+        if row is None:
+            return None
+        rows.append(row)
+        timestamps_ms.append(record.timestamp_ms)
+    numbers = array("q", columns.dues_ms), array("Q", columns.offsets), timestamps_ms
+    return SegmentRows(*numbers, array("i", map(len, rows)), b"".join(rows))
 
 
 def unpack_rows(timestamps_ms: Sequence[int], rows: Sequence[bytes], names: Sequence[str]) -> list[Record]:

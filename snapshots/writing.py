@@ -12,6 +12,7 @@ from index.errors import FormatError
 from index.progress import Position
 from index.record import Record
 from snapshots.codec import SegmentCodec
+from snapshots.envelope import MAX_BODY_BYTES
 from snapshots.manifest import segment_key
 from snapshots.segment import StoredEntry, encode_segment
 
@@ -23,6 +24,12 @@ COLUMN_BYTES = 24
 
 HEADER_BYTES = 4
 """What a header costs beside its value."""
+
+MOST_COLUMN_BYTES = 32
+"""No three numbers take more, and whether there is a key."""
+
+NAME_BYTES = 6
+"""What a name costs beside itself, at most."""
 
 
 class Encoded(NamedTuple):
@@ -45,6 +52,9 @@ def joined(
 
     A codec of native code wants the numbers as arrays of 64 bits, the sizes of 32.
     """
+    longest = len(body) + MOST_COLUMN_BYTES * len(dues_ms) + sum(NAME_BYTES + len(name.encode()) for name in names)
+    if longest > MAX_BODY_BYTES:
+        return None
     value = codec.encode_body(dues_ms, offsets, timestamps_ms, sizes, body, names)
     if len(value) > MAX_SEGMENT_BYTES:
         return None

@@ -2,9 +2,9 @@
 
 May import: ``kafka``. Begin with :mod:`sidecar.kernel.choice`: whether a process uses it, and why not.
 ``_fetching.pyx`` reads a partition, ``_deciding.pyx`` decides its records, ``_release.pyx`` writes released ones,
-``_segments.pyx`` decodes segments, ``_rows.pyx`` joins them of rows, and ``_runs.pyx`` puts rows in order before that;
-``hatch_build.py`` compiles them. Jobs on Spark find :mod:`sidecar.kernel.jobs` by an entry point, and have
-``_columns.pyx`` decide what they read.
+``_segments.pyx`` decodes segments and takes them apart into rows, ``_rows.pyx`` joins them of rows, and ``_runs.pyx``
+puts rows in order before that; ``hatch_build.py`` compiles them. Jobs on Spark find :mod:`sidecar.kernel.jobs` by an
+entry point, and have ``_columns.pyx`` decide what they read.
 
 Python is the definition. A native function does the same, or stops in front of what is not of the common form and
 leaves it to Python: errors, refusals and everything rare stay in one place. It is used only with versions of

@@ -8,10 +8,11 @@ order, or is no such array, is not known here: nothing is returned, and Python j
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy
+
+from sidecar.kernel._written cimport Written, are_distinct, places_for, put_bytes, put_varint, varint_size
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 7
+REVISION = 8
 
 cdef enum:
     # As in snapshots.segment.
@@ -41,48 +42,21 @@ cdef struct Rows:
     Py_ssize_t body_size
 
 
-cdef struct Written:
-    uint8_t *place
-    Py_ssize_t size
-
-
-cdef void _varint(Written *into, uint64_t number) noexcept nogil:
-    while number >= 0x80:
-        into.place[into.size] = <uint8_t>(number & 0x7F | 0x80)
-        into.size += 1
-        number >>= 7
-    into.place[into.size] = <uint8_t>number
-    into.size += 1
-
-
-cdef Py_ssize_t _varint_size(uint64_t number) noexcept nogil:
-    cdef Py_ssize_t size = 1
-    while number >= 0x80:
-        number >>= 7
-        size += 1
-    return size
-
-
 cdef void _zigzag(Written *into, int64_t number) noexcept nogil:
     """As any number that is written so; the difference of two that are not negative never overflows."""
-    _varint(into, (<uint64_t>number << 1) ^ <uint64_t>(number >> 63))
-
-
-cdef void _copy(Written *into, const void *place, Py_ssize_t size) noexcept nogil:
-    memcpy(into.place + into.size, place, size)
-    into.size += size
+    put_varint(into, (<uint64_t>number << 1) ^ <uint64_t>(number >> 63))
 
 
 cdef void _field(Written *into, uint8_t tag, Written *content) noexcept nogil:
     """A field of bytes."""
     into.place[into.size] = tag
     into.size += 1
-    _varint(into, <uint64_t>content.size)
-    _copy(into, content.place, content.size)
+    put_varint(into, <uint64_t>content.size)
+    put_bytes(into, content.place, content.size)
 
 
 cdef Py_ssize_t _field_size(Py_ssize_t content) noexcept nogil:
-    return 1 + _varint_size(<uint64_t>content) + content
+    return 1 + varint_size(<uint64_t>content) + content
 
 
 cdef bint _are_in_order(Rows *rows) noexcept nogil:
@@ -102,22 +76,6 @@ cdef bint _follows(Rows *rows, Py_ssize_t place) noexcept nogil:
     return due_ms > before_ms or (due_ms == before_ms and rows.offsets[place] > rows.offsets[place - 1])
 
 
-cdef bint _are_distinct(Rows *rows, uint64_t *table, uint64_t places) noexcept nogil:
-    """Whether no offset is there twice, by a table of twice as many places and more, a power of two, all of them 0."""
-    cdef Py_ssize_t number
-    cdef uint64_t at, offset
-    for number in range(rows.count):
-        # A multiplier that spreads what lies close together; 0 is an empty place.
-        offset = <uint64_t>rows.offsets[number]
-        at = (offset * <uint64_t>0x9E3779B97F4A7C15) >> 20 & (places - 1)
-        while table[at]:
-            if table[at] == offset + 1:
-                return False
-            at = at + 1 & (places - 1)
-        table[at] = offset + 1
-    return True
-
-
 cdef void _write_columns(Rows *rows, Written *columns) noexcept nogil:
     """Deltas of due times, offsets and timestamps, and the runs of rows that have a key and that have none."""
     cdef int64_t due_ms = 0, offset = 0, timestamp_ms = 0
@@ -125,7 +83,7 @@ cdef void _write_columns(Rows *rows, Written *columns) noexcept nogil:
     cdef const uint8_t *row = rows.body
     cdef bint is_keyed, in_keyed = True, has_null = False
     for number in range(rows.count):
-        _varint(&columns[0], <uint64_t>(rows.dues_ms[number] - due_ms))
+        put_varint(&columns[0], <uint64_t>(rows.dues_ms[number] - due_ms))
         _zigzag(&columns[1], rows.offsets[number] - offset)
         _zigzag(&columns[2], rows.timestamps_ms[number] - timestamp_ms)
         due_ms, offset, timestamp_ms = rows.dues_ms[number], rows.offsets[number], rows.timestamps_ms[number]
@@ -133,11 +91,11 @@ cdef void _write_columns(Rows *rows, Written *columns) noexcept nogil:
         row += rows.sizes[number]
         has_null = has_null or not is_keyed
         if is_keyed != in_keyed:
-            _varint(&columns[3], <uint64_t>run)
+            put_varint(&columns[3], <uint64_t>run)
             run, in_keyed = 0, is_keyed
         run += 1
     if has_null:
-        _varint(&columns[3], <uint64_t>run)
+        put_varint(&columns[3], <uint64_t>run)
     else:
         columns[3].size = 0
 
@@ -154,20 +112,20 @@ cdef void _write(
 ) noexcept nogil:
     into.place[0] = SEGMENT_COUNT
     into.size = 1
-    _varint(into, <uint64_t>rows.count)
+    put_varint(into, <uint64_t>rows.count)
     into.place[into.size] = SEGMENT_INLINE
     into.size += 1
-    _varint(into, <uint64_t>inline_size)
+    put_varint(into, <uint64_t>inline_size)
     _field(into, INLINE_DUES, &columns[0])
     _field(into, INLINE_OFFSETS, &columns[1])
     _field(into, INLINE_TIMESTAMPS, &columns[2])
     into.place[into.size] = INLINE_KEYS
     into.size += 1
-    _varint(into, <uint64_t>(_field_size(columns[3].size) if columns[3].size else 0))
+    put_varint(into, <uint64_t>(_field_size(columns[3].size) if columns[3].size else 0))
     if columns[3].size:
         _field(into, COLUMN_RUNS, &columns[3])
-    _copy(into, names, names_size)
-    _copy(into, rows.body, rows.body_size)
+    put_bytes(into, names, names_size)
+    put_bytes(into, rows.body, rows.body_size)
 
 
 cdef bytes _table(names):
@@ -179,7 +137,7 @@ cdef bytes _table(names):
     for name in names:
         encoded = name.encode()
         head[0], before.size = INLINE_HEADER_NAMES, 1
-        _varint(&before, <uint64_t>len(encoded))
+        put_varint(&before, <uint64_t>len(encoded))
         fields.append(PyBytes_FromStringAndSize(<const char *>head, before.size))
         fields.append(encoded)
     return b"".join(fields)
@@ -199,7 +157,7 @@ def join(dues_ms, offsets, timestamps_ms, sizes, body, names):
     cdef bytes table
     cdef uint64_t *seen
     cdef uint8_t *room
-    cdef uint64_t places = 2
+    cdef uint64_t places
     cdef bint is_known
     if not PyBytes_CheckExact(body):
         return None
@@ -213,15 +171,16 @@ def join(dues_ms, offsets, timestamps_ms, sizes, body, names):
         return None
     rows.dues_ms, rows.offsets, rows.timestamps_ms, rows.sizes = &due[0], &at[0], &written[0], &long_[0]
     rows.body = <const uint8_t *>PyBytes_AS_STRING(body)
-    while places < <uint64_t>(2 * rows.count):
-        places *= 2
+    places = places_for(rows.count)
     seen = <uint64_t *>calloc(places, sizeof(uint64_t))
     room = <uint8_t *>malloc(COLUMNS * rows.count * MAX_VARINT)
     try:
         if seen == NULL or room == NULL:
             raise MemoryError
         with nogil:
-            is_known = _are_in_order(&rows) and _are_distinct(&rows, seen, places)
+            is_known = _are_in_order(&rows) and are_distinct(
+                <const uint64_t *>rows.offsets, rows.count, seen, places
+            )
         return _joined(&rows, room, table) if is_known else None
     finally:
         free(seen)
@@ -240,7 +199,7 @@ cdef bytes _joined(Rows *rows, uint8_t *room, bytes table):
         _write_columns(rows, columns)
         inline_size = _inline_size(rows, columns, names_size)
     body = PyBytes_FromStringAndSize(
-        NULL, 1 + _varint_size(<uint64_t>rows.count) + 1 + _varint_size(<uint64_t>inline_size) + inline_size
+        NULL, 1 + varint_size(<uint64_t>rows.count) + 1 + varint_size(<uint64_t>inline_size) + inline_size
     )
     into.place, into.size = <uint8_t *>PyBytes_AS_STRING(body), 0
     with nogil:

@@ -2,9 +2,11 @@
 from typing import TypeAlias
 
 from index.record import Record
+from snapshots.rows import RowPacker
 
 REVISION: int
 
 _Columns: TypeAlias = tuple[list[int], list[int], list[Record], list[str] | None, list[bytes | None]]
 
 def decode(body: bytes, record: type[Record]) -> _Columns | None: ...
+def rows(body: bytes, packer: RowPacker) -> tuple[bytes, bytes, bytes, bytes, bytes] | None: ...

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Inline segments, decoded: the compiled half of ``snapshots.segment``.
+"""Inline segments decoded, or taken apart into rows: the compiled half of ``snapshots.segment`` and ``snapshots.rows``.
 
 Two passes. The first does not hold the lock of the interpreter: it walks the bytes of the message, notes the numbers of
-each column and where contents lie, and checks all that needs no object. The second makes the objects. Whatever is not
-as the router writes it, is damaged or is rare is not known here: nothing is returned, and Python decides what it is.
+each column and where contents lie, and checks all that needs no object. The second makes the objects; of rows it makes
+none, and does not need the lock for them either. Whatever is not as the router writes it, is damaged or is rare is not
+known here: nothing is returned, and Python decides what it is.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -11,9 +12,13 @@ from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memset
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from sidecar.kernel._written cimport (
+    Written, are_distinct, places_for, put_byte, put_bytes, put_varint, varint_size
+)
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(type, Py_ssize_t)
@@ -21,13 +26,18 @@ cdef extern from "Python.h":
         allocfunc tp_alloc
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 7
+REVISION = 8
 
 cdef enum:
     # As in snapshots.segment.
     MAX_ENTRIES = 65536
     RECORD_FIELDS = 4
     MAX_VARINT = 10
+    # As in snapshots.rows, so that a count or an index of a row is one byte.
+    MAX_NAMES = 100
+    MAX_HEADERS = 100
+    # No record of Kafka is longer, and no size of a row beyond 32 bits.
+    MAX_BODY = 0x3FFFFFFF
 
 cdef enum:
     WIRE_VARINT = 0
@@ -452,3 +462,171 @@ cdef object _decoded(Segment *segment, type record, bint alike):
         shared = [names[<Py_ssize_t>segment.header_indexes.items[place]] for place in range(
             <Py_ssize_t>segment.header_counts.items[0])]
     return _numbers(&segment.dues), offsets, records, shared, contents
+
+
+cdef bint _can_be_rows(Segment *segment) noexcept nogil:
+    """Whether every record of a segment that is sound is one that a row can hold."""
+    cdef Py_ssize_t place
+    if segment.names.count > MAX_NAMES or segment.values.runs.count or segment.header_values.runs.count:
+        return False
+    for place in range(<Py_ssize_t>segment.count):
+        if segment.header_counts.items[place] > MAX_HEADERS or segment.timestamps.items[place] > MAX_NUMBER:
+            return False
+    return True
+
+
+cdef Py_ssize_t _used_names(Segment *segment, uint8_t *used) noexcept nogil:
+    """The indexes of the names that headers have, in the order in which they come; returns how many."""
+    cdef bint[MAX_NAMES] is_used
+    cdef Py_ssize_t place, count = 0
+    cdef uint64_t index
+    memset(is_used, 0, sizeof(is_used))
+    for place in range(segment.header_indexes.count):
+        index = segment.header_indexes.items[place]
+        if not is_used[index]:
+            is_used[index] = True
+            used[count] = <uint8_t>index
+            count += 1
+    return count
+
+
+cdef void _spread(Column *column, Cursor *into) noexcept nogil:
+    """Where each value of a column that is whole lies, nowhere where there is none."""
+    cdef Py_ssize_t place = 0, number, taken = 0
+    cdef uint64_t left
+    if column.runs.count == 0:
+        memcpy(into, column.present.items, column.present.count * sizeof(Cursor))
+        return
+    for number in range(column.runs.count):
+        left = column.runs.items[number]
+        while left:
+            if number % 2 == 0:
+                into[place] = column.present.items[taken]
+                taken += 1
+            else:
+                into[place].at = into[place].end = NULL
+            place += 1
+            left -= 1
+
+
+cdef Py_ssize_t _value_size(const Cursor *content) noexcept nogil:
+    """Of a column of one value, as a field."""
+    cdef Py_ssize_t inner = content.end - content.at
+    inner += 1 + varint_size(<uint64_t>inner)
+    return 1 + varint_size(<uint64_t>inner) + inner
+
+
+cdef void _put_value(Written *into, uint8_t field, const Cursor *content) noexcept nogil:
+    cdef Py_ssize_t size = content.end - content.at
+    put_byte(into, field << 3 | WIRE_BYTES)
+    put_varint(into, <uint64_t>(1 + varint_size(<uint64_t>size) + size))
+    put_byte(into, COLUMN_PRESENT << 3 | WIRE_BYTES)
+    put_varint(into, <uint64_t>size)
+    put_bytes(into, content.at, size)
+
+
+cdef Py_ssize_t _measure(Segment *segment, const Cursor *keys, int32_t *sizes) noexcept nogil:
+    """How long each row is; returns how long all are."""
+    cdef Py_ssize_t place, header = 0, number, count, size, total = 0
+    for place in range(<Py_ssize_t>segment.count):
+        count = <Py_ssize_t>segment.header_counts.items[place]
+        # The count is a byte behind its tag, and so are the indexes, behind a tag and a length.
+        size = _value_size(&segment.values.present.items[place]) + 2 + (2 + count if count else 0)
+        if keys[place].at != NULL:
+            size += _value_size(&keys[place])
+        for number in range(header, header + count):
+            size += _value_size(&segment.header_values.present.items[number])
+        header += count
+        sizes[place] = <int32_t>size
+        total += size
+    return total
+
+
+cdef void _put_rows(Segment *segment, const Cursor *keys, const uint8_t *index_of, Written *into) noexcept nogil:
+    """The rows, as ``RowPacker`` of snapshots.rows makes them."""
+    cdef Py_ssize_t place, header = 0, number, count
+    for place in range(<Py_ssize_t>segment.count):
+        count = <Py_ssize_t>segment.header_counts.items[place]
+        if keys[place].at != NULL:
+            _put_value(into, INLINE_KEYS, &keys[place])
+        _put_value(into, INLINE_VALUES, &segment.values.present.items[place])
+        for number in range(count):
+            _put_value(into, INLINE_HEADER_VALUES, &segment.header_values.present.items[header + number])
+        put_byte(into, INLINE_HEADER_COUNTS << 3 | WIRE_VARINT)
+        put_byte(into, <uint8_t>count)
+        if count:
+            put_byte(into, INLINE_HEADER_INDEXES << 3 | WIRE_BYTES)
+            put_byte(into, <uint8_t>count)
+        for number in range(count):
+            put_byte(into, index_of[segment.header_indexes.items[header + number]])
+        header += count
+
+
+def rows(bytes body not None, packer):
+    """Due times, offsets, timestamps and sizes as the bytes of arrays, and rows of this packer; None: ask Python."""
+    cdef Segment segment
+    cdef Cursor cursor
+    cdef bint taken, alike = False
+    cdef uint64_t *seen = NULL
+    cdef uint64_t places
+    if PyBytes_GET_SIZE(body) > MAX_BODY:
+        return None
+    cursor.at = <const uint8_t *>PyBytes_AS_STRING(body)
+    cursor.end = cursor.at + PyBytes_GET_SIZE(body)
+    memset(&segment, 0, sizeof(Segment))
+    try:
+        with nogil:
+            taken = _take_segment(cursor, &segment) and _is_sound(&segment, &alike) and _can_be_rows(&segment)
+        if not taken:
+            return None
+        places = places_for(<Py_ssize_t>segment.count)
+        seen = <uint64_t *>calloc(places, sizeof(uint64_t))
+        if seen == NULL:
+            raise MemoryError
+        with nogil:
+            taken = are_distinct(segment.offsets.items, segment.offsets.count, seen, places)
+        return _rows(&segment, packer) if taken else None
+    finally:
+        free(seen)
+        _release(&segment)
+
+
+cdef object _rows(Segment *segment, packer):
+    cdef uint8_t[MAX_NAMES] used, index_of
+    cdef Py_ssize_t number, count = _used_names(segment, used), numbers_size = segment.offsets.count * sizeof(uint64_t)
+    cdef list names
+    cdef bytes indexes, sizes, body
+    cdef Written into
+    cdef Cursor *keys
+    cdef int32_t *lengths
+    try:
+        names = _names(&segment.names)
+    except UnicodeDecodeError:
+        return None
+    indexes = packer.indexes([names[used[number]] for number in range(count)])
+    if indexes is None:
+        return None
+    for number in range(count):
+        index_of[used[number]] = indexes[number]
+    sizes = PyBytes_FromStringAndSize(NULL, segment.offsets.count * sizeof(int32_t))
+    lengths = <int32_t *>PyBytes_AS_STRING(sizes)
+    keys = <Cursor *>malloc(segment.offsets.count * sizeof(Cursor))
+    try:
+        if keys == NULL:
+            raise MemoryError
+        with nogil:
+            _spread(&segment.keys, keys)
+            number = _measure(segment, keys, lengths)
+        body = PyBytes_FromStringAndSize(NULL, number)
+        into.place, into.size = <uint8_t *>PyBytes_AS_STRING(body), 0
+        with nogil:
+            _put_rows(segment, keys, index_of, &into)
+    finally:
+        free(keys)
+    return (
+        PyBytes_FromStringAndSize(<const char *>segment.dues.items, numbers_size),
+        PyBytes_FromStringAndSize(<const char *>segment.offsets.items, numbers_size),
+        PyBytes_FromStringAndSize(<const char *>segment.timestamps.items, numbers_size),
+        sizes,
+        body,
+    )

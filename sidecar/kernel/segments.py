@@ -12,12 +12,21 @@ from sidecar.kernel import _rows, _runs, _segments
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.row_columns import RowColumns
+from snapshots.rows import RowPacker, SegmentRows, rows_of
 from snapshots.segment import Columns
 
 
 def _decode_columns(value: bytes) -> Columns:
     columns = _segments.decode(unwrap(Kind.SEGMENT, value), Record)
     return PYTHON_CODEC.decode_columns(value) if columns is None else Columns(*columns)
+
+
+def _decode_rows(value: bytes, packer: RowPacker) -> SegmentRows | None:
+    found = _segments.rows(unwrap(Kind.SEGMENT, value), packer)
+    if found is None:
+        return rows_of(_decode_columns(value), packer)
+    dues, offsets, timestamps, sizes, body = found
+    return SegmentRows(array("q", dues), array("Q", offsets), array("q", timestamps), array("i", sizes), body)
 
 
 def _encode_body(
@@ -39,4 +48,4 @@ def _in_order(columns: RowColumns) -> RowColumns:
     return array("q", dues), array("Q", at), array("q", written), to, array("i", lengths), contents
 
 
-NATIVE_CODEC: Final = SegmentCodec(_decode_columns, _encode_body, _in_order)
+NATIVE_CODEC: Final = SegmentCodec(_decode_columns, _decode_rows, _encode_body, _in_order)

@@ -75,7 +75,7 @@ def test_a_sanitizer_sees_an_access_beyond_an_object(environment: dict[str, str]
 
 
 def test_the_tests_of_the_kernel_pass(environment: dict[str, str]) -> None:
-    names = ("columns", "deciding", "fetching", "release", "rows", "runs", "segments")
+    names = ("columns", "deciding", "fetching", "release", "rows", "runs", "segment_rows", "segments")
     files = [f"tests/unit/sidecar/kernel/test_{name}.py" for name in names]
     tests = ["--quiet", *files, "-k", "not ends_the_process"]
     done = _python(environment, "-m", "pytest", "-p", "tests.kernel.sanitized", *tests)

@@ -52,10 +52,10 @@ def main(seed: int, count: int) -> None:
     """Have so many decoded."""
     from sidecar.kernel import _segments  # noqa: PLC0415 -- the rest is of use where it is not compiled
 
-    decoded = sum(
-        _segments.decode(damaged(seed + each, rows=each % 2 == 0), Record) is not None for each in range(count)
-    )
-    sys.stdout.write(f"decoded {decoded} left {count - decoded}\n")
+    bodies = [damaged(seed + each, rows=each % 2 == 0) for each in range(count)]
+    decoded = sum(_segments.decode(body, Record) is not None for body in bodies)
+    rows = sum(_segments.rows(body, RowPacker()) is not None for body in bodies)
+    sys.stdout.write(f"decoded {decoded} left {count - decoded}; rows of {rows}\n")
 
 
 if __name__ == "__main__":

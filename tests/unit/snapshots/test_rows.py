@@ -4,10 +4,12 @@ import random
 
 import pytest
 
+from index.bucket import Placement
 from index.errors import FormatError
 from index.record import Record
-from snapshots.rows import MAX_HEADERS, MAX_NAMES, RowPacker, encode_rows, unpack_rows
-from snapshots.segment import decode_segment
+from snapshots.row_columns import cut_rows
+from snapshots.rows import MAX_HEADERS, MAX_NAMES, RowPacker, decode_rows, encode_body, encode_rows, unpack_rows
+from snapshots.segment import decode_segment, encode_segment
 
 LENGTHS = [0, 1, 2, 120, 127, 128, 129, 1_020, 1_023, 1_024, 16_383, 16_384, 70_000]
 
@@ -84,6 +86,53 @@ def test_what_is_no_segment_is_refused(dues_ms: list[int], offsets: list[int]) -
     records = [Record(None, b"", [], 1)] * len(dues_ms)
     with pytest.raises(FormatError):
         joined(RowPacker(), dues_ms, offsets, records)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_segment_is_taken_apart_into_rows_that_are_the_same_segment_again(seed: int) -> None:
+    rng = random.Random(seed)
+    records = [some_record(rng) for _ in range(rng.choice([1, 2, 30]))]
+    places = sorted((rng.choice([0, 7, 2**63 - 1]), offset) for offset in rng.sample(range(10**9), len(records)))
+    entries = [(*place, record) for place, record in zip(places, records, strict=True)]
+    packer = RowPacker()
+    # Of another segment that was taken apart before.
+    packer.indexes(["none", "trace"])
+    rows = decode_rows(encode_segment(Placement.INLINE, entries), packer)
+    assert rows is not None
+    assert decode_segment(encode_body(*rows, packer.names)) == entries
+    assert cut_rows(rows.body, rows.sizes) == [packed(packer, record) for record in records]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [None, Record(b"k", None, [], 1), Record(b"k", b"v", [("a", None)], 1), Record(b"k", b"v", [], -1)],
+)
+def test_a_segment_with_what_no_row_holds_is_none_of_rows(record: Record | None) -> None:
+    entries = [(5, 1, Record(b"k", b"v", [], 1)), (6, 2, record)]
+    assert decode_rows(encode_segment(Placement.INLINE, entries), RowPacker()) is None
+    assert decode_rows(encode_segment(Placement.INLINE, entries[:1]), RowPacker()) is not None
+
+
+def test_a_segment_of_pointers_is_none_of_rows() -> None:
+    assert decode_rows(encode_segment(Placement.POINTER, [(5, 1, None)]), RowPacker()) is None
+
+
+def test_a_segment_with_names_for_which_the_table_has_no_room_is_none_of_rows() -> None:
+    packer = RowPacker()
+    packer.indexes([str(number) for number in range(MAX_NAMES - 1)])
+    one, two = (
+        encode_segment(Placement.INLINE, [(5, 1, Record(None, b"v", [(name, b"") for name in names], 1))])
+        for names in (["a"], ["a", "b"])
+    )
+    assert decode_rows(two, packer) is None
+    assert decode_rows(one, packer) is not None
+    assert len(packer.names) == MAX_NAMES
+
+
+def test_a_damaged_segment_is_none_of_rows_either() -> None:
+    value = encode_segment(Placement.INLINE, [(5, 1, Record(None, b"v", [], 1))])
+    with pytest.raises(FormatError):
+        decode_rows(value[:-1], RowPacker())
 
 
 def test_more_records_than_a_segment_holds_are_unpacked() -> None:

@@ -1,0 +1,64 @@
+# cython: language_level=3
+"""How numbers and bytes are written into a message, and what must hold of offsets in it, for whatever makes segments.
+
+Whoever writes has found out before how much room that takes.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
+
+
+cdef struct Written:
+    uint8_t *place
+    Py_ssize_t size
+
+
+cdef inline void put_byte(Written *into, uint8_t byte) noexcept nogil:
+    into.place[into.size] = byte
+    into.size += 1
+
+
+cdef inline void put_varint(Written *into, uint64_t number) noexcept nogil:
+    while number >= 0x80:
+        put_byte(into, <uint8_t>(number & 0x7F | 0x80))
+        number >>= 7
+    put_byte(into, <uint8_t>number)
+
+
+cdef inline Py_ssize_t varint_size(uint64_t number) noexcept nogil:
+    cdef Py_ssize_t size = 1
+    while number >= 0x80:
+        number >>= 7
+        size += 1
+    return size
+
+
+cdef inline void put_bytes(Written *into, const void *place, Py_ssize_t size) noexcept nogil:
+    memcpy(into.place + into.size, place, size)
+    into.size += size
+
+
+cdef inline uint64_t places_for(Py_ssize_t count) noexcept nogil:
+    """Of a table for ``are_distinct``: twice as many and more, a power of two."""
+    cdef uint64_t places = 2
+    while places < <uint64_t>(2 * count):
+        places *= 2
+    return places
+
+
+cdef inline bint are_distinct(
+    const uint64_t *offsets, Py_ssize_t count, uint64_t *table, uint64_t places
+) noexcept nogil:
+    """Whether no offset, all below 2^63, is there twice, by a table of ``places_for`` so many, all of them 0."""
+    cdef Py_ssize_t number
+    cdef uint64_t at, offset
+    for number in range(count):
+        # A multiplier that spreads what lies close together; 0 is an empty place.
+        offset = offsets[number]
+        at = (offset * <uint64_t>0x9E3779B97F4A7C15) >> 20 & (places - 1)
+        while table[at]:
+            if table[at] == offset + 1:
+                return False
+            at = at + 1 & (places - 1)
+        table[at] = offset + 1
+    return True
