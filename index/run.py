@@ -177,3 +177,45 @@ def in_order(runs: Iterable[Iterable[Entry[P]]]) -> list[Entry[P]]:
     """All entries of some runs, in release order."""
     # A merge of sorted runs, which is what Timsort does with them; no two offsets are equal.
     return sorted([entry for run in runs for entry in run])
+
+
+class _Head(Generic[P]):
+    """What a merge holds of a source: one of its runs, and how much of that is left."""
+
+    def __init__(self, runs: Iterable[Run[P]]) -> None:
+        self._runs = iter(runs)
+        self._run: Run[P] = ListRun([])
+        self._start = 0
+
+    def is_there(self) -> bool:
+        """Whether anything is left of the source; the next run is taken up when nothing is of the one before."""
+        while self._start == len(self._run):
+            following = next(self._runs, None)
+            if following is None:
+                return False
+            self._run, self._start = following, 0
+        return True
+
+    @property
+    def last(self) -> Place:
+        return self._run.place(len(self._run) - 1)
+
+    def take_to(self, place: Place) -> Run[P]:
+        """Take what is left of the run up to a place, and what is at it."""
+        start, self._start = self._start, self._run.count_before(behind(place))
+        return self._run.slice(start, self._start)
+
+
+def merged(sources: Iterable[Iterable[Run[P]]]) -> Iterator[Run[P]]:
+    """Merge sources, each of runs that follow each other, into such runs; one run of each source is held at a time.
+
+    >>> one, other = [ListRun([(1, 1, "a"), (5, 2, "b")])], [ListRun([(2, 8, "c")]), ListRun([(9, 9, "d")])]
+    >>> [list(run) for run in merged([one, other])]
+    [[(1, 1, 'a'), (2, 8, 'c')], [(5, 2, 'b')], [(9, 9, 'd')]]
+    """
+    heads = [_Head(source) for source in sources]
+    while heads := [head for head in heads if head.is_there()]:
+        # Behind the first of the runs that ends, its source may go on before the others do.
+        known_to = min(head.last for head in heads)
+        first, *others = [piece for head in heads if len(piece := head.take_to(known_to))]
+        yield first.merged_with(others) if others else first

@@ -217,7 +217,7 @@ class Housekeeping:
             merging.run(PoolReads(source, pages, pool, reader))
 
         watermark, masked = self._ledger.committed.watermark, self._ledger.named.mask.settled()
-        merging = Merging(sources, watermark, self.free_id(), self._rules, masked)
+        merging = Merging(sources, watermark, self.free_id(), self._rules, masked, self._codec)
         self._merge_began_s = self._clock.running_s()
         self._merging = merging
         self._merge_work = self._pool.merge(work)

@@ -1,23 +1,26 @@
 """Reading the sources of a merge some segments ahead, so that merging does not wait a round trip for each.
 
 What is ahead is kept as it is stored, so that the sizes in the manifests bound it; it is decoded when its turn comes,
-in the thread that merges. Of each source the order stays that of its segments, whichever arrives first.
+in the thread that merges: into columns of rows (:mod:`sidecar.payload.packed_run`) where all its records can be rows of
+one table of header names, as nearly always, and into an object for each where not. Of each source the order stays that
+of its segments, whichever arrives first.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from index.bucket import Manifest
 from index.id_pages import rows_of
 from index.progress import Position
 from index.record import Record
+from index.run import ListRun, Run
 from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource
 from sidecar.intake.offset_reader import OffsetReader
-from snapshots.segment import StoredEntry
+from snapshots.rows import RowPacker
 
 RUN_BYTES = 1_500_000
 """Of segments of one source that are read together, which takes one seek; a larger one comes alone.
@@ -29,14 +32,19 @@ StoredSegments: TypeAlias = list[Record | None]
 """Segments that follow each other, as they lie in the snapshots topic; None for one that is not there."""
 
 
+MergedRun: TypeAlias = Run[Any]
+"""What a merge has of some entries: columns of rows, or of each its record, whole or packed as a row, None where it has
+to be read from the delay topic."""
+
+
 class MergeReads(Protocol):
     """How a merge reads its sources."""
 
     def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
         """Have some segments of a bucket read."""
 
-    def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
-        """What one of them holds, in release order."""
+    def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
+        """What one of them holds, in release order; as rows of this packer where it can."""
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
         """Have some pages of ids of a bucket read; FormatError when one of them is lost or damaged."""
@@ -56,9 +64,10 @@ class PoolReads:
         source = self._source
         return self._pool.fetch(lambda reader: source.read(manifest, numbers, reader))
 
-    def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+    def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
         """What one of them holds, in release order; made good from the delay topic where it is damaged."""
-        return self._source.stored(manifest, number, stored, self._reader)
+        rows = self._source.rows(manifest, number, stored, packer)
+        return ListRun(self._source.stored(manifest, number, stored, self._reader)) if rows is None else rows
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
         """Have some pages of ids of a bucket read, beside the merge."""
@@ -67,25 +76,26 @@ class PoolReads:
 
 
 class SourceAhead:
-    """The entries of one source that are behind ``watermark``, in release order; iterated once.
+    """The segments of one source that are not wholly at or before ``watermark``, a run each; iterated once.
 
     Its first segments are asked for at once, the next ones each time when the ones before them are at hand.
     """
 
-    def __init__(self, reads: MergeReads, manifest: Manifest, watermark: Position) -> None:
+    def __init__(self, reads: MergeReads, manifest: Manifest, watermark: Position, packer: RowPacker) -> None:
         self._reads = reads
         self._manifest = manifest
+        self._packer = packer
         self._runs = _runs(manifest, watermark)
         self._asked: deque[tuple[range, Future[StoredSegments]]] = deque()
         self._ask_next()
 
-    def __iter__(self) -> Iterator[StoredEntry]:
+    def __iter__(self) -> Iterator[MergedRun]:
         while self._asked:
             numbers, future = self._asked.popleft()
             stored = future.result()
             self._ask_next()
             for number, each in zip(numbers, stored, strict=True):
-                yield from self._reads.entries(self._manifest, number, each)
+                yield self._reads.run(self._manifest, number, each, self._packer)
 
     def cancel(self) -> None:
         """Read nothing of what was asked for and has not begun to be read."""

@@ -1,5 +1,9 @@
 """Merging neighbouring buckets into one: merging and encoding go on in a thread of their own, reading in another.
 
+What the sources hold is merged as columns of rows, and joined into segments as such, as when it is sealed: without an
+object for each record, and so without the lock of the interpreter for most of the time. What cannot be rows is merged
+as objects, and what lies beside it too.
+
 The worker takes encoded segments from a short queue and commits them between releases, then installs the new manifest
 in place of the old ones in one transaction. Anything may happen to the sources meanwhile: what was released since is at
 or before the watermark, and dropped when it is loaded from the new bucket. A failed merge leaves the sources as they
@@ -12,25 +16,30 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from pyroaring import BitMap64
 
 from index.batch import Installation
 from index.bucket import Bucket, Manifest, Placement
-from index.bucket_rules import SealRules, cut
+from index.bucket_rules import SealRules, cut_runs
 from index.errors import FormatError
 from index.id_pages import place_bytes, place_in
 from index.id_runs import HASH_BYTES
 from index.progress import Position
+from index.run import merged
 from index.target_counts import in_proportion
 from sidecar.buckets.id_pages import WrittenIds
-from sidecar.buckets.merge_reading import IdsAhead, MergeReads, SourceAhead
+from sidecar.buckets.merge_reading import IdsAhead, MergedRun, MergeReads, SourceAhead
+from sidecar.payload.packed_run import PackedRun
+from sidecar.payload.packing import unpacked
+from sidecar.payload.records import Packed
+from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.id_pages import EncodedPage, encode_pages, id_page_key
 from snapshots.manifest import segment_key
+from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
-from snapshots.writing import Encoded, SegmentWriter, record_size
+from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, joined, record_size
 
 QUEUED = 4
 """Segments, or pages, that are made and not taken yet."""
@@ -40,7 +49,6 @@ BYTES_AT_ONCE = 512 * 1_024
 waits for a merge."""
 
 WAIT_S = 0.2
-RUN_ENTRIES = 1_000
 
 
 class _Stored(Protocol):
@@ -61,6 +69,7 @@ class Merging:
         bucket_id: int,
         rules: SealRules,
         masked: BitMap64 | None = None,
+        codec: SegmentCodec = PYTHON_CODEC,
     ) -> None:
         """``masked`` are offsets that are cancelled by what is committed: their ids are left out."""
         manifests = [source.manifest for source in sources]
@@ -71,6 +80,8 @@ class Merging:
         self._manifests = manifests
         self._rules = rules
         self._masked = masked or BitMap64()
+        self._codec = codec
+        self._packer = RowPacker()
         self._writer = SegmentWriter(bucket_id, manifests[0].from_offset, manifests[-1].to_offset)
         self._stopping = threading.Event()
         self._segments: _Made[Encoded] = _Made(self._stopping)
@@ -84,7 +95,7 @@ class Merging:
         """Read, merge and encode; ends early when stopped."""
         if self._stopping.is_set():
             return
-        sources = [SourceAhead(reads, manifest, self._watermark) for manifest in self._manifests]
+        sources = [SourceAhead(reads, manifest, self._watermark, self._packer) for manifest in self._manifests]
         try:
             self._merge(sources)
         finally:
@@ -95,14 +106,25 @@ class Merging:
         self._pages.put(None)
 
     def _merge(self, sources: Sequence[SourceAhead]) -> None:
-        merged = heapq.merge(*sources, key=lambda entry: entry[:2])
-        for entries in cut(_runs(merged), self._rules, record_size):
-            inline = any(record is not None for _, _, record in entries)
-            for ref, value in self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries):
+        for run in cut_runs(merged(sources), self._rules, _sizes):
+            for ref, value in self._encoded(run):
                 targets = in_proportion(ref, self._manifests)
                 if not self._segments.put(Encoded(ref._replace(targets=targets), value)):
                     return
         self._segments.put(None)
+
+    def _encoded(self, run: MergedRun) -> list[Encoded]:
+        whole = self._joined(run) if isinstance(run, PackedRun) else None
+        if whole is not None:
+            return [whole]
+        entries = _entries(run)
+        inline = any(record is not None for _, _, record in entries)
+        return self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries)
+
+    def _joined(self, run: PackedRun) -> Encoded | None:
+        """A segment joined of rows; None where it would be too long."""
+        numbers = run.dues_ms, run.offsets, run.timestamps_ms
+        return joined(*numbers, run.sizes, run.buffer, self._packer.names, self._codec)
 
     def _merge_ids(self, reads: MergeReads) -> None:
         sources = [IdsAhead(reads, manifest) for manifest in self._manifests]
@@ -207,5 +229,15 @@ def _keys(manifest: Manifest) -> list[bytes]:
     return [segment_key(manifest.bucket_id, number) for number in range(len(segments))] + page_keys(manifest)
 
 
-def _runs(entries: Iterator[StoredEntry]) -> Iterator[list[StoredEntry]]:
-    return iter(lambda: list(islice(entries, RUN_ENTRIES)), [])
+def _sizes(run: MergedRun) -> Sequence[int]:
+    """Bytes of each entry of a run in an inline segment, about."""
+    if isinstance(run, PackedRun):
+        return [COLUMN_BYTES + size for size in run.sizes]
+    return [COLUMN_BYTES + len(each.row) if isinstance(each, Packed) else record_size(each) for _, _, each in run]
+
+
+def _entries(run: MergedRun) -> list[StoredEntry]:
+    """The entries of a run with every record whole."""
+    entries = [*run]
+    rows = iter(unpacked([each for _, _, each in entries if isinstance(each, Packed)]))
+    return [(due_ms, offset, next(rows) if isinstance(each, Packed) else each) for due_ms, offset, each in entries]

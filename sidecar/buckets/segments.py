@@ -21,8 +21,10 @@ from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Rejection, Schedule
 from index.unreadable import UnreadableHeaders, decide
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.intake.offset_reader import OffsetReader
+from sidecar.payload.packed_run import PackedRun, packed_rows
 from sidecar.payload.records import Scheduled, mean_size, scheduled, size_of
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
+from snapshots.rows import RowPacker
 from snapshots.segment import Columns, StoredEntry
 
 _new_tuple = tuple.__new__
@@ -81,6 +83,19 @@ class SegmentSource:
             stored = self._from_delay_topic(manifest, number, reader, error)
         return _unmasked(manifest, stored)
 
+    def rows(self, manifest: Manifest, number: int, record: Record | None, packer: RowPacker) -> PackedRun | None:
+        """The same as rows of this packer; None where it has to be ``stored``, or it is not all sound."""
+        ref = manifest.segments[number]
+        if ref.placement is Placement.POINTER or record is None or record.value is None:
+            return None
+        try:
+            rows = self._codec.decode_rows(record.value, packer)
+        except FormatError:
+            return None
+        if rows is None or not _is_of(ref, rows.dues_ms, rows.offsets) or min(rows.offsets) < manifest.from_offset:
+            return None
+        return packed_rows(rows, packer, self._codec)
+
     def _loaded(
         self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader
     ) -> list[Entry[Scheduled]]:
@@ -98,8 +113,7 @@ class SegmentSource:
         if record is None or record.value is None:
             raise FormatError(f"{self._topic.snapshots}/{self._partition} has nothing at offset {ref.record_offset}")
         columns = self._codec.decode_columns(record.value)
-        first, last = (columns.dues_ms[0], columns.offsets[0]), (columns.dues_ms[-1], columns.offsets[-1])
-        if len(columns.offsets) != ref.entries or first != ref.first or last != ref.last:
+        if not _is_of(ref, columns.dues_ms, columns.offsets):
             raise FormatError("it is not the segment that the manifest names")
         return columns
 
@@ -187,6 +201,12 @@ class SegmentSource:
             )
         self._log.warning("segment_made_good", segment=number, bucket=manifest.bucket_id, records=len(found))
         return sorted(found, key=lambda entry: entry[:2])
+
+
+def _is_of(ref: SegmentRef, dues_ms: Sequence[int], offsets: Sequence[int]) -> bool:
+    """Whether these are as many entries as a manifest says, and lie between the same two."""
+    ends = (dues_ms[0], offsets[0]), (dues_ms[-1], offsets[-1])
+    return len(offsets) == ref.entries and ends == (ref.first, ref.last)
 
 
 def _unmasked(manifest: Manifest, stored: list[StoredEntry]) -> list[StoredEntry]:

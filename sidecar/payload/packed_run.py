@@ -22,10 +22,11 @@ from typing import Self, cast
 from index.pending import Entry
 from index.run import ListRun, Place, Run, Runs
 from index.run import in_order as entries_in_order
-from index.target_counts import Route
+from index.target_counts import OTHERS, Route
 from sidecar.payload.records import PACKED_OVERHEAD_BYTES, Packed, Payload, packed, resident_bytes, routes_of
+from snapshots.codec import SegmentCodec
 from snapshots.row_columns import InOrder, RowColumns, cut_rows, in_order
-from snapshots.rows import RowPacker
+from snapshots.rows import RowPacker, SegmentRows
 
 
 class PackedRun:
@@ -177,6 +178,12 @@ def _joined(kind: str, columns: Iterable["array[int]"]) -> "array[int]":
     for column in columns:
         joined += column
     return joined
+
+
+def packed_rows(rows: SegmentRows, packer: RowPacker, codec: SegmentCodec) -> PackedRun:
+    """The rows of a segment, made with ``packer``, as a run; nothing is said of their targets."""
+    routes: list[Route] = [OTHERS] * len(rows.offsets)
+    return PackedRun(packer, codec.in_order, *rows[:3], routes, rows.sizes, rows.body)
 
 
 def packed_run(run: Run[Payload]) -> PackedRun | None:

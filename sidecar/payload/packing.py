@@ -18,8 +18,8 @@ def records_of(payloads: Iterable[Payload]) -> list[Record | None]:
     """The record of each, None where it has to be read again."""
     given = list(payloads)
     waiting = [payload for payload in given if isinstance(payload, Packed)]
-    unpacked = iter(_unpacked(waiting))
-    return [next(unpacked) if isinstance(payload, Packed) else payload.record for payload in given]
+    whole = iter(unpacked(waiting))
+    return [next(whole) if isinstance(payload, Packed) else payload.record for payload in given]
 
 
 def whole_batch(batch: Batch[Payload, Refused], decide: Decide) -> Leaving:
@@ -46,7 +46,8 @@ def _decided(offset: int, record: Record | None, decide: Decide) -> Scheduled:
     return scheduled(decision, size_of(record), record)
 
 
-def _unpacked(payloads: Sequence[Packed]) -> list[Record]:
+def unpacked(payloads: Sequence[Packed]) -> list[Record]:
+    """The record of each."""
     records: list[Record] = []
     for packer, run in groupby(payloads, key=_packer_of):
         same = list(run)

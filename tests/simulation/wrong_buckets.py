@@ -16,14 +16,15 @@ from index.pending import Entry, PendingIndex
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position, Progress
 from index.record import Record
+from index.run import ListRun
 from index.waiting import Waiting
 from sidecar.buckets.lifecycle import Housekeeping
-from sidecar.buckets.merge_reading import PoolReads, StoredSegments
+from sidecar.buckets.merge_reading import MergedRun, PoolReads, StoredSegments
 from sidecar.buckets.trimming import Trimming
 from sidecar.payload.records import Payload, Refused
 from sidecar.release.transaction import Request
 from snapshots.manifest import MANIFEST_PREFIX, manifest_key
-from snapshots.segment import StoredEntry
+from snapshots.rows import RowPacker
 from tests.simulation.host import SMALL_RUNS, Host, SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
 from tests.simulation.settings import Surroundings
@@ -69,8 +70,8 @@ class _PastUnread(PoolReads):
             asked.set_result([None] * len(numbers))
         return asked
 
-    def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
-        return [] if stored is None else super().entries(manifest, number, stored)
+    def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
+        return ListRun([]) if stored is None else super().run(manifest, number, stored, packer)
 
 
 class MergesPastUnread(Wrong):

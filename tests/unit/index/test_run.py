@@ -1,10 +1,12 @@
 """ListRun against a plain list, after every random operation."""
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
-from index.run import NOTHING_WAITS, ListRun, behind
+from index.pending import Entry
+from index.run import NOTHING_WAITS, ListRun, Run, behind, merged
 from tests.support.runs import Unordered, compare, some_entries
 
 
@@ -42,3 +44,37 @@ def test_nothing_lies_between_a_place_and_what_is_behind_it() -> None:
 def test_nothing_waits_where_nobody_knows_how_to_keep_it() -> None:
     entries = [(10, 1, ""), (20, 2, "")]
     assert NOTHING_WAITS.waiting(entries) == ((), entries)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sources_are_merged_into_runs_that_follow_each_other(seed: int) -> None:
+    rng = random.Random(seed)
+    entries = some_entries(rng, rng.randint(0, 60), lambda _: Unordered(), rng.choice([0, 5, 1_000]))
+    sources: list[list[Run[Unordered]]] = [[] for _ in range(rng.randint(1, 4))]
+    parts: list[list[Entry[Unordered]]] = [[] for _ in sources]
+    for entry in entries:
+        rng.choice(parts).append(entry)
+    for source, part in zip(sources, parts, strict=True):
+        while part:
+            count = rng.choice([0, 1, 3, 20])
+            source.append(ListRun(part[:count]))
+            del part[:count]
+    runs = list(merged(sources))
+    assert all(len(run) for run in runs)
+    assert [entry for run in runs for entry in run] == entries
+
+
+def test_of_each_source_no_more_is_taken_than_what_comes_next() -> None:
+    taken: list[str] = []
+
+    def source(name: str, *offsets: int) -> Iterator[Run[str]]:
+        for offset in offsets:
+            taken.append(name)
+            yield ListRun([(offset, offset, name)])
+
+    runs = merged([source("a", 1, 2, 3), source("b", 10, 11)])
+    assert [*next(runs)] == [(1, 1, "a")]
+    assert taken == ["a", "b"]
+    assert [*next(runs)] == [(2, 2, "a")]
+    assert taken == ["a", "b", "a"]
+    assert [offset for run in runs for _, offset, _ in run] == [3, 10, 11]

@@ -17,11 +17,12 @@ from index.id_runs import NO_PLACES, Places
 from index.names import hash_of
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
+from index.run import ListRun
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
 from index.unsealed import Unsealed
 from sidecar.buckets import merging
 from sidecar.buckets.id_pages import IdPageSource
-from sidecar.buckets.merge_reading import StoredSegments
+from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
 from sidecar.buckets.sealing import Sealing
 from sidecar.intake.offset_reader import OffsetReader
@@ -29,7 +30,7 @@ from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, scheduled
 from snapshots.id_pages import encode_page, id_page_key, parse_page
 from snapshots.manifest import encode_manifest, segment_key
-from snapshots.segment import StoredEntry
+from snapshots.rows import RowPacker
 from tests.support.manifests import bucket
 
 T = TypeVar("T")
@@ -128,10 +129,10 @@ class Sources:
         """Nothing of it is looked at."""
         return at_once(lambda: [None for _ in numbers])
 
-    def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+    def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
         """As the manifest says: one of each offset that has an id."""
         pages = self.pages[manifest.bucket_id]
-        return sorted((*place_in(row), None) for page in pages for row in rows_of(page))
+        return ListRun(sorted((*place_in(row), None) for page in pages for row in rows_of(page)))
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
         """Some pages, or none where one is damaged."""

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from index.bucket import Manifest
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
-from sidecar.buckets.merge_reading import SourceAhead, StoredSegments
-from snapshots.segment import StoredEntry
+from index.run import ListRun
+from sidecar.buckets.merge_reading import MergedRun, SourceAhead, StoredSegments
+from snapshots.rows import RowPacker
 from tests.support.manifests import manifest
 
 RUN_BYTES = "sidecar.buckets.merge_reading.RUN_BYTES"
+PACKER = RowPacker()
 
 
 class Reads:
@@ -37,11 +39,12 @@ class Reads:
         numbers, future = self.asked[place]
         future.set_result([Record(b"%d" % number, b"", [], 0) for number in numbers])
 
-    def entries(self, manifest: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+    def run(self, manifest: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
+        assert packer is PACKER
         assert stored is not None
         assert stored.key == b"%d" % number
         ref = manifest.segments[number]
-        return [(due_ms, due_ms, None) for due_ms in range(ref.first.due_ms, ref.last.due_ms + 1)]
+        return ListRun([(due_ms, due_ms, None) for due_ms in range(ref.first.due_ms, ref.last.due_ms + 1)])
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
         raise NotImplementedError
@@ -59,6 +62,10 @@ def segments(*sizes: int) -> Manifest:
     return manifest(7, *[[next(places) for _ in range(size)] for size in sizes])
 
 
+def dues_ms(run: MergedRun) -> list[int]:
+    return [due_ms for due_ms, _, _ in run]
+
+
 @pytest.fixture(autouse=True)
 def _small_runs() -> Iterator[None]:
     with patch(RUN_BYTES, 500):
@@ -67,19 +74,19 @@ def _small_runs() -> Iterator[None]:
 
 def test_what_follows_is_asked_for_as_soon_as_what_is_before_it_is_at_hand() -> None:
     reads = Reads(segments(2, 2, 2, 2, 2))
-    ahead = SourceAhead(reads, reads.source, BEFORE_ALL)
+    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER)
     assert reads.runs() == [range(2)]
-    entries = iter(ahead)
-    assert [next(entries)[0] for _ in range(4)] == [0, 1, 2, 3]
+    runs = iter(ahead)
+    assert [dues_ms(next(runs)) for _ in range(2)] == [[0, 1], [2, 3]]
     assert reads.runs() == [range(2), range(2, 4)]
-    assert next(entries)[0] == 4
+    assert dues_ms(next(runs)) == [4, 5]
     assert reads.runs() == [range(2), range(2, 4), range(4, 5)]
-    assert [due_ms for due_ms, _, _ in entries] == [5, 6, 7, 8, 9]
+    assert [dues_ms(run) for run in runs] == [[6, 7], [8, 9]]
 
 
 def test_what_was_asked_for_and_is_not_needed_any_more_is_not_read() -> None:
     reads = Reads(segments(5, 5, 5))
-    ahead = SourceAhead(reads, reads.source, BEFORE_ALL)
+    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER)
     reads.answers_at_once = False
     next(iter(ahead))
     ahead.cancel()
@@ -89,7 +96,7 @@ def test_what_was_asked_for_and_is_not_needed_any_more_is_not_read() -> None:
 def test_a_read_that_was_cancelled_is_none_of_nothing() -> None:
     reads = Reads(segments(5, 5))
     reads.answers_at_once = False
-    ahead = SourceAhead(reads, reads.source, BEFORE_ALL)
+    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER)
     ahead.cancel()
     with pytest.raises(CancelledError):
         next(iter(ahead))
@@ -102,9 +109,9 @@ def test_all_that_has_not_left_comes_in_order_and_no_more_than_one_run_is_ahead(
     whole = [ref for ref in reads.source.segments if ref.last > watermark]
     expected = list(range(whole[0].first.due_ms, sum(sizes))) if whole else []
     found: list[int] = []
-    for due_ms, _, _ in SourceAhead(reads, reads.source, watermark):
-        found.append(due_ms)
-        at_hand = [place for place, run in enumerate(reads.runs()) if _holds(reads.source, run, due_ms)]
+    for segment in SourceAhead(reads, reads.source, watermark, PACKER):
+        found += dues_ms(segment)
+        at_hand = [place for place, run in enumerate(reads.runs()) if _holds(reads.source, run, found[-1])]
         assert len(reads.asked) <= at_hand[0] + 2
     assert found == expected
     assert [number for run in reads.runs() for number in run] == list(range(len(sizes) - len(whole), len(sizes)))

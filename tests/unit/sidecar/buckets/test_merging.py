@@ -11,11 +11,15 @@ from index.bucket_rules import MOST_AT_ONCE, MOST_SEGMENTS, SealRules, to_merge
 from index.errors import FormatError
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
+from index.run import ListRun
 from sidecar.buckets import merging
-from sidecar.buckets.merge_reading import StoredSegments
+from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
+from sidecar.payload.packed_run import packed_rows
+from snapshots.codec import PYTHON_CODEC
 from snapshots.manifest import encode_manifest, segment_key
-from snapshots.segment import StoredEntry, decode_segment
+from snapshots.rows import RowPacker, decode_rows
+from snapshots.segment import StoredEntry, decode_segment, encode_segment
 from tests.support.manifests import Place, bucket
 
 RULES = SealRules(time_step_ms=1_000, segment_entries=3, segment_bytes=1_000)
@@ -98,12 +102,14 @@ class Sources:
             future.set_result([Record(b"%d" % number, b"", [], 0) for number in numbers])
         return future
 
-    def entries(self, source: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
-        """What one of them holds."""
+    def run(self, source: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
+        """What one of them holds, as rows unless a record is absent."""
         assert stored is not None
         assert stored.key == b"%d" % number
         self.read.append((source.bucket_id, number))
-        return [self._stored(place) for place in self._held[source.bucket_id][number]]
+        entries = [self._stored(place) for place in self._held[source.bucket_id][number]]
+        rows = decode_rows(encode_segment(Placement.INLINE, entries), packer)
+        return ListRun(entries) if rows is None else packed_rows(rows, packer, PYTHON_CODEC)
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
         """Have some pages of ids of a bucket read."""
@@ -206,7 +212,7 @@ def test_a_merge_that_is_stopped_ends_and_says_nothing() -> None:
 
 def test_a_source_that_cannot_be_read_ends_the_merge_and_the_others_are_not_read_either() -> None:
     class Damaged(Sources):
-        def entries(self, source: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+        def run(self, source: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
             raise FormatError("damaged")
 
     sources = Damaged(*TWO)
@@ -220,10 +226,10 @@ def test_a_source_that_cannot_be_read_ends_the_merge_and_the_others_are_not_read
 
 def test_sources_are_read_as_they_are_needed() -> None:
     class UntilASegmentIsMade(Sources):
-        def entries(self, source: Manifest, number: int, stored: Record | None) -> list[StoredEntry]:
+        def run(self, source: Manifest, number: int, stored: Record | None, packer: RowPacker) -> MergedRun:
             if under_way.next_segments():
                 under_way.stop()
-            return super().entries(source, number, stored)
+            return super().run(source, number, stored, packer)
 
     long = UntilASegmentIsMade([[(number, number)] for number in range(5_000)], [[(90_000, 9_000)]])
     under_way = Merging(long.buckets, BEFORE_ALL, 7, RULES)
