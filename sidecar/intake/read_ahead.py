@@ -15,8 +15,14 @@ from sidecar.payload.budget import PayloadBudget
 FETCH_RECORDS: Final = 2_500
 """Most records decided at once: deciding them takes some 10 ms."""
 
-FETCHES_AHEAD: Final = 2
-"""Decided and not indexed yet; more would only be memory."""
+FETCHES_AHEAD: Final = 8
+"""Decided and not indexed yet: a transaction's worth, which is read while the one before is on its way."""
+
+FEW_AHEAD: Final = 2
+"""The same where memory is not plenty, since every partition reads ahead."""
+
+PLENTY_BYTES: Final = 256 * 1_048_576
+"""Room for payload from which on it is."""
 
 WAIT_S: Final = 0.25
 """How soon the thread notices that it is to end."""
@@ -94,7 +100,8 @@ class ReadAhead:
                 return
 
     def _read(self) -> Decided:
-        if self._waits_for_room(time.monotonic()):
+        is_enough = self._decided.qsize() >= FEW_AHEAD and self._budget.room_bytes < PLENTY_BYTES
+        if is_enough or self._waits_for_room(time.monotonic()):
             self._stopping.wait(FULL_WAIT_S)
             return Decided()
         fetch = self._fetching.read(WAIT_S, FETCH_RECORDS)

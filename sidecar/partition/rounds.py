@@ -19,9 +19,9 @@ from index.transaction_size import TransactionSize
 from sidecar.context import PartitionContext
 from sidecar.intake.bad_batches import BadBatch
 from sidecar.partition.owned_partition import OwnedPartition
-from sidecar.payload.records import Scheduled
+from sidecar.payload.records import Scheduled, transaction_bytes
 from sidecar.release.gate import waiting_since_ms
-from sidecar.release.plan import Plan, Released, bytes_of
+from sidecar.release.plan import Plan, Released
 from sidecar.release.transaction import Request
 
 MAX_BATCH_BYTES = 64 * 1_048_576
@@ -188,7 +188,7 @@ class Rounds:
         gate, began_s = self._owned.gate, self._clock.running_s()
         # Each record of the batch may have to be held.
         max_records = min(self.batch_records, gate.room_records)
-        resumed_bytes = bytes_of(resumed)
+        resumed_bytes = transaction_bytes(resumed)
         # What is resumed may be a little more than there is room for, as any record goes that begins to fill it.
         max_bytes = max(0, min(self._limit_bytes(began_s) - resumed_bytes, gate.room_bytes))
         plan = self._owned.releaser.plan(self._now_ms(), max_records, max_bytes, requests, resumed)

@@ -1,7 +1,7 @@
 """A record of a delay topic as the router keeps it between indexing and release."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from index.batch import Batch
 from index.pending import Entry
@@ -93,6 +93,17 @@ def resident_bytes(entries: Iterable[Entry[Payload]]) -> int:
     """Bytes of payload that these entries hold in memory."""
     # A list, since a generator takes twice as long.
     return sum([payload[1] for _, _, payload in entries if payload[2] is not None])
+
+
+def transaction_bytes(entries: Iterable[Entry[Payload]]) -> int:
+    """What releasing these costs in a transaction, the sum of their ``scheduled_size``."""
+    payloads = [payload for _, _, payload in entries]
+    if Packed not in set(map(type, payloads)):
+        # Nearly always each has one target, and which they are is told by few.
+        targets = {payload[0][1] for payload in cast("list[Scheduled]", payloads)}
+        if all(len(each) == 1 for each in targets):
+            return sum([payload[1] for payload in payloads])
+    return sum(map(scheduled_size, payloads))
 
 
 def size_of(record: Record) -> int:

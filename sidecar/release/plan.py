@@ -1,13 +1,13 @@
 """What a partition is to release in one transaction, and what it has released once that is committed."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from index.batch import Batch
 from index.pending import Entry
 from index.receipts import Receipt
-from sidecar.payload.records import Payload, Refused, Scheduled, scheduled_size, size_of
+from sidecar.payload.records import Payload, Refused, Scheduled, size_of, transaction_bytes
 from sidecar.release.screening import Screened
 from sidecar.release.transaction import Request
 
@@ -23,7 +23,7 @@ class Plan:
     @property
     def size_bytes(self) -> int:
         """About what it costs the brokers."""
-        late_bytes, resumed_bytes = bytes_of(self.batch.late), bytes_of(self.resumed)
+        late_bytes, resumed_bytes = transaction_bytes(self.batch.late), transaction_bytes(self.resumed)
         rejected_bytes = sum(size_of(refused.record) for _, refused in self.batch.rejected)
         requested_bytes = sum(request.size_bytes for request in self.requests)
         receipt_bytes = sum(size_of(receipt.record) for receipt in self.batch.receipts)
@@ -61,8 +61,3 @@ class Released:
     def by_reason(self) -> Counter[str]:
         """Rejected records by code."""
         return Counter(refused.rejection.reason.value for _, refused in self.screened.rejected)
-
-
-def bytes_of(entries: Iterable[Entry[Payload]]) -> int:
-    """What releasing these would cost in a transaction."""
-    return sum(map(scheduled_size, [payload for _, _, payload in entries]))
