@@ -174,7 +174,8 @@ def _serve(
         kernel=kernel,
         tracing=tracing or NO_TRACING,
     )
-    garbage, heap = GarbageCollection(lambda: budget.used_bytes), HeapTrim(lambda: budget.used_bytes, glibc_trim())
+    garbage = GarbageCollection(lambda: budget.used_bytes)
+    heap = HeapTrim(lambda: budget.used_bytes, lambda: pool.is_merging, glibc_trim())
     assignment = Assignment(workers, shared, usable, health, garbage, heap)
     instance_id, leaves = _instance_id(config)
     member = GroupMember(

@@ -29,6 +29,7 @@ class LoaderPool:
         self._connect_bulk = connect_bulk
         self._own = threading.local()
         self._under_way: set[Future[Any]] = set()
+        self._merging: set[Future[None]] = set()
         self._loaders = ThreadPoolExecutor(LOADERS, "loader")
         self._mergers = ThreadPoolExecutor(MERGERS, "merger")
         self._fetchers = ThreadPoolExecutor(FETCHERS, "fetcher")
@@ -44,7 +45,10 @@ class LoaderPool:
 
     def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
         """Have a merge prepared; apart from loading, so that a long merge never delays what is due."""
-        return self._submit(self._mergers, work)
+        future = self._submit(self._mergers, work)
+        self._merging.add(future)
+        future.add_done_callback(self._merging.discard)
+        return future
 
     def scan(self, work: Callable[[OffsetReader], T]) -> Future[T]:
         """Have whole buckets read, beside merging: what is due soon is loaded meanwhile."""
@@ -61,6 +65,11 @@ class LoaderPool:
     def encode(self, work: Callable[[], T]) -> Future[T]:
         """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
         return self._submit(self._encoders, lambda _: work())
+
+    @property
+    def is_merging(self) -> bool:
+        """Whether a merge is being prepared, or waits for that."""
+        return bool(self._merging)
 
     @property
     def is_idle(self) -> bool:

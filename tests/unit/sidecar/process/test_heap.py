@@ -8,9 +8,10 @@ from sidecar.process.heap import EVERY_S, WORTH_BYTES, HeapTrim, glibc_trim
 class Scene:
     def __init__(self) -> None:
         self.used_bytes = 0
+        self.is_merging = False
         self.now_s = 100.0
         self.trimmed = 0
-        self.heap = HeapTrim(lambda: self.used_bytes, self._trim, lambda: self.now_s)
+        self.heap = HeapTrim(lambda: self.used_bytes, lambda: self.is_merging, self._trim, lambda: self.now_s)
 
     def _trim(self) -> None:
         self.trimmed += 1
@@ -42,6 +43,21 @@ def test_while_records_come_and_go_it_is_kept_for_the_next() -> None:
         scene.at(3 * WORTH_BYTES, EVERY_S / 20)
         assert scene.at(0, EVERY_S / 20) == 1
     assert scene.at(0, EVERY_S / 5) == 2
+
+
+def test_memory_is_given_back_when_merging_has_ended() -> None:
+    scene = Scene()
+    scene.is_merging = True
+    assert scene.at(0) == 0
+    scene.is_merging = False
+    assert scene.at(0, after_s=0) == 1
+    assert scene.at(0) == 1
+    scene.is_merging = True
+    # What leaves meanwhile is given back at once, and what was merged in the end.
+    scene.at(WORTH_BYTES)
+    assert scene.at(0) == 2
+    scene.is_merging = False
+    assert scene.at(0) == 3
 
 
 def test_trimming_needs_no_particular_allocator() -> None:
