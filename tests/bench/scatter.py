@@ -10,7 +10,7 @@ from tests.bench.router import Router, Standing
 
 # For writing, indexing and sealing before the first record is due: about half of what they should go at.
 FIXED_LEAD_MS: Final = 8_000
-PREPARED_PER_MS: Final = 20
+PREPARED_PER_MS: Final = 40
 
 # Everything must be in place this long before the first record is due, so that preparing is not measured.
 QUIET_MS: Final = 500
