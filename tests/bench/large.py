@@ -32,6 +32,8 @@ def large(context: Context) -> Iterator[Row]:
         full = _settled_bytes(running)
         measured_to_ms = first_ms + sizes.large_s * 1_000
         context.say(f"S at {standing.sealed_to:,}; {(full - empty) / MIB:.0f} MiB more than empty; now waiting")
+        workload.sleep_until(first_ms - SETTLE_MS)
+        at_rest = running.resident_bytes()
         workload.sleep_until(measured_to_ms + 1_000)
         context.say("killing the router")
         running.process.kill()
@@ -45,7 +47,7 @@ def large(context: Context) -> Iterator[Row]:
         reader = TargetReader(context.bootstrap, running.delay_topic, running.target)
         appended_ms = reader.append_times(due_times_ms, until_ms=until_ms)
     what = f"{count / 1e6:g} M pending"
-    for name, resident in (("after sealing", full), ("after a restart", back)):
+    for name, resident in (("once sealed", full), ("at rest", at_rest), ("after a restart", back)):
         detail = f"{resident / MIB:.0f} MiB, empty {empty / MIB:.0f} MiB; S at {standing.sealed_to:,}"
         each = (resident - empty) / count
         yield Row("large", f"{what}: memory for each, {name}", each, "B", goal=at_most(MEMORY_BYTES), detail=detail)
