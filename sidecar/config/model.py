@@ -61,8 +61,8 @@ class RouterConfig(Section):
     payload_memory_bytes: SizeBytes = Field(
         512 << 20,
         alias="payload_memory",
-        description="Payload of pending records kept in memory, for all partitions of this process together; "
-        "beyond it records are read again from the delay topic when due.",
+        description="Payload of pending records kept in memory, for all partitions of this process together; when it "
+        "is nearly used up nothing is read for up to 30 s, and then records are read again by themselves when due.",
     )
     session_timeout_ms: DurationMs = Field(
         10_000,
