@@ -168,10 +168,12 @@ def test_beside_a_running_router_it_is_what_was_sent_and_neither_left_nor_cancel
 def halted(router: RouterProcess, stage: Stage, delay: str, folder: Path, spark: SparkSession) -> None:
     """A router that stands still has not indexed what comes in: it is told apart."""
     router.stop()
+    # What it had indexed since its last transaction is not in its state: nothing is committed for that alone.
+    left = export(stage, folder, delay, str(folder / "stopped"), "--partition", "1")["not_indexed"]
     stage.send(delay, ("deliver-at", b"%d" % (now_ms() + FAR_MS)), value=b"late one", partition=1)
     stage.send(delay, ("deliver-cancel", b"1-1"), value=b"", partition=1)
     told = export(stage, folder, delay, str(folder / "halted"), "--partition", "1")
-    assert (told["not_indexed"], told["controls_not_indexed"]) == (1, 1)
+    assert (told["not_indexed"], told["controls_not_indexed"]) == (left + 1, 1)
     found = rows(spark, folder / "halted")
     assert {place.partition for place in found} == {1}
     assert {row.id for row in found.values()} >= {"1-1"}
