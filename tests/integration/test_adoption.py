@@ -121,6 +121,9 @@ def test_a_bucket_is_adopted_while_the_router_reads_on_and_releases(
         return reads_on(self, wait_s, max_bytes)
 
     monkeypatch.setattr(Intake, "fill", slowly)
+    # Else all of it is read ahead, and indexed in one go.
+    monkeypatch.setattr("sidecar.intake.read_ahead.FETCH_RECORDS", 100)
+    monkeypatch.setattr("sidecar.intake.intake.INDEX_RECORDS", 100)
     out = stage.target("out", 2)
     delay = with_backfill_topic(stage, stage.delay(default_target=out, seal_records=300, segment_records=100))
     stage.send_many(delay, list(some_records(rng, 8_000)))
