@@ -39,7 +39,7 @@ from snapshots.id_pages import EncodedPage, encode_pages, id_page_key
 from snapshots.manifest import segment_key
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
-from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, joined, record_size
+from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
 
 QUEUED = 4
 """Segments, or pages, that are made and not taken yet."""
@@ -114,17 +114,12 @@ class Merging:
         self._segments.put(None)
 
     def _encoded(self, run: MergedRun) -> list[Encoded]:
-        whole = self._joined(run) if isinstance(run, PackedRun) else None
+        whole = run.segment(self._codec) if isinstance(run, PackedRun) else None
         if whole is not None:
             return [whole]
         entries = _entries(run)
         inline = any(record is not None for _, _, record in entries)
         return self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries)
-
-    def _joined(self, run: PackedRun) -> Encoded | None:
-        """A segment joined of rows; None where it would be too long."""
-        numbers = run.dues_ms, run.offsets, run.timestamps_ms
-        return joined(*numbers, run.sizes, run.buffer, self._packer.names, self._codec)
 
     def _merge_ids(self, reads: MergeReads) -> None:
         sources = [IdsAhead(reads, manifest) for manifest in self._manifests]
@@ -232,7 +227,7 @@ def _keys(manifest: Manifest) -> list[bytes]:
 def _sizes(run: MergedRun) -> Sequence[int]:
     """Bytes of each entry of a run in an inline segment, about."""
     if isinstance(run, PackedRun):
-        return [COLUMN_BYTES + size for size in run.sizes]
+        return run.stored_sizes
     return [COLUMN_BYTES + len(each.row) if isinstance(each, Packed) else record_size(each) for _, _, each in run]
 
 

@@ -28,7 +28,7 @@ from sidecar.payload.packed_run import PackedRun, packed_run, routes_in
 from sidecar.payload.packing import records_of
 from sidecar.payload.records import Packed, Payload
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
-from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, joined, record_size
+from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
 
 SEGMENTS_AT_ONCE = 8
 """Most segments in one transaction."""
@@ -130,8 +130,7 @@ class Sealing:
         packed = packed_run(run)
         if packed is None or max(packed.sizes) + COLUMN_BYTES > self._rules.segment_bytes:
             return None
-        numbers = packed.dues_ms, packed.offsets, packed.timestamps_ms
-        segment = joined(*numbers, packed.sizes, packed.buffer, packed.packer.names, self._codec)
+        segment = packed.segment(self._codec)
         if segment is None:
             return None
         return Encoded(segment.ref._replace(targets=count_routes(packed.routes)), segment.value)
@@ -150,7 +149,7 @@ def _counted(segments: list[Encoded], routes: Sequence[Route]) -> list[Encoded]:
 def stored_sizes(run: Run[Payload]) -> Sequence[int]:
     """Bytes of each entry of a run in an inline segment, about."""
     if isinstance(run, PackedRun):
-        return [COLUMN_BYTES + size for size in run.sizes]
+        return run.stored_sizes
     return [stored_size(payload) for _, _, payload in run]
 
 

@@ -24,6 +24,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from sidecar.kernel._fetching cimport Message, Messages, Taken
 from sidecar.kernel._notations cimport INT64_MAX, digits_of, duration_of, instant_of
+from sidecar.kernel._written cimport Written, column_size, put_bytes, put_column
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(type, Py_ssize_t)
@@ -60,7 +61,6 @@ cdef enum:
     INLINE_KEYS = 0x2A
     INLINE_VALUES = 0x32
     INLINE_HEADER_VALUES = 0x52
-    COLUMN_PRESENT = 0x0A
 
 # As in index.readers: what is below the first or between the others can be nothing but milliseconds.
 cdef int64_t FIRST_SECONDS = 1_000_000_000
@@ -80,38 +80,6 @@ cdef bint _time(Bytes *raw, int means, int64_t *time_ms) noexcept nogil:
 
 cdef bint _is_certain(int64_t due_ms) noexcept nogil:
     return due_ms < FIRST_SECONDS or FIRST_MILLIS <= due_ms < FIRST_MICROS
-
-
-cdef Py_ssize_t _varint_size(uint64_t number) noexcept nogil:
-    cdef Py_ssize_t size = 1
-    while number >= 0x80:
-        number >>= 7
-        size += 1
-    return size
-
-
-cdef char *_varint(char *at, uint64_t number) noexcept nogil:
-    while number >= 0x80:
-        at[0] = <char>(number & 0x7F | 0x80)
-        at += 1
-        number >>= 7
-    at[0] = <char>number
-    return at + 1
-
-
-cdef Py_ssize_t _column_size(Py_ssize_t size) noexcept nogil:
-    cdef Py_ssize_t inner = 1 + _varint_size(<uint64_t>size) + size
-    return 1 + _varint_size(<uint64_t>inner) + inner
-
-
-cdef char *_column(char *at, int tag, Bytes *content) noexcept nogil:
-    """A column of one value."""
-    at[0] = <char>tag
-    at = _varint(at + 1, <uint64_t>(1 + _varint_size(<uint64_t>content.size) + content.size))
-    at[0] = COLUMN_PRESENT
-    at = _varint(at + 1, <uint64_t>content.size)
-    memcpy(at, content.place, content.size)
-    return at + content.size
 
 
 cdef bint _length(const char **at, const char *end, int64_t *number) noexcept nogil:
@@ -352,13 +320,13 @@ cdef class Judge:
     cdef bytes pack(self, Seen *seen):
         """The row of a record, as ``RowPacker.pack`` makes it; None for one that is too large to be packed, or none."""
         cdef bytes shape, row
-        cdef char *at
+        cdef Written into
         cdef int place
-        cdef Py_ssize_t size = _column_size(seen.value.size)
+        cdef Py_ssize_t size = column_size(seen.value.size)
         if seen.key.place != NULL:
-            size += _column_size(seen.key.size)
+            size += column_size(seen.key.size)
         for place in range(seen.header_count):
-            size += _column_size(self.headers[place].content.size)
+            size += column_size(self.headers[place].content.size)
         # Whether the last bytes still fit may be seen by Python.
         if size > PACKED_BYTES:
             return None
@@ -366,13 +334,15 @@ cdef class Judge:
         if shape is None or size + PyBytes_GET_SIZE(shape) > PACKED_BYTES:
             return None
         row = PyBytes_FromStringAndSize(NULL, size + PyBytes_GET_SIZE(shape))
-        at = PyBytes_AS_STRING(row)
+        into.place, into.size = <uint8_t *>PyBytes_AS_STRING(row), 0
         if seen.key.place != NULL:
-            at = _column(at, INLINE_KEYS, &seen.key)
-        at = _column(at, INLINE_VALUES, &seen.value)
+            put_column(&into, INLINE_KEYS, seen.key.place, seen.key.size)
+        put_column(&into, INLINE_VALUES, seen.value.place, seen.value.size)
         for place in range(seen.header_count):
-            at = _column(at, INLINE_HEADER_VALUES, &self.headers[place].content)
-        memcpy(at, PyBytes_AS_STRING(shape), PyBytes_GET_SIZE(shape))
+            put_column(
+                &into, INLINE_HEADER_VALUES, self.headers[place].content.place, self.headers[place].content.size
+            )
+        put_bytes(&into, PyBytes_AS_STRING(shape), PyBytes_GET_SIZE(shape))
         return row
 
     cdef bytes shape(self, int count):

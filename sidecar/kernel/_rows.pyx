@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from sidecar.kernel._written cimport Written, are_distinct, places_for, put_bytes, put_varint, varint_size
+from sidecar.kernel._written cimport Written, are_distinct, places_for, put_byte, put_bytes, put_varint, varint_size
 
 # Of what is given and returned here; choice.py has the same number.
 REVISION = 8
@@ -49,8 +49,7 @@ cdef void _zigzag(Written *into, int64_t number) noexcept nogil:
 
 cdef void _field(Written *into, uint8_t tag, Written *content) noexcept nogil:
     """A field of bytes."""
-    into.place[into.size] = tag
-    into.size += 1
+    put_byte(into, tag)
     put_varint(into, <uint64_t>content.size)
     put_bytes(into, content.place, content.size)
 
@@ -113,14 +112,12 @@ cdef void _write(
     into.place[0] = SEGMENT_COUNT
     into.size = 1
     put_varint(into, <uint64_t>rows.count)
-    into.place[into.size] = SEGMENT_INLINE
-    into.size += 1
+    put_byte(into, SEGMENT_INLINE)
     put_varint(into, <uint64_t>inline_size)
     _field(into, INLINE_DUES, &columns[0])
     _field(into, INLINE_OFFSETS, &columns[1])
     _field(into, INLINE_TIMESTAMPS, &columns[2])
-    into.place[into.size] = INLINE_KEYS
-    into.size += 1
+    put_byte(into, INLINE_KEYS)
     put_varint(into, <uint64_t>(_field_size(columns[3].size) if columns[3].size else 0))
     if columns[3].size:
         _field(into, COLUMN_RUNS, &columns[3])

@@ -16,9 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
-from sidecar.kernel._written cimport (
-    Written, are_distinct, places_for, put_byte, put_bytes, put_varint, varint_size
-)
+from sidecar.kernel._written cimport Written, are_distinct, column_size, places_for, put_byte, put_column
 
 cdef extern from "Python.h":
     ctypedef object (*allocfunc)(type, Py_ssize_t)
@@ -509,20 +507,12 @@ cdef void _spread(Column *column, Cursor *into) noexcept nogil:
             left -= 1
 
 
-cdef Py_ssize_t _value_size(const Cursor *content) noexcept nogil:
-    """Of a column of one value, as a field."""
-    cdef Py_ssize_t inner = content.end - content.at
-    inner += 1 + varint_size(<uint64_t>inner)
-    return 1 + varint_size(<uint64_t>inner) + inner
+cdef inline Py_ssize_t _value_size(const Cursor *content) noexcept nogil:
+    return column_size(content.end - content.at)
 
 
-cdef void _put_value(Written *into, uint8_t field, const Cursor *content) noexcept nogil:
-    cdef Py_ssize_t size = content.end - content.at
-    put_byte(into, field << 3 | WIRE_BYTES)
-    put_varint(into, <uint64_t>(1 + varint_size(<uint64_t>size) + size))
-    put_byte(into, COLUMN_PRESENT << 3 | WIRE_BYTES)
-    put_varint(into, <uint64_t>size)
-    put_bytes(into, content.at, size)
+cdef inline void _put_value(Written *into, uint8_t field, const Cursor *content) noexcept nogil:
+    put_column(into, field << 3 | WIRE_BYTES, content.at, content.end - content.at)
 
 
 cdef Py_ssize_t _measure(Segment *segment, const Cursor *keys, int32_t *sizes) noexcept nogil:

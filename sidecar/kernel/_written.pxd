@@ -7,6 +7,10 @@ Whoever writes has found out before how much room that takes.
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
+cdef enum:
+    # Field 1 of a Column, bytes.
+    COLUMN_VALUE = 0x0A
+
 
 cdef struct Written:
     uint8_t *place
@@ -36,6 +40,21 @@ cdef inline Py_ssize_t varint_size(uint64_t number) noexcept nogil:
 cdef inline void put_bytes(Written *into, const void *place, Py_ssize_t size) noexcept nogil:
     memcpy(into.place + into.size, place, size)
     into.size += size
+
+
+cdef inline Py_ssize_t column_size(Py_ssize_t size) noexcept nogil:
+    """Of a column of one value of so many bytes, as a field of a message."""
+    cdef Py_ssize_t inner = 1 + varint_size(<uint64_t>size) + size
+    return 1 + varint_size(<uint64_t>inner) + inner
+
+
+cdef inline void put_column(Written *into, uint8_t tag, const void *place, Py_ssize_t size) noexcept nogil:
+    """A column of one value, as a field."""
+    put_byte(into, tag)
+    put_varint(into, <uint64_t>(1 + varint_size(<uint64_t>size) + size))
+    put_byte(into, COLUMN_VALUE)
+    put_varint(into, <uint64_t>size)
+    put_bytes(into, place, size)
 
 
 cdef inline uint64_t places_for(Py_ssize_t count) noexcept nogil:

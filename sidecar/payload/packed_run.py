@@ -27,6 +27,7 @@ from sidecar.payload.records import PACKED_OVERHEAD_BYTES, Packed, Payload, pack
 from snapshots.codec import SegmentCodec
 from snapshots.row_columns import InOrder, RowColumns, cut_rows, in_order
 from snapshots.rows import RowPacker, SegmentRows
+from snapshots.writing import COLUMN_BYTES, Encoded, joined
 
 
 class PackedRun:
@@ -92,6 +93,16 @@ class PackedRun:
     def resident_bytes(self) -> int:
         """What was counted as used for these records when they were packed."""
         return PACKED_OVERHEAD_BYTES * len(self) + len(self.buffer)
+
+    @property
+    def stored_sizes(self) -> list[int]:
+        """Bytes of each in an inline segment, about."""
+        return [COLUMN_BYTES + size for size in self.sizes]
+
+    def segment(self, codec: SegmentCodec) -> Encoded | None:
+        """All of them joined into a segment; None where it would be too long."""
+        numbers = self.dues_ms, self.offsets, self.timestamps_ms
+        return joined(*numbers, self.sizes, self.buffer, self.packer.names, codec)
 
     def count_before(self, place: Place) -> int:
         """How many entries lie before a (due_ms, offset)."""
