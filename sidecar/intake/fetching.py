@@ -24,9 +24,13 @@ class Connects(NamedTuple):
     probe: Callable[[], Consumer]
 
 
-def connects_of(config: Config) -> Connects:
-    """What connects a consumer with these settings."""
-    return Connects(lambda: clients.tail(config), lambda: clients.bulk_reader(config), lambda: clients.prober(config))
+def connects_of(config: Config, prefetched_bytes: int) -> Connects:
+    """What connects a consumer with these settings; the one at the tail prefetches so much."""
+    return Connects(
+        lambda: clients.tail(config, prefetched_bytes),
+        lambda: clients.bulk_reader(config),
+        lambda: clients.prober(config),
+    )
 
 
 class Fetching:

@@ -25,14 +25,13 @@ PLENTY_BYTES: Final = 256 * 1_048_576
 """Room for payload from which on it is."""
 
 WAIT_S: Final = 0.25
-"""How soon the thread notices that it is to end."""
-
-FULL_WAIT_S: Final = 0.005
-"""How soon the thread looks again whether there is memory."""
+"""How soon the thread notices that it is to end: a hundred of them that looked more often would be most of what a
+process does."""
 
 FULL_FOR_S: Final = 30.0
-"""Longest wait for memory, three times as long as segments are loaded ahead: what still holds it then does not leave,
-as of a topic that is paused, and others must go on. What is read from there on is left in the delay topic until due."""
+"""Longest wait for memory of which nothing is given back, three times as long as segments are loaded ahead: what still
+holds it then does not leave, as of a topic that is paused, and others must go on. What is read from there on is left in
+the delay topic until due, and what is known of it is not counted: no way to go on while others are being sealed."""
 
 
 class ReadAhead:
@@ -51,11 +50,13 @@ class ReadAhead:
     ) -> None:
         self.log_end = 0
         self._full_since_s: float | None = None
+        self._given_back_bytes = 0
         self._fetching = fetching
         self._deciding = deciding
         self._budget = budget
         self._needs_room = needs_room
         self._stopping = threading.Event()
+        self._taken = threading.Event()
         self._decided: queue.Queue[Decided] = queue.Queue(FETCHES_AHEAD)
         self._thread = threading.Thread(target=self._run, name=f"intake {name}", daemon=True)
 
@@ -74,6 +75,7 @@ class ReadAhead:
             decided = self._decided.get(block=wait_s > 0, timeout=wait_s)
         except queue.Empty:
             return None
+        self._taken.set()
         if decided.failed is not None:
             raise decided.failed
         return decided
@@ -82,6 +84,9 @@ class ReadAhead:
         """End the thread and give the consumer back to librdkafka."""
         self._stopping.set()
         while self._thread.is_alive():
+            # It may be waiting for memory, or until something is taken.
+            self._budget.look_again()
+            self._taken.set()
             with suppress(queue.Empty):
                 # It may be waiting for room to hand over.
                 self._decided.get_nowait()
@@ -100,9 +105,12 @@ class ReadAhead:
                 return
 
     def _read(self) -> Decided:
-        is_enough = self._decided.qsize() >= FEW_AHEAD and self._budget.room_bytes < PLENTY_BYTES
-        if is_enough or self._waits_for_room(time.monotonic()):
-            self._stopping.wait(FULL_WAIT_S)
+        self._taken.clear()
+        if self._decided.qsize() >= FEW_AHEAD and self._budget.room_bytes < PLENTY_BYTES:
+            self._taken.wait(WAIT_S)
+            return Decided()
+        if self._waits_for_room(time.monotonic()):
+            self._budget.wait_until_not_full(WAIT_S)
             return Decided()
         fetch = self._fetching.read(WAIT_S, FETCH_RECORDS)
         decided = Decided() if fetch is None else self._deciding.decide(fetch)
@@ -113,8 +121,9 @@ class ReadAhead:
         if not self._budget.is_full or not self._needs_room():
             self._full_since_s = None
             return False
-        if self._full_since_s is None:
-            self._full_since_s = now_s
+        given_back_bytes = self._budget.given_back_bytes
+        if self._full_since_s is None or given_back_bytes != self._given_back_bytes:
+            self._full_since_s, self._given_back_bytes = now_s, given_back_bytes
         return now_s < self._full_since_s + FULL_FOR_S
 
     def _hand_over(self, decided: Decided) -> None:

@@ -116,16 +116,16 @@ _SMALL_FETCHES: Final[Mapping[str, object]] = {
 """For single records here and there."""
 
 
-def tail(config: Config) -> Consumer:
-    """Assign-only consumer that indexes one delay partition from S to its end and on."""
+def tail(config: Config, prefetched_bytes: int) -> Consumer:
+    """Assign-only consumer that indexes one delay partition from S to its end and on, prefetching so much."""
     return _consumer(
         config,
         "tail",
         {
             "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
-            # Bounds what one partition prefetches; 100 partitions must fit into one process.
-            "queued.max.messages.kbytes": 16_384,
-            "fetch.message.max.bytes": 4_194_304,
+            "queued.max.messages.kbytes": prefetched_bytes // 1_024,
+            # By so much more is prefetched.
+            "fetch.message.max.bytes": prefetched_bytes // 4,
             # When the queue is full look again soon: the default of 1 s is a stall of 1 s while catching up.
             "fetch.queue.backoff.ms": 10,
         },

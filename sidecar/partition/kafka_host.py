@@ -191,7 +191,9 @@ class KafkaHost:
             kernel=self._shared.kernel,
         )
         fetching = Fetching(
-            connects_of(config), TopicPartition(topic.name, self._partition, ledger.indexed_to), self._shared.kernel
+            connects_of(config, budget.prefetched_bytes),
+            TopicPartition(topic.name, self._partition, ledger.indexed_to),
+            self._shared.kernel,
         )
         name = f"{topic.name}/{self._partition}"
         ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, name)

@@ -8,13 +8,24 @@ RESERVED_SHARE: Final = 16
 that have been asked for."""
 
 
+PREFETCHED_BYTES: Final = 64 * 1_048_576
+MOST_PREFETCHED_BYTES: Final = 16 * 1_048_576
+LEAST_PREFETCHED_BYTES: Final = 524_288
+"""What clients prefetch for all partitions together, and for each at most and at least, beside the payload that is
+counted. In memory it is several times as much for small records, of which librdkafka keeps some hundred bytes each."""
+
+
 class PayloadBudget:
     """A counter with a limit; partitions take from it in runs and give back what they released."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        self.partitions = 1
+        """How many draw on it; told by whoever starts them."""
+        self.given_back_bytes = 0
+        """In all; while it grows, whoever waits for room will have some."""
         self._used_bytes = 0
-        self._lock = threading.Lock()
+        self._changes = threading.Condition(threading.Lock())
 
     @property
     def used_bytes(self) -> int:
@@ -27,6 +38,11 @@ class PayloadBudget:
         return self._max_bytes - self._used_bytes
 
     @property
+    def prefetched_bytes(self) -> int:
+        """What the client of each partition may have prefetched."""
+        return min(max(PREFETCHED_BYTES // self.partitions, LEAST_PREFETCHED_BYTES), MOST_PREFETCHED_BYTES)
+
+    @property
     def is_full(self) -> bool:
         """Whether nothing should be read that can wait, and all that can be sealed should be.
 
@@ -37,14 +53,29 @@ class PayloadBudget:
 
     def take(self, size_bytes: int) -> None:
         """Count bytes as used; may pass the limit by what one intake holds."""
-        with self._lock:
+        with self._changes:
             self._used_bytes += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
         """Count bytes as free again."""
-        with self._lock:
+        with self._changes:
+            was_full = self.is_full
             self._used_bytes -= size_bytes
+            self.given_back_bytes += max(size_bytes, 0)
             assert self._used_bytes >= 0, "more payload given back than taken"
+            if was_full and not self.is_full:
+                self._changes.notify_all()
+
+    def wait_until_not_full(self, wait_s: float) -> None:
+        """Return as soon as memory is not full, when all are told to look again, or after ``wait_s``."""
+        with self._changes:
+            if self.is_full:
+                self._changes.wait(wait_s)
+
+    def look_again(self) -> None:
+        """Have all who wait look again, as those do that are to end."""
+        with self._changes:
+            self._changes.notify_all()
 
 
 class BudgetShare:

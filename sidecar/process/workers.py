@@ -30,6 +30,7 @@ class Workers:
 
     def start(self, shared: Shared, partitions: Sequence[Partition]) -> None:
         """Start a worker for each partition."""
+        shared.budget.partitions = len(self._workers) + len(partitions)
         for name, number in partitions:
             topic = shared.config.delay_topic(name)
             assert topic is not None, f"assigned {name}, which was not subscribed"

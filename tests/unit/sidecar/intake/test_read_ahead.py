@@ -51,6 +51,33 @@ def test_what_never_leaves_does_not_hold_up_the_others_for_ever(monkeypatch: pyt
         ahead.close()
 
 
+def test_it_waits_for_room_while_others_give_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, fetches = PayloadBudget(MAX_BYTES), Fetches()
+    budget.take(MAX_BYTES)
+    now_s = 0.0
+
+    def needs() -> bool:
+        # Between two looks less time goes by than it waits for, and in all far more.
+        nonlocal now_s
+        now_s += 0.6 * read_ahead.FULL_FOR_S
+        budget.take(1)
+        budget.give_back(1)
+        asked.release()
+        return True
+
+    asked = threading.Semaphore(0)
+    monkeypatch.setattr(read_ahead, "WAIT_S", 0.001)
+    monkeypatch.setattr("sidecar.intake.read_ahead.time.monotonic", lambda: now_s)
+    ahead = ReadAhead(cast("Any", fetches), cast("Any", Decides()), budget, needs, "delays/0")
+    ahead.start()
+    try:
+        for _ in range(20):
+            assert asked.acquire(timeout=WAIT_S)
+        assert not fetches.asked.acquire(blocking=False)
+    finally:
+        ahead.close()
+
+
 @pytest.mark.parametrize("needs_room", [True, False])
 def test_it_reads_nothing_when_memory_is_nearly_used_up(needs_room: bool) -> None:
     budget, fetches, asked = PayloadBudget(MAX_BYTES), Fetches(), threading.Semaphore(0)

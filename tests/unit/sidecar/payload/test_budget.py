@@ -55,3 +55,37 @@ def test_it_is_full_while_what_is_under_way_still_fits() -> None:
     assert not budget.is_full
     budget.take(1)
     assert (budget.is_full, budget.room_bytes) == (True, 100)
+
+
+def test_whoever_waits_for_room_goes_on_as_soon_as_memory_is_not_full() -> None:
+    budget = PayloadBudget(1_600)
+    budget.take(1_600)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(budget.wait_until_not_full, 60.0) for _ in range(2)]
+        budget.give_back(101)
+        for each in waiting:
+            each.result(30.0)
+
+
+def test_waiting_for_room_ends_without_any() -> None:
+    budget = PayloadBudget(1_600)
+    budget.take(1_600)
+    budget.wait_until_not_full(0.001)
+    assert budget.is_full
+
+
+@pytest.mark.parametrize(("partitions", "kib"), [(1, 16_384), (4, 16_384), (16, 4_096), (100, 655), (1_000, 512)])
+def test_the_more_partitions_the_less_is_prefetched_for_each(partitions: int, kib: int) -> None:
+    budget = PayloadBudget(1_600)
+    budget.partitions = partitions
+    assert budget.prefetched_bytes // 1_024 == kib
+
+
+def test_whoever_is_to_end_need_not_wait_for_room() -> None:
+    budget = PayloadBudget(1_600)
+    budget.take(1_600)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(budget.wait_until_not_full, 60.0)
+        while not waiting.done():
+            budget.look_again()
+    assert budget.is_full
