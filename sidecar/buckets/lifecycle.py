@@ -2,7 +2,7 @@
 
 ::
 
-              mutable bucket full or old            all segments committed       manifest committed
+        mutable bucket full or old, and its turn    all segments committed       manifest committed
     (nothing) ──────────────────────────► SEALING ───────────────────────► INSTALL ──────────────► (nothing)
         │          more than max_buckets                                      ▲
         └───────────────────────────────► MERGING ────────────────────────────┘
@@ -11,7 +11,6 @@ Removal goes on beside it: segments that the watermark has passed, and at last t
 adopted bucket have keys of the job that wrote them; they go when the topic is trimmed.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -25,18 +24,18 @@ from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.ids import StoredIds
 from sidecar.buckets.loading import LEAD_MS
 from sidecar.buckets.merge_reading import PoolReads
-from sidecar.buckets.merging import Merging, page_keys
+from sidecar.buckets.merging import Merging
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource
+from sidecar.buckets.trimming import Tombstones
 from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.release.transaction import Request
 from snapshots.codec import SegmentCodec
-from snapshots.manifest import manifest_key, segment_key
+from snapshots.manifest import manifest_key
 
-TOMBSTONES_AT_ONCE = 200
 AGAIN_AFTER_S = 30.0
 """How long after a failed seal or merge the next one is tried."""
 
@@ -73,8 +72,7 @@ class Housekeeping:
         self._seal_not_before_s = self._merge_not_before_s = 0.0
         self._mutable_since_s = self._clock.running_s()
         self._now_ms = 0
-        self._reclaimed: dict[int, int] = {}
-        self._orphaned: deque[bytes] = deque()
+        self._tombstones = Tombstones(ledger)
 
     @property
     def is_busy(self) -> bool:
@@ -83,8 +81,9 @@ class Housekeeping:
 
     @property
     def is_behind(self) -> bool:
-        """Whether, beside the bucket that is being sealed, there is another one's worth that is not due soon."""
-        return self._sealing is not None and self._far() >= self._rules.max_entries
+        """Whether, beside a bucket that is or could be sealed, there is another one's worth that is not due soon."""
+        most = self._rules.max_entries * (2 if self._sealing is None else 1)
+        return len(self._ledger.parts.mutable) >= most and self._far() >= most
 
     @property
     def being_read(self) -> tuple[int, ...]:
@@ -94,10 +93,10 @@ class Housekeeping:
     def request(self, now_ms: int, *, memory_full: bool) -> Request | None:
         """What to add to the transaction that comes next; None most of the time."""
         self._now_ms = now_ms
-        removal = self._removal()
-        if removal is not None:
+        reclaimed, removed = self._tombstones.next(self.being_read, ids_are_read=bool(self._ids.being_read))
+        if reclaimed or removed:
             failpoints.passing("removal.before")
-            return removal
+            return Request(self, reclaimed=reclaimed, removed=removed)
         self.begin(memory_full=memory_full)
         # Sealing goes first, and not only to free memory: while a bucket is being sealed, no merge writes or installs.
         if self._sealing is not None:
@@ -114,11 +113,7 @@ class Housekeeping:
             self._installed(merged=bool(request.installs.merged_from))
         elif request.removed or request.reclaimed:
             failpoints.passing("removal.after")
-        for key in request.reclaimed:
-            if self._orphaned and self._orphaned[0] == key:
-                self._orphaned.popleft()
-        if request.removed:
-            self._forget_removed(request.removed)
+        self._tombstones.committed(request)
 
     def refused(self, _request: Request, why: str) -> None:
         """The broker refuses these segments: keep everything as it is, and try again later."""
@@ -128,14 +123,6 @@ class Housekeeping:
     def left_out(self, _request: Request) -> None:
         """The same is requested again."""
 
-    def _forget_removed(self, removed: Sequence[bytes]) -> None:
-        watermark = self._ledger.committed.watermark
-        for bucket_id, bucket in list(self._ledger.parts.buckets.items()):
-            if manifest_key(bucket_id) in removed and bucket.is_done(watermark):
-                del self._ledger.parts.buckets[bucket_id]
-                self._orphaned += page_keys(bucket.manifest)
-                self._reclaimed.pop(bucket_id, None)
-
     def _give_up(self, kind: str, why: str) -> None:
         self._metrics.seal_failures.labels(self._topic).inc()
         self._log.error(f"{kind}_failed", why=why, again_in_s=AGAIN_AFTER_S)
@@ -143,7 +130,8 @@ class Housekeeping:
         # One must not hold up the other: a merge may fail each time for a segment that is needed in days.
         if kind == "seal":
             self._ledger.thaw()
-            self._sealing, self._seal_not_before_s = None, again_s
+            self._end_seal()
+            self._seal_not_before_s = again_s
         else:
             self._end_merge()
             self._merge_not_before_s = again_s
@@ -153,9 +141,9 @@ class Housekeeping:
         self._rules = replace(self._rules, placement=placement)
 
     def stop(self) -> None:
-        """End a merge that is under way."""
-        if self._merging is not None:
-            self._merging.stop()
+        """End a merge that is under way, and leave the turns to others."""
+        self._end_merge()
+        self._end_seal()
 
     def begin(self, *, memory_full: bool) -> None:
         """Begin to seal or to merge, if that is to be done; to be called after each commit, too.
@@ -165,7 +153,7 @@ class Housekeeping:
         """
         if self._sealing is not None:
             return
-        if self._must_seal(memory_full=memory_full) and self._ledger.may_freeze:
+        if self._may_seal(memory_full=memory_full) and self._ledger.may_freeze:
             to_offset = self._ledger.indexed_to
             frozen = self._ledger.freeze()
             bucket_id, encode, names = self.free_id(), self._pool.encode, self._ledger.named.names
@@ -179,7 +167,9 @@ class Housekeeping:
             if any(bucket.is_done(watermark) for bucket in buckets):
                 return
             sources = to_merge(buckets, self._max_buckets, watermark)
-            if sources:
+            if not sources:
+                self._pool.merges.leave(self)
+            elif self._pool.merges.has_come(self, self._clock.running_s()):
                 self._begin_merge(sources)
 
     def free_id(self) -> int:
@@ -190,7 +180,14 @@ class Housekeeping:
     def wants_commit(self, *, memory_full: bool) -> bool:
         """Whether sealing waits only for everything indexed to be committed; what is owed is committed anyway."""
         waits = self._sealing is None and not self._ledger.may_freeze and not self._ledger.owed
-        return waits and self._must_seal(memory_full=memory_full)
+        return waits and self._may_seal(memory_full=memory_full)
+
+    def _may_seal(self, *, memory_full: bool) -> bool:
+        """Whether the mutable bucket is to be sealed, and it is the turn of this partition."""
+        if self._must_seal(memory_full=memory_full):
+            return self._pool.seals.has_come(self, self._clock.running_s())
+        self._pool.seals.leave(self)
+        return False
 
     def _must_seal(self, *, memory_full: bool) -> bool:
         now_s, far = self._clock.running_s(), self._far()
@@ -229,7 +226,7 @@ class Housekeeping:
         installs = sealing.installation(Position(now_ms + LEAD_MS, 0))
         if installs is None:
             self._ledger.discard_frozen()
-            self._sealing = None
+            self._end_seal()
             return None
         failpoints.passing("seal.before_manifest")
         return Request(self, installs=installs)
@@ -261,34 +258,19 @@ class Housekeeping:
         if not merged:
             failpoints.passing("seal.after_manifest")
             self._metrics.seal_seconds.labels(self._topic).observe(self._clock.running_s() - self._seal_began_s)
-            self._sealing = None
+            self._end_seal()
         elif self._merging is not None:
             failpoints.passing("merge.after_manifest")
             self._metrics.merge_seconds.labels(self._topic).observe(self._clock.running_s() - self._merge_began_s)
-            self._orphaned += self._merging.source_keys
+            self._tombstones.orphaned += self._merging.source_keys
             self._end_merge()
+
+    def _end_seal(self) -> None:
+        self._sealing = None
+        self._pool.seals.leave(self)
 
     def _end_merge(self) -> None:
         if self._merging is not None:
             self._merging.stop()
         self._merging = self._merge_work = None
-
-    def _removal(self) -> Request | None:
-        """Tombstones for what is passed; what is being read stays readable until that ends."""
-        busy, orphaned = self.being_read, 0 if self._ids.being_read else len(self._orphaned)
-        watermark = self._ledger.committed.watermark
-        reclaimed = [self._orphaned[place] for place in range(min(orphaned, TOMBSTONES_AT_ONCE))]
-        removed: list[bytes] = []
-        for bucket_id, bucket in self._ledger.parts.buckets.items():
-            if bucket_id in busy or len(reclaimed) >= TOMBSTONES_AT_ONCE:
-                continue
-            passed, reclaimed_to = bucket.passed(watermark), self._reclaimed.get(bucket_id, 0)
-            upto = min(passed, reclaimed_to + TOMBSTONES_AT_ONCE)
-            if bucket.manifest.built_from is None:
-                reclaimed += [segment_key(bucket_id, number) for number in range(reclaimed_to, upto)]
-            self._reclaimed[bucket_id] = upto
-            if upto == len(bucket.manifest.segments) or bucket.is_done(watermark):
-                removed.append(manifest_key(bucket_id))
-        if not reclaimed and not removed:
-            return None
-        return Request(self, reclaimed=tuple(reclaimed), removed=tuple(removed))
+        self._pool.merges.leave(self)

@@ -1,8 +1,14 @@
-"""The threads that all partitions of a process share: they load, merge and encode segments beside the releases."""
+"""What all partitions of a process share: threads that load, merge and encode segments beside the releases, and turns.
+
+A hundred partitions that seal at once, as when memory is full, would each look for what is encoded a few hundred times
+a second, and leave the one thread that encodes hardly any time with the lock of the interpreter: none came to its end
+for half a minute, and each held a copy of its records meanwhile. A few at a time are as fast as the machine is.
+"""
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import takewhile
 from typing import Any, TypeAlias, TypeVar
 
 from confluent_kafka import Consumer
@@ -20,11 +26,51 @@ MERGERS = 1
 FETCHERS = 1
 ENCODERS = 1
 
+SEALS_AT_ONCE = 4
+"""While one of them waits for the brokers, others have something to encode."""
+
+SEAL_TURN_S = 5.0
+"""Several times what a bucket takes: a partition whose brokers do not answer must not keep others from sealing."""
+
+MERGES_AT_ONCE = 2
+MERGE_TURN_S = 60.0
+
+
+class Turns:
+    """Whose turn it is among partitions: that of the first few in line; used from any thread.
+
+    Whoever has had its turn for ``longest_s`` keeps it, and another has one beside it.
+    """
+
+    def __init__(self, at_once: int, longest_s: float) -> None:
+        self._at_once = at_once
+        self._longest_s = longest_s
+        self._began_s: dict[object, float | None] = {}
+        self._lock = threading.Lock()
+
+    def has_come(self, who: object, now_s: float) -> bool:
+        """Whether one has its turn, which it keeps until it leaves; it is in line from the first time on. O(line)."""
+        with self._lock:
+            if self._began_s.setdefault(who, None) is None and self._in_front(who, now_s) < self._at_once:
+                self._began_s[who] = now_s
+            return self._began_s[who] is not None
+
+    def leave(self, who: object) -> None:
+        """Give the turn, or the place in line, to the next one."""
+        with self._lock:
+            self._began_s.pop(who, None)
+
+    def _in_front(self, who: object, now_s: float) -> int:
+        in_front = takewhile(lambda each: each[0] != who, self._began_s.items())
+        return sum(began_s is None or now_s < began_s + self._longest_s for _, began_s in in_front)
+
 
 class LoaderPool:
-    """Threads that read segments, each with a reader of its own."""
+    """Threads that read segments, each with a reader of its own, and turns to seal and to merge."""
 
     def __init__(self, connect: Callable[[], Consumer], connect_bulk: Callable[[], Consumer] | None = None) -> None:
+        self.seals = Turns(SEALS_AT_ONCE, SEAL_TURN_S)
+        self.merges = Turns(MERGES_AT_ONCE, MERGE_TURN_S)
         self._connect = connect
         self._connect_bulk = connect_bulk
         self._own = threading.local()

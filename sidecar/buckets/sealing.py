@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 from index.batch import Installation
 from index.bucket import Placement
@@ -30,17 +29,21 @@ from sidecar.payload.records import Packed, Payload
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
 
-SEGMENTS_AT_ONCE = 8
+SEGMENTS_AT_ONCE = 64
 """Most segments in one transaction."""
 
 BYTES_AT_ONCE = 2 << 20
 """Most of them all; releasing waits for the brokers to take it."""
 
-AHEAD = 10
+WORTH_BYTES = 256 << 10
+"""With less of them no transaction begins while more is being encoded: a bucket that is thinly spread over days has
+many small ones, and each transaction takes some 15 ms."""
+
+AHEAD = 32
 """Segments cut and not committed yet."""
 
-CUT_AT_ONCE = 3
-"""Most segments cut in one round; of 2,000 records each takes a few milliseconds while other threads compute."""
+CUT_ENTRIES = 6_000
+"""About so many are cut in one round, which takes a few milliseconds while other threads compute."""
 
 
 class Sealing:
@@ -63,6 +66,7 @@ class Sealing:
         self._encode = encode
         self._codec = codec
         self._encoding: deque[Future[list[Encoded]]] = deque()
+        self._ready: list[Encoded] = []
         self._writer = SegmentWriter(bucket_id, frozen.from_offset, to_offset)
         self._segments: Iterator[Run[Payload]] = cut_runs(frozen.pieces(), rules, stored_sizes)
         self._given: list[Encoded] = []
@@ -76,14 +80,32 @@ class Sealing:
         return self._ids.next_pages() if segments is None and self._writer.count else segments
 
     def _next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
-        for entries in islice(self._segments, min(CUT_AT_ONCE, AHEAD - len(self._encoding))):
-            self._encoding.append(self._encode(partial(self._encoded, entries)))
+        self._cut()
         if not self._given:
-            if not self._encoding:
+            if not self._ready and not self._encoding:
                 return None
             self._take_encoded()
+            if not self._encoding or self._is_worth_it:
+                self._given, self._ready = self._ready, []
         first = self._writer.count
         return tuple((self._writer.key(number), value) for number, (_, value) in enumerate(self._given, first))
+
+    def _cut(self) -> None:
+        entries = 0
+        while entries < CUT_ENTRIES and len(self._encoding) < AHEAD:
+            run = next(self._segments, None)
+            if run is None:
+                return
+            entries += len(run)
+            self._encoding.append(self._encode(partial(self._encoded, run)))
+
+    @property
+    def _is_worth_it(self) -> bool:
+        return self._ready_bytes >= WORTH_BYTES or len(self._ready) >= SEGMENTS_AT_ONCE
+
+    @property
+    def _ready_bytes(self) -> int:
+        return sum([len(value) for _, value in self._ready])
 
     def written(self, record_offsets: Sequence[int]) -> None:
         """The segments or pages given last were committed."""
@@ -101,12 +123,12 @@ class Sealing:
         return Installation(replace(self._writer.manifest(), id_pages=id_pages), keep_to=keep_to)
 
     def _take_encoded(self) -> None:
-        size_bytes = 0
+        size_bytes = self._ready_bytes
         while self._encoding and self._encoding[0].done() and size_bytes < BYTES_AT_ONCE:
-            if len(self._given) >= SEGMENTS_AT_ONCE:
+            if len(self._ready) >= SEGMENTS_AT_ONCE:
                 return
             encoded = self._encoding.popleft().result()
-            self._given += encoded
+            self._ready += encoded
             size_bytes += sum(len(value) for _, value in encoded)
 
     def _encoded(self, run: Run[Payload]) -> list[Encoded]:

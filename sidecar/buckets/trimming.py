@@ -1,8 +1,9 @@
-"""Removing from the front of the snapshots and the delay topic what nobody needs any more (``DeleteRecords``).
+"""Removing what nobody needs any more: tombstones for what has left, and then the front of the topics.
 
-Only by what is committed (:mod:`index.retention`), so no crash can remove too much. Nothing waits for the broker: an
-answer is looked at a turn later, and a failure is logged once, counted, and tried again. Brokers free disk by whole log
-segments, in a task that runs every five minutes (notes on Kafka, 6.4).
+Segments that the watermark has passed get tombstones, and at last the manifest of their bucket. The snapshots and the
+delay topic are trimmed (``DeleteRecords``) only by what is committed (:mod:`index.retention`), so no crash can remove
+too much. Nothing waits for the broker: an answer is looked at a turn later, and a failure is logged once, counted, and
+tried again. Brokers free disk by whole log segments, in a task that runs every five minutes (notes on Kafka, 6.4).
 
 A fenced owner may remove nothing either: what a job had staged may be adopted by the next one, and then it is neither
 among what is staged nor among the buckets that the old one knows. So when it was looked what is staged, and before
@@ -14,7 +15,8 @@ The delay topic is trimmed only where the configuration says so: producers' reco
 that is damaged can then no longer be made good from them.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Any
 
@@ -26,15 +28,68 @@ from index.bucket import Bucket
 from index.errors import FormatError, NotYetError
 from index.progress import Progress
 from index.retention import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
+from sidecar.buckets.merging import page_keys
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S
 from sidecar.kafka.commands import acl_command, alter_command
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.logs.events import Trouble
 from sidecar.metrics import Metrics
+from sidecar.payload.ledger import PartitionLedger
+from sidecar.release.transaction import Request
 from sidecar.topics.topics import SNAPSHOTS_POLICY
+from snapshots.manifest import manifest_key, segment_key
 
 EVERY_S = 60.0
+
+TOMBSTONES_AT_ONCE = 200
+
+
+class Tombstones:
+    """What of the buckets of one owned partition is to get tombstones; used by its worker only.
+
+    ``orphaned`` are keys of segments and pages that no manifest names any more.
+    """
+
+    def __init__(self, ledger: PartitionLedger) -> None:
+        self.orphaned: deque[bytes] = deque()
+        self._ledger = ledger
+        self._reclaimed: dict[int, int] = {}
+
+    def next(self, being_read: Collection[int], *, ids_are_read: bool) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """Keys of segments and pages, and of manifests, for the next transaction; the same until it is committed.
+
+        ``being_read`` are buckets that stay readable until that ends.
+        """
+        orphaned = 0 if ids_are_read else len(self.orphaned)
+        watermark = self._ledger.committed.watermark
+        reclaimed = [self.orphaned[place] for place in range(min(orphaned, TOMBSTONES_AT_ONCE))]
+        removed: list[bytes] = []
+        for bucket_id, bucket in self._ledger.parts.buckets.items():
+            if bucket_id in being_read or len(reclaimed) >= TOMBSTONES_AT_ONCE:
+                continue
+            passed, reclaimed_to = bucket.passed(watermark), self._reclaimed.get(bucket_id, 0)
+            upto = min(passed, reclaimed_to + TOMBSTONES_AT_ONCE)
+            if bucket.manifest.built_from is None:
+                reclaimed += [segment_key(bucket_id, number) for number in range(reclaimed_to, upto)]
+            self._reclaimed[bucket_id] = upto
+            if upto == len(bucket.manifest.segments) or bucket.is_done(watermark):
+                removed.append(manifest_key(bucket_id))
+        return tuple(reclaimed), tuple(removed)
+
+    def committed(self, request: Request) -> None:
+        """Tombstones were written: forget what they are for, and look after the pages of ids of removed buckets."""
+        for key in request.reclaimed:
+            if self.orphaned and self.orphaned[0] == key:
+                self.orphaned.popleft()
+        if not request.removed:
+            return
+        watermark = self._ledger.committed.watermark
+        for bucket_id, bucket in list(self._ledger.parts.buckets.items()):
+            if manifest_key(bucket_id) in request.removed and bucket.is_done(watermark):
+                del self._ledger.parts.buckets[bucket_id]
+                self.orphaned += page_keys(bucket.manifest)
+                self._reclaimed.pop(bucket_id, None)
 
 
 class Trimming:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from index.record import Record
-from sidecar.buckets.pool import LoaderPool
+from sidecar.buckets.pool import MERGE_TURN_S, MERGES_AT_ONCE, SEAL_TURN_S, SEALS_AT_ONCE, LoaderPool, Turns
 from sidecar.intake.offset_reader import OffsetReader
 from tests.simulation.checker import Violation
 from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store
@@ -82,6 +82,7 @@ class Pool(LoaderPool):
     """Does what it is asked some rounds later, or fails to."""
 
     def __init__(self, reader: Reader, pages: PageReader, looker: OffsetReader, faults: Faults) -> None:
+        self.seals, self.merges = Turns(SEALS_AT_ONCE, SEAL_TURN_S), Turns(MERGES_AT_ONCE, MERGE_TURN_S)
         self._offset_reader = reader
         self._page_reader = pages
         self._looker = looker

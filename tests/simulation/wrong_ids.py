@@ -35,7 +35,7 @@ class _ReclaimsPages(Housekeeping):
     def _installed(self, *, merged: bool) -> None:
         super()._installed(merged=merged)
         if not merged:
-            self._orphaned += page_keys(list(self._ledger.parts.buckets.values())[-1].manifest)
+            self._tombstones.orphaned += page_keys(list(self._ledger.parts.buckets.values())[-1].manifest)
 
 
 class PagesReclaimed(Wrong):

@@ -17,7 +17,7 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
 from index.unsealed import Unsealed
-from sidecar.buckets.sealing import Sealing
+from sidecar.buckets.sealing import WORTH_BYTES, Sealing
 from sidecar.buckets.segments import SegmentSource
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.intake.offset_reader import OffsetReader
@@ -101,7 +101,7 @@ def test_a_record_that_fits_into_no_segment_is_left_out() -> None:
 
 def test_segments_are_given_again_until_they_are_written() -> None:
     now_ms = 1_800_000_000_000
-    under_way = sealing([entry(now_ms + n, n) for n in range(100)], SealRules(placement="inline", segment_entries=5))
+    under_way = sealing([entry(now_ms + n, n) for n in range(1_000)], SealRules(placement="inline", segment_entries=5))
     first = under_way.next_segments()
     assert under_way.next_segments() == first
     assert first is not None
@@ -112,6 +112,44 @@ def test_segments_are_given_again_until_they_are_written() -> None:
     assert following == [segment_key(7, number) for number in range(count, count + len(following))]
     assert count
     assert following
+
+
+class WhenTold:
+    """Encodes what it was given when it is told to."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+
+    def encode(self, work: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        self._waiting.append(lambda: future.set_result(work()))
+        return future
+
+    def do(self, count: int) -> None:
+        for _ in range(count):
+            self._waiting.pop(0)()
+
+
+def test_a_few_small_segments_wait_for_those_that_are_being_encoded() -> None:
+    now_ms, pool = 1_800_000_000_000, WhenTold()
+    frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
+    frozen.add([entry(now_ms + n, n) for n in range(15)])
+    under_way = Sealing(frozen, 1_000, 7, SealRules(placement="inline", segment_entries=5), pool.encode)
+    assert under_way.next_segments() == ()
+    pool.do(2)
+    assert under_way.next_segments() == ()
+    pool.do(1)
+    assert len(under_way.next_segments() or ()) == 3
+
+
+def test_large_segments_do_not_wait_for_others() -> None:
+    now_ms, pool = 1_800_000_000_000, WhenTold()
+    frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
+    frozen.add([entry(now_ms + n, n, record(now_ms + n, value=bytes(WORTH_BYTES))) for n in range(3)])
+    under_way = Sealing(frozen, 1_000, 7, SealRules(placement="inline", segment_entries=1), pool.encode)
+    assert under_way.next_segments() == ()
+    pool.do(1)
+    assert len(under_way.next_segments() or ()) == 1
 
 
 class DelayTopic:
