@@ -17,6 +17,7 @@ import psutil
 
 from tests.bench import router, scatter, workload
 from tests.bench.api import Api, api
+from tests.bench.coming_in import watched
 from tests.bench.context import Context
 from tests.bench.released import TargetReader, lateness_in
 from tests.bench.results import BenchmarkFailed, Row, at_most
@@ -54,7 +55,9 @@ def page(context: Context) -> Iterator[Row]:
             router.running(context.bootstrap, PARTITIONS, admin=admin) as running,
             browser(Path(directory)) as window,
         ):
-            _fill(context, running)
+            with watched(running) as coming_in:
+                _fill(context, running)
+            yield from coming_in.rows(f"{context.sizes.page_records / 1e6:g} M in {PARTITIONS} partitions")
             yield from _seen(context, running, served, window)
 
 
@@ -69,7 +72,8 @@ def _fill(context: Context, running: router.Router) -> None:
         workload.produce(producer, running.delay_topic, headers, 1 + number % (PARTITIONS - 1))
     workload.flush(producer)
     context.say(f"{count:,} are written")
-    until_ms = workload.now_ms() + scatter.lead_ms(count) + SEALED_BY_AGE_MS
+    # With a hundred partitions it indexes at less than half of the rate of one.
+    until_ms = workload.now_ms() + 3 * scatter.lead_ms(count) + SEALED_BY_AGE_MS
     running.wait_pending(lambda pending: pending >= count, until_ms)
     workload.sleep_until(workload.now_ms() + SEALED_BY_AGE_MS)
 
