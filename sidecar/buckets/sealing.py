@@ -124,9 +124,12 @@ class Sealing:
 
     def _take_encoded(self) -> None:
         size_bytes = self._ready_bytes
-        while self._encoding and self._encoding[0].done() and size_bytes < BYTES_AT_ONCE:
-            if len(self._ready) >= SEGMENTS_AT_ONCE:
-                return
+        while (
+            self._encoding
+            and self._encoding[0].done()
+            and size_bytes < BYTES_AT_ONCE
+            and len(self._ready) < SEGMENTS_AT_ONCE
+        ):
             encoded = self._encoding.popleft().result()
             self._ready += encoded
             size_bytes += sum(len(value) for _, value in encoded)

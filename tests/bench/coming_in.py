@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Final
 
 from tests.bench import router
-from tests.bench.results import BenchmarkFailed, Row, at_most
+from tests.bench.results import MIB, BenchmarkFailed, Row, at_most
 
 PATHS: Final = ("/livez", "/metrics")
 EVERY_S: Final = 1.0
@@ -18,10 +18,7 @@ GIVEN_UP_AFTER_S: Final = 60.0
 LIVE_WITHIN_MS: Final = 1_000
 """As Kubernetes waits for a probe by default."""
 
-SCRAPED_WITHIN_MS: Final = 10_000
-"""As Prometheus waits by default."""
-
-MIB: Final = 1 << 20
+SCRAPED_WITHIN_MS: Final = router.SCRAPE_TIMEOUT_S * 1_000
 
 
 @dataclass(slots=True)

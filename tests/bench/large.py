@@ -6,7 +6,7 @@ from typing import Final
 from tests.bench import router, scatter, workload
 from tests.bench.context import Context
 from tests.bench.released import Lateness, TargetReader, lateness_between
-from tests.bench.results import BenchmarkFailed, Row, at_most
+from tests.bench.results import MIB, BenchmarkFailed, Row, at_most
 from tests.bench.router import Router
 
 SETTLE_MS: Final = 5_000
@@ -18,7 +18,6 @@ AFTER_RESTART_MS: Final = 10_000
 MEMORY_BYTES: Final = 10
 RESTART_MS: Final = 3_000
 LATE_MS: Final = 15
-MIB: Final = 1 << 20
 
 
 def large(context: Context) -> Iterator[Row]:

@@ -8,11 +8,10 @@ import psutil
 
 from tests.bench import router
 from tests.bench.context import Context
-from tests.bench.results import Row, at_most
+from tests.bench.results import MIB, Row, at_most
 
 # After the last partition became active: connections are made, the first collections have run.
 SETTLE_S: Final = 5.0
-MIB: Final = 1 << 20
 
 MEMORY_LIMIT_MIB: Final = 4
 CPU_LIMIT_PERCENT: Final = 0.5

@@ -9,6 +9,8 @@ class BenchmarkFailed(Exception):
     """A benchmark could not be measured, or what it moved was lost, doubled or early; the message says which."""
 
 
+MIB: Final = 1 << 20
+
 REACHED: Final = "reached"
 MISSED: Final = "missed"
 FAILED: Final = "failed"

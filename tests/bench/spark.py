@@ -24,7 +24,7 @@ from tests.bench import adoption, child, machine, router, scatter, spark_audit, 
 from tests.bench.ceiling import raw_consume
 from tests.bench.context import FULL, Context
 from tests.bench.context import QUICK as SMALL
-from tests.bench.results import FAILED, BenchmarkFailed, Row, at_least, failed
+from tests.bench.results import FAILED, MIB, BenchmarkFailed, Row, at_least, failed
 from tests.bench.sealed import index_and_seal
 
 SIZES: Final = (1_000_000, 2_000_000, 5_000_000)
@@ -33,7 +33,6 @@ ADOPTED: Final = (adoption.GOAL_RECORDS,)
 ADOPTED_QUICK: Final = (500_000,)
 CORES: Final = 2
 TIMEOUT_S: Final = 900.0
-MIB: Final = 1 << 20
 
 EXPECTED_ERRORS: Final = (BenchmarkFailed, DelayRouterError, KafkaException, OSError, psutil.Error)
 """What may go wrong with a job or a broker; anything else is a defect of the benchmark itself, and ends it."""

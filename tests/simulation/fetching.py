@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from random import Random
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from index.record import Record
-from sidecar.buckets.pool import MERGE_TURN_S, MERGES_AT_ONCE, SEAL_TURN_S, SEALS_AT_ONCE, LoaderPool, Turns
+from sidecar.buckets.pool import LoaderPool
 from sidecar.intake.offset_reader import OffsetReader
 from tests.simulation.checker import Violation
 from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store
@@ -78,11 +78,15 @@ class PageReader(Reader):
         return read
 
 
+def _no_client() -> NoReturn:
+    raise AssertionError("what is asked for is read from the model")
+
+
 class Pool(LoaderPool):
     """Does what it is asked some rounds later, or fails to."""
 
     def __init__(self, reader: Reader, pages: PageReader, looker: OffsetReader, faults: Faults) -> None:
-        self.seals, self.merges = Turns(SEALS_AT_ONCE, SEAL_TURN_S), Turns(MERGES_AT_ONCE, MERGE_TURN_S)
+        super().__init__(_no_client)
         self._offset_reader = reader
         self._page_reader = pages
         self._looker = looker

@@ -17,6 +17,7 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
 from index.unsealed import Unsealed
+from sidecar.buckets.id_pages import Encode
 from sidecar.buckets.sealing import WORTH_BYTES, Sealing
 from sidecar.buckets.segments import SegmentSource
 from sidecar.config.delay_topic import DelayTopicConfig
@@ -51,10 +52,10 @@ def entry(due_ms: int, offset: int, given: Record | None = None) -> Entry[Schedu
     return due_ms, offset, scheduled(decision, size_of(given), given)
 
 
-def sealing(entries: Sequence[Entry[Scheduled]], rules: SealRules) -> Sealing:
+def sealing(entries: Sequence[Entry[Scheduled]], rules: SealRules, encode: Encode | None = None) -> Sealing:
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
-    return Sealing(frozen, 1_000, 7, rules, at_once)
+    return Sealing(frozen, 1_000, 7, rules, encode or at_once)
 
 
 def at_once(work: Callable[[], T]) -> Future[T]:
@@ -132,9 +133,8 @@ class WhenTold:
 
 def test_a_few_small_segments_wait_for_those_that_are_being_encoded() -> None:
     now_ms, pool = 1_800_000_000_000, WhenTold()
-    frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
-    frozen.add([entry(now_ms + n, n) for n in range(15)])
-    under_way = Sealing(frozen, 1_000, 7, SealRules(placement="inline", segment_entries=5), pool.encode)
+    rules = SealRules(placement="inline", segment_entries=5)
+    under_way = sealing([entry(now_ms + n, n) for n in range(15)], rules, pool.encode)
     assert under_way.next_segments() == ()
     pool.do(2)
     assert under_way.next_segments() == ()
@@ -144,9 +144,8 @@ def test_a_few_small_segments_wait_for_those_that_are_being_encoded() -> None:
 
 def test_large_segments_do_not_wait_for_others() -> None:
     now_ms, pool = 1_800_000_000_000, WhenTold()
-    frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
-    frozen.add([entry(now_ms + n, n, record(now_ms + n, value=bytes(WORTH_BYTES))) for n in range(3)])
-    under_way = Sealing(frozen, 1_000, 7, SealRules(placement="inline", segment_entries=1), pool.encode)
+    large = [entry(now_ms + n, n, record(now_ms + n, value=bytes(WORTH_BYTES))) for n in range(3)]
+    under_way = sealing(large, SealRules(placement="inline", segment_entries=1), pool.encode)
     assert under_way.next_segments() == ()
     pool.do(1)
     assert len(under_way.next_segments() or ()) == 1
