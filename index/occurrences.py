@@ -7,8 +7,6 @@ it, and ``deliver-series`` with the series, its number, its due time and a signa
     delay-source     b"orders.delay/0/51344"
     deliver-series   b"41027 3 1767225600000 8f0c…"
 
-``delay-source`` tells whether the transaction was committed, where the brokers do not (:mod:`index.orphans`).
-
 ``deliver-series`` by itself would let any producer claim to be the third occurrence of a series of somebody else's. So
 the router signs it and the whole record with a key that is in the progress of the partition (``Progress.series_key``),
 and looks at that when the record is due. Whoever may both read and write the delay topic can copy such a record as it

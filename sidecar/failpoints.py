@@ -41,11 +41,8 @@ PLACES: Final[Mapping[str, str]] = {
     "recovery.fenced": "the former owner is fenced, nothing has been read",
     "recovery.state_read": "progress and manifests are read",
     "recovery.replayed": "[S, C) is indexed again, nothing has been released",
-    "heal.state_copied": "an orphan of the state was committed: what it hides is copied, and it is still open",
-    "heal.state_ended": "an orphan of the state is ended as aborted; where it was committed, a copy of it waits",
-    "heal.copied": "orphans of targets were committed: what they hide is copied to the state, and they are still open",
-    "heal.ended": "those orphans are ended as aborted, their records are not written again yet",
-    "heal.paid": "their records are written again",
+    "ending.noted": "end-transaction has written its note, and the forgotten transaction is still open",
+    "ending.closed": "the forgotten transaction is aborted, and its committed records are not written again yet",
     "load.taken": "a segment was fetched and taken in",
 }
 """Every place and what is true there."""

@@ -97,12 +97,6 @@ class Metrics:
         self.truncated = counter(
             "records_rejected_truncated", "Rejected records whose value the rejected topic refused", "topic"
         )
-        self.orphans = counter(
-            "orphaned_transactions",
-            "Transactions the brokers left open: ended as they had been decided",
-            "topic",
-            "outcome",
-        )
         self.seal_seconds = histogram("seal_seconds", "From freezing a bucket to its committed manifest", "topic")
         self.merge_seconds = histogram("merge_seconds", "From choosing buckets to the merged manifest", "topic")
         self.seal_failures = counter("seal_failures", "Seals and merges given up, to be tried again", "topic")

@@ -41,7 +41,7 @@ class Kind(IntEnum):
     STAGED = 5
     INTENT = 6
     HELD = 7
-    OWED = 8
+    ENDING = 8
     MASK = 9
     TRANSIT = 10
     IDS = 11

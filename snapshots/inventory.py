@@ -14,8 +14,7 @@ That finds every loss of a beginning. Let all below offset x be gone, and the la
   is missing from what is found. A removed key cannot come back: its tombstone is behind its last value.
 
 A router that still runs writes on from what it knows, which is right; once all that was lost has been written again,
-merged or removed by it, nothing is missing. What is ``owed`` (:mod:`snapshots.owed`) is not listed. It is only written
-at a take-over, behind the last progress, and removed with the next: a cut that takes it takes the progress, too.
+merged or removed by it, nothing is missing.
 
 The two are compared exactly, although 'at least these' would do for a beginning. A bucket or a held record more than
 was said belongs to a transaction whose progress is not there, and would be released a second time.

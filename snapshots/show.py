@@ -29,7 +29,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_BYTES = 40
 _PARTS_OF = {
     Kind.HELD: "a record that waits for its target",
-    Kind.OWED: "a committed record that is to be written again",
+    Kind.ENDING: "a forgotten transaction that an operator is ending",
 }
 _M = TypeVar("_M", bound=Message)
 

@@ -12,7 +12,7 @@ key                     value
 ``held/<offset>/<n>``   a record that was due and waits for its target, see :mod:`snapshots.held`
 ``mask/<number>``       which offsets were cancelled, see :mod:`snapshots.mask`
 ``transit/<lot>``       what was appended to the delay partition and not read yet, see :mod:`snapshots.transit`
-``owed/<place>``        a committed record that its topic does not show, see :mod:`snapshots.owed`; not folded here
+``ending``              an operator is ending a forgotten transaction, see :mod:`snapshots.ending`
 ======================  ===============================================================
 
 A decision must replay (see :mod:`index`), so the rules that decided the records from S on are part of the state. A
@@ -35,12 +35,12 @@ from index.retention import rules_needed_from
 from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
 from index.transit import InTransit, Lot
+from snapshots.ending import ENDING_KEY, Ending, decode_ending
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.inventory import Inventory, inventory_message, inventory_of, refuse_other
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
 from snapshots.mask import MASK_PREFIX, decode_mask
-from snapshots.owed import OWED_PREFIX
 from snapshots.proto import state_pb2
 from snapshots.transit import TRANSIT_PREFIX, decode_transit
 
@@ -57,7 +57,8 @@ class StoredState:
 
     ``inventory`` is what the progress says that buckets and held records are, which is true; None where a router wrote
     it that did not say so yet, and nobody would miss what is gone.
-    ``mask`` are the offsets that were cancelled, ``transit`` is what was appended and not read yet.
+    ``mask`` are the offsets that were cancelled, ``transit`` is what was appended and not read yet. ``ending`` is the
+    transaction that an operator has begun to end.
     """
 
     progress: Progress
@@ -68,10 +69,17 @@ class StoredState:
     inventory: Inventory | None = None
     mask: FrozenBitMap64 = field(default_factory=FrozenBitMap64)
     transit: Mapping[Lot, tuple[InTransit, ...]] = field(default_factory=dict)
+    ending: Ending | None = None
 
     def bucket_at(self, offset: int) -> Manifest | None:
         """The bucket whose range has this offset, if one has."""
         return next((each for each in self.buckets if each.from_offset <= offset < each.to_offset), None)
+
+    def has_left(self, due_ms: int, offset: int) -> bool:
+        """Return whether a committed transaction released or rejected the record at an offset; O(held + buckets)."""
+        if offset >= self.progress.cursor or any(entry.offset == offset for entry in self.held):
+            return False
+        return (due_ms, offset) <= self.watermark_at(offset)
 
     def watermark_at(self, offset: int) -> Position:
         """What has left of whatever holds this offset: the watermark of a bucket that is catching up, else W."""
@@ -121,13 +129,13 @@ def fold_state(
     for key, value in records:
         if value is None:
             latest.pop(key, None)
-        elif key is None or not key.startswith(OWED_PREFIX):
+        else:
             latest[key] = value
     manifests, held, mask, transit = (
         [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(prefix)]
         for prefix in (MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX)
     )
-    unknown = latest.keys() - {PROGRESS_KEY, RULES_KEY}
+    unknown = latest.keys() - {PROGRESS_KEY, RULES_KEY, ENDING_KEY}
     if unknown:
         raise FormatError(f"key {unknown.pop()!r} in the state topic is not known here; upgrade the router")
     if not any((latest, manifests, held, mask, transit)):
@@ -144,7 +152,8 @@ def fold_state(
     _refuse_impossible(buckets, progress)
     history.check(rules_needed_from(progress, buckets))
     found = decode_held(held), inventory, decode_mask(mask), decode_transit(transit)
-    return StoredState(progress, delay_topic_id, history, buckets, *found)
+    ending = decode_ending(latest[ENDING_KEY]) if ENDING_KEY in latest else None
+    return StoredState(progress, delay_topic_id, history, buckets, *found, ending)
 
 
 def _from_offset(manifest: Manifest) -> int:

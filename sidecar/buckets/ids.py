@@ -102,10 +102,13 @@ class StoredIds:
         return tuple(self._reading)
 
     def are_known(self, deliver_id: bytes, following: Iterable[bytes]) -> bool:
-        """Whether it is known where records of this id are in buckets; else it is being read: ask again.
+        """Return whether a control about this id may be evaluated now; else ask again.
 
+        It is known where records of the id are in buckets, or that is being read, and the receipt may be written.
         ``following`` are ids that will be asked for next. RefusedError when a segment is lost for good.
         """
+        if self._gate.aside.stops_intake:
+            return False
         self._take_in()
         names, id_hash = self._ledger.named.names, hash_of(deliver_id)
         names.ask()

@@ -25,6 +25,7 @@ LOADERS = 2
 MERGERS = 1
 FETCHERS = 1
 ENCODERS = 1
+ASKERS = 1
 
 SEALS_AT_ONCE = 4
 """While one of them waits for the brokers, others have something to encode."""
@@ -80,6 +81,7 @@ class LoaderPool:
         self._mergers = ThreadPoolExecutor(MERGERS, "merger")
         self._fetchers = ThreadPoolExecutor(FETCHERS, "fetcher")
         self._encoders = ThreadPoolExecutor(ENCODERS, "encoder")
+        self._askers = ThreadPoolExecutor(ASKERS, "asker")
 
     def load(self, work: Callable[[OffsetReader], Run]) -> Future[Run]:
         """Have segments read."""
@@ -112,6 +114,10 @@ class LoaderPool:
         """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
         return self._submit(self._encoders, lambda _: work())
 
+    def ask(self, work: Callable[[], T]) -> Future[T]:
+        """Have the cluster asked; apart from the others, since brokers that are away answer late."""
+        return self._submit(self._askers, lambda _: work())
+
     @property
     def is_merging(self) -> bool:
         """Whether a merge is being prepared, or waits for that."""
@@ -128,6 +134,7 @@ class LoaderPool:
         self._mergers.shutdown(wait=False, cancel_futures=True)
         self._fetchers.shutdown(wait=False, cancel_futures=True)
         self._encoders.shutdown(wait=False, cancel_futures=True)
+        self._askers.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, threads: ThreadPoolExecutor, work: Callable[[OffsetReader], T]) -> Future[T]:
         future = threads.submit(lambda: work(self._reader()))

@@ -1,4 +1,4 @@
-"""The commands about topics: ``init``, ``check`` and ``start-over``."""
+"""The commands about topics: ``init``, ``check``, ``start-over`` and ``end-transaction``."""
 
 import shlex
 import sys
@@ -10,6 +10,7 @@ from sidecar.cli.options import config_option, exit_code, json_option, load
 from sidecar.cli.output import print_findings, print_json, print_table
 from sidecar.cli.side import complete_topics
 from sidecar.config.model import Config
+from sidecar.doubts import ending
 from sidecar.kafka.commands import ANY_ROUTER
 from sidecar.rights import acls, acls_jobs, strimzi
 from sidecar.topics import init as initialisation
@@ -196,3 +197,46 @@ def _start_over(config_file: Path | None, place: str, *, yes: bool, as_json: boo
     )
     if not yes:
         click.echo("Nothing was done. To do it, add --yes.")
+
+
+@click.command("end-transaction")
+@click.argument("partition", metavar="TOPIC/PARTITION", shell_complete=complete_topics)
+@click.argument("place", metavar="WHERE/PARTITION")
+@config_option
+@json_option
+@click.option("--producer-id", type=int, metavar="ID", help="Who has it open, by describe-producers.")
+@click.option("--outcome", type=click.Choice(["committed", "aborted"]), help="How the transaction ended.")
+def end_transaction_command(
+    partition: str, place: str, config_file: Path | None, *, as_json: bool, producer_id: int | None, outcome: str | None
+) -> None:
+    """End a transaction of a delay partition that the brokers have forgotten.
+
+    TOPIC/PARTITION is the delay partition, WHERE/PARTITION the place where the transaction is open. Without
+    --producer-id and --outcome the command shows what it finds, and changes nothing.
+    """
+    if (producer_id is None) is not (outcome is None):
+        raise click.UsageError("give --producer-id and --outcome together, or neither to look")
+    _end_transaction(config_file, (partition, place), producer_id, outcome, as_json=as_json)
+
+
+def _end_transaction(
+    config_file: Path | None, given: tuple[str, str], producer_id: int | None, outcome: str | None, *, as_json: bool
+) -> None:
+    config = load(config_file)
+    name, partition = ending.place_of(given[0], "end-transaction")
+    topic = config.require_delay_topic(name, f"end-transaction {given[0]}: ")
+    place = ending.place_of(given[1], "end-transaction")
+    command = ending.EndTransaction(config, reach.connect(config), topic, partition, place)
+    if producer_id is not None:
+        records = command.end(producer_id, committed=outcome == "committed")
+        if as_json:
+            print_json({"place": given[1], "outcome": outcome, "records_written_again": records})
+        else:
+            click.echo(f"{given[1]}: ended as {outcome}; {records} records were written again")
+        return
+    shown = command.show()
+    if as_json:
+        print_json(shown.as_json())
+        return
+    for line in shown.lines(given[0], command.transactional_id, config.bootstrap):
+        click.echo(line)

@@ -75,21 +75,20 @@ def producer(config: Config, topic: str, partition: int, on_throttle: OnThrottle
     )
 
 
-def healer(config: Config, topic: str, partition: int) -> RenewableProducer:
-    """A second producer of a delay partition, whose markers do not end what the first one has left open."""
-    return RenewableProducer(
+def ending_producer(config: Config, transactional_id: str, on_statistics: Callable[[str], None]) -> Producer:
+    """Return the producer of ``end-transaction``; its statistics tell its producer id (``eos.producer_id``)."""
+    return Producer(
         {
-            "metadata.recovery.strategy": "none",
             **connection(config),
-            "client.id": _client_id(config, "healing"),
-            "transactional.id": f"{transactional_id(config, topic, partition)}.healing",
+            "client.id": _client_id(config, "ending"),
+            "transactional.id": transactional_id,
             "transaction.timeout.ms": config.router.transaction_timeout_ms,
-            "message.timeout.ms": _message_timeout_ms(config.router.transaction_timeout_ms),
-            "linger.ms": 5,
-            "queue.buffering.max.kbytes": 262_144,
-            "socket.nagle.disable": True,
+            "message.max.bytes": MAX_MESSAGE_BYTES,
+            "linger.ms": 0,
+            "statistics.interval.ms": 200,
+            "stats_cb": on_statistics,
         },
-        events.librdkafka_logger(),
+        logger=events.librdkafka_logger(),
     )
 
 
@@ -179,8 +178,17 @@ def state_reader(config: Config) -> Consumer:
     )
 
 
+def first_reader(config: Config) -> Consumer:
+    """Assign-only consumer that reads one record of each partition, of open transactions too."""
+    return _consumer(
+        config,
+        "first",
+        {**_SMALL_FETCHES, "isolation.level": "read_uncommitted", "queued.max.messages.kbytes": 4_096},
+    )
+
+
 def hidden_reader(config: Config) -> Consumer:
-    """Assign-only consumer that reads what open transactions hide."""
+    """Assign-only consumer that reads everything behind an open transaction."""
     return _consumer(
         config, "hidden", {"isolation.level": "read_uncommitted", "fetch.wait.max.ms": STATE_FETCH_WAIT_MS}
     )

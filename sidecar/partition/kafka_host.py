@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 
@@ -19,7 +20,8 @@ from sidecar.buckets.trimming import Trimming
 from sidecar.buckets.upkeep import Upkeep
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
-from sidecar.healing.healing import Healing
+from sidecar.doubts.aside import Doubts
+from sidecar.doubts.look import Cluster
 from sidecar.intake.deciding import Deciding
 from sidecar.intake.fetching import Fetching, connects_of
 from sidecar.intake.intake import Intake, Places
@@ -155,15 +157,19 @@ class KafkaHost:
         return {name: facts.topic_id for name, facts in self._standing.topics.items()}
 
     def standing(self) -> KafkaStanding:
-        """After ending what transactions of the partition have left open on its own topics."""
+        """Ask the cluster, once the state partition is settled; NotYetError where it is not within 10 s."""
         shared, topic, partition = self._shared, self._topic, self._partition
-        healing = Healing(self.context, shared.config, shared.directory, self._admin, self._producer)
-        self._standing = KafkaStanding(shared.config, topic, partition, self._admin, healing.pay, healing.heal_targets)
+        self._standing = KafkaStanding(shared.config, topic, partition, self._admin)
+        Cluster(shared.config, topic, partition, self._admin).wait_for_state()
         place = StagedAt(topic.backfill, topic.snapshots, partition)
         self._staged = KafkaStaged(shared.staging, place, lambda: has_records(self._admin, topic.backfill, partition))
         self._closing.callback(self._staged.close)
-        healing.heal_own()
         return self._standing
+
+    def look_again(self, doubts: Doubts) -> "Future[Doubts]":
+        """Ask the cluster in a thread of its own: brokers that are away answer late."""
+        shared, topic, partition = self._shared, self._topic, self._partition
+        return shared.pool.ask(partial(Cluster(shared.config, topic, partition, shared.admin).look_again, doubts))
 
     def new_series_key(self) -> bytes:
         """From the operating system."""

@@ -16,6 +16,8 @@ from sidecar.buckets.lifecycle import Housekeeping
 from sidecar.buckets.loading import Loading
 from sidecar.buckets.segments import SegmentSource
 from sidecar.buckets.single_records import SingleRecords
+from sidecar.doubts.aside import Aside, Doubts
+from sidecar.doubts.watch import DoubtWatch
 from sidecar.intake.decided import Indexed
 from sidecar.intake.deciding import NEVER
 from sidecar.lateness import RecentLateness
@@ -24,7 +26,7 @@ from sidecar.partition.ports import Host
 from sidecar.partition.rule_changes import RuleChanges
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.partition.tail import Tail, is_held_up
-from sidecar.partition.takeover import settled_origin
+from sidecar.partition.takeover import read_origin
 from sidecar.payload.budget import BudgetShare
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import resident_bytes, scheduled_size
@@ -50,7 +52,8 @@ def take_over(host: Host) -> "OwnedPartition":
     standing = host.standing()
     changes = RuleChanges(host.settings, context)
     doubtful = changes.settings.is_doubtful
-    origin = settled_origin(context, standing, changes.settings.rules, stored_rules_hold=doubtful)
+    origin = read_origin(context, standing, changes.settings.rules, stored_rules_hold=doubtful)
+    doubts = standing.doubts(origin.as_state)
     if origin.history.in_force.recurring:
         origin = origin.with_series_key(host.new_series_key)
     failpoints.passing("recovery.state_read")
@@ -60,13 +63,15 @@ def take_over(host: Host) -> "OwnedPartition":
     transactions = host.transactions(origin)
     if not origin.is_stored:
         write_origin(transactions, origin)
-    return OwnedPartition(host, origin, changes, transactions)
+    return OwnedPartition(host, origin, changes, transactions, doubts)
 
 
 class OwnedPartition:
     """Index, gate, releaser and whatever looks after buckets of one partition; used by its worker only."""
 
-    def __init__(self, host: Host, origin: Origin, changes: RuleChanges, transactions: Transactions) -> None:
+    def __init__(
+        self, host: Host, origin: Origin, changes: RuleChanges, transactions: Transactions, doubts: Doubts
+    ) -> None:
         self.context = host.context
         self._host = host
         self._changes = changes
@@ -75,6 +80,7 @@ class OwnedPartition:
         with ExitStack() as closing:
             self._put_together(host, origin, transactions, closing)
             self._apply(changes.settings)
+            self._doubts.begin(doubts)
             # Only now that nothing can fail any more; else it is thrown away here, since nobody else will.
             self._closing = closing.pop_all()
 
@@ -88,7 +94,10 @@ class OwnedPartition:
         self.ledger: PartitionLedger = PartitionIndex(
             origin.progress, scheduled_size, origin.buckets, mask, transit, host.runs
         )
-        self.gate = Gate(host.limits, origin.held)
+        own = (topic.name, context.partition), (topic.receipts, context.partition)
+        aside = Aside(*own, topic.rejected, lambda name: host.directory.resolve([name])[name].partitions)
+        self.gate = Gate(host.limits, origin.held, aside)
+        self._doubts = DoubtWatch(context, self.gate.use_doubts, host.look_again)
         self._resident.take(self.gate.resident_bytes)
         self._source = source = SegmentSource(topic, context.partition, origin.history, host.codec)
         pending = SingleRecords(self.ledger, source, self.gate, host.read_again, host.reader)
@@ -175,18 +184,19 @@ class OwnedPartition:
 
     @property
     def intake_pauses(self) -> bool:
-        """Whether nothing may come in: a bucket is about to be adopted, or as much waits to be sealed as is being.
+        """Whether nothing may come in.
 
-        Or a control waits until it is known which ids the buckets have, nothing more may wait for targets or the end
-        of a pause, or the partition is drained. When memory is used up the intake itself stops reading; what it holds
-        by then is counted, and has to come in.
+        A bucket is about to be adopted, or as much waits to be sealed as is being. Or a control waits until it is known
+        which ids the buckets have, nothing more may wait for targets or the end of a pause, the delay partition or its
+        receipts are in doubt, or the partition is drained. When memory is used up the intake itself stops reading; the
+        records that it holds by then are counted, and have to come in.
         """
         if self._tail.may_end_look:
             self._adopting.turn()
             self._tail.end_look()
         adopts = self._tail.is_looking or self._adopting.pauses
         is_full = self._housekeeping.is_behind or self._is_draining or self._is_held_up
-        return adopts or is_full or self._ids.is_reading
+        return adopts or is_full or self._ids.is_reading or self.gate.aside.stops_intake
 
     @property
     def _seal_all(self) -> bool:
@@ -252,6 +262,7 @@ class OwnedPartition:
     def maintain(self) -> None:
         """A step of what goes on beside releasing: trimming, counting, looking at retention."""
         self.upkeep.turn(lag=self.lag(), being_read=self._housekeeping.being_read)
+        self._doubts.turn()
 
     def lag(self) -> int:
         """Offsets of the delay topic not indexed yet."""
@@ -288,6 +299,7 @@ class OwnedPartition:
             needed_since_ms=needs.since_ms,
             retention_ms=self.upkeep.retention.keeps_ms,
             hidden_s=self.upkeep.hidden.seconds(self.context.clock.running_s()),
+            in_doubt=len(self.gate.aside.doubts),
         )
 
     def close(self) -> None:

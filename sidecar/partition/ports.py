@@ -5,6 +5,7 @@ What decides and orders knows of nothing else: it has no client, no thread, no c
 """
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
 from index.record import Record
@@ -14,6 +15,7 @@ from sidecar.backfill.adopting import StagedView
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.upkeep import Upkeep
 from sidecar.context import PartitionContext
+from sidecar.doubts.aside import Doubts
 from sidecar.intake.intake import Intake, Places
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.partition.origin import Origin
@@ -85,6 +87,9 @@ class Host(Protocol):
     @property
     def compresses(self) -> bool:
         """Whether what is written is compressed, so that the size of a record does not tell that of its batch."""
+
+    def look_again(self, doubts: Doubts) -> "Future[Doubts]":
+        """Have the cluster asked which of these places are still in doubt."""
 
     def new_series_key(self) -> bytes:
         """Bytes that nobody can guess."""

@@ -1,6 +1,6 @@
 """How a partition stands, as the cluster tells it to whoever takes it over."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -9,27 +9,22 @@ from index.errors import RefusedError
 from sidecar.backfill.restoring import read_backfills
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
+from sidecar.doubts.aside import Doubts
+from sidecar.doubts.look import Cluster
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, TopicFacts, log_range, topic_facts, uncommitted_end
 from sidecar.kafka.compacted import Stored, read_compacted
 from sidecar.kafka.errors import error_of
 from sidecar.topics.start_over import state_keys
 from sidecar.topics.topics import BACKFILL, DELAY, RECEIPTS, SNAPSHOTS, STATE
-from snapshots.owed import Owed, decode_owed
 from snapshots.state import StoredState, fold_state
-
-Pay = Callable[[Collection[Owed], StoredState | None], None]
-"""Called with what the state owes (:mod:`snapshots.owed`) until it owes nothing."""
-
-Ends = Callable[[StoredState], bool]
-"""Ends what is open on targets; whether the state was changed by that."""
 
 
 class KafkaStanding:
     """Asks the cluster; ``topics`` are the partition's own ones, looked at before anything is read of them.
 
     About a partition that is not there the client says the same as about one whose leader is away, and in words that
-    name neither. Without ``pay`` what the state owes is not looked at, and without ``ends`` nothing is ended.
+    name neither.
     """
 
     def __init__(
@@ -38,8 +33,6 @@ class KafkaStanding:
         topic: DelayTopicConfig,
         partition: int,
         admin: AdminClient,
-        pay: Pay | None = None,
-        ends: Ends | None = None,
     ) -> None:
         """RefusedError naming the first topic that is not there, and the way out; KafkaException without an answer."""
         self.topics = own_topics(admin, topic, partition)
@@ -47,8 +40,6 @@ class KafkaStanding:
         self._topic = topic
         self._partition = partition
         self._admin = admin
-        self._pay = pay
-        self._ends = ends
 
     def delay_topic_id(self) -> str:
         """As it was when the topics were looked at."""
@@ -71,14 +62,9 @@ class KafkaStanding:
         return log_range(self._admin, self._topic.state, self._partition)[0]
 
     def stored(self) -> StoredState | None:
-        """Read to its end, again for as long as it owes something."""
-        while True:
-            records = read_compacted(self._config, self._topic.state, self._partition, self._admin)
-            stored = fold_state((record.key, record.value) for record in records)
-            owed = decode_owed((record.key, record.value) for record in records) if self._pay is not None else ()
-            if self._pay is None or not owed:
-                return stored
-            self._pay(owed, stored)
+        """Read to its end."""
+        records = read_compacted(self._config, self._topic.state, self._partition, self._admin)
+        return fold_state((record.key, record.value) for record in records)
 
     def state_keys(self) -> Collection[bytes]:
         """Read to its end once more."""
@@ -105,9 +91,9 @@ class KafkaStanding:
             raise KafkaException(found.error)
         return found.offset
 
-    def ends_open(self, known: StoredState) -> bool:
-        """As whoever made this says."""
-        return self._ends is not None and self._ends(known)
+    def doubts(self, known: StoredState) -> Doubts:
+        """Asked now."""
+        return Cluster(self._config, self._topic, self._partition, self._admin).look(known)
 
 
 def own_topics(admin: AdminClient, topic: DelayTopicConfig, partition: int) -> dict[str, TopicFacts]:

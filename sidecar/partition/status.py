@@ -64,7 +64,8 @@ class PartitionStatus:
     ``held_since_ms`` is when the first of what is held was due, ``held_by_target`` counts it by what it waits for.
     ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
     how long the topic keeps a record, -1 for ever, None where that may not be asked. ``hidden_s`` is for how long
-    an open transaction has hidden what lies behind it in the delay topic, 0 where none does. ``masked`` are cancelled
+    an open transaction has hidden what lies behind it in the delay topic, 0 where none does. ``in_doubt`` is the number
+    of places that must not be written to (:mod:`sidecar.doubts`). ``masked`` are cancelled
     records that a restart, or a bucket, could still bring back.
     """
 
@@ -93,6 +94,7 @@ class PartitionStatus:
     needed_since_ms: int | None = None
     retention_ms: int | None = None
     hidden_s: float = 0.0
+    in_doubt: int = 0
     masked: int = 0
 
     def beside(self, trouble: str) -> "PartitionStatus":
@@ -183,6 +185,11 @@ class PartitionCollector(Collector):
             "Pending records that may be due in another range: an older router wrote their manifests",
             "topic",
         )
+        in_doubt = _gauge(
+            "partitions_in_doubt",
+            "Partitions of targets that records wait for, since the brokers may have forgotten a transaction there",
+            "topic",
+        )
         retention = _gauge("delay_topic_retention_seconds", "How long the delay topic keeps a record", "topic")
         for topic, own in by_topic.items():
             pending.add_metric([topic], sum(status.pending for status in own))
@@ -196,6 +203,7 @@ class PartitionCollector(Collector):
             for target, count in waiting.items():
                 held_for.add_metric([topic, target], count)
             masked.add_metric([topic], sum(status.masked for status in own))
+            in_doubt.add_metric([topic], max(status.in_doubt for status in own))
             snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
             unsure.add_metric([topic], sum(status.unsure for status in own))
             _add_retention(retention, topic, (status.retention_ms for status in own))
@@ -231,7 +239,7 @@ class PartitionCollector(Collector):
         payload = _gauge("payload_bytes", "Payload of pending records held in memory")
         payload.add_metric([], self._payload_bytes())
         yield from (pending, by_due, unsure, next_due, furthest, buckets, held, held_for, masked, snapshot_bytes)
-        yield from (lag, hidden, state, needed, needed_time, retention, payload)
+        yield from (lag, hidden, state, needed, needed_time, retention, payload, in_doubt)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

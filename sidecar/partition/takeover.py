@@ -2,8 +2,8 @@
 
 Somebody has become the only writer before. Then:
 
-1. The state partition is read to its end: progress, and the rules that decided [S, C). What the brokers have lost of
-   the last transactions is healed before and after that (:mod:`sidecar.healing.healing`).
+1. The state partition is read to its end: progress, and the rules that decided [S, C). Then the brokers are asked on
+   which partitions they may have forgotten a transaction (:mod:`sidecar.doubts`).
 2. The delay topic is checked to be the one the state speaks of, and to still hold what is needed.
 3. The first transaction writes the state where it is new or the rules have changed. State that was lost, as a whole or
    in part, may have been made anew by a job (:mod:`sidecar.backfill.restoring`).
@@ -22,6 +22,7 @@ from index.rules import Rules
 from index.rules_stored import differing
 from sidecar.backfill.restoring import restored_from
 from sidecar.context import PartitionContext
+from sidecar.doubts.aside import Doubts
 from sidecar.kafka.compacted import Stored
 from sidecar.partition.origin import Origin
 from sidecar.topics.first_start import HOW_TO_DELIVER
@@ -62,19 +63,8 @@ class Standing(Protocol):
     def group_offset(self) -> int:
         """What the consumer group has committed for the partition; negative when nothing."""
 
-    def ends_open(self, known: StoredState) -> bool:
-        """End what transactions of this partition have left open on its targets; whether the state was changed by that.
-
-        NotYetError where it cannot be known how one of them ended.
-        """
-
-
-def settled_origin(context: PartitionContext, standing: Standing, rules: Rules, *, stored_rules_hold: bool) -> Origin:
-    """As ``read_origin``, once no transaction of the partition is open any more; NotYetError while that is unclear."""
-    while True:
-        origin = read_origin(context, standing, rules, stored_rules_hold=stored_rules_hold)
-        if not standing.ends_open(origin.as_state):
-            return origin
+    def doubts(self, known: StoredState) -> Doubts:
+        """Return the places that must not be written to for now; NotYetError where nothing can be released so."""
 
 
 def read_origin(
@@ -104,6 +94,7 @@ def read_origin(
     if log_end < stored.progress.cursor:
         # Somebody else may have taken over since the end was asked for, and have indexed what came in behind it.
         _, log_end = standing.log_range()
+    _refuse_while_ending(context, stored)
     _refuse_if_other_log(context, stored, delay_topic_id, log_end)
     progress = _within_log(stored.progress, log_start)
     in_force = stored.history.in_force if stored_rules_hold else rules
@@ -199,6 +190,16 @@ def _refuse_if_not_new(context: PartitionContext, log_end: int) -> None:
             f" Where no router ever has: {HOW_TO_DELIVER}. Where one has, the state was lost: restore the state topic,"
             " or have a job tell from the target topics what is still to be released: python -m spark_backfill rebuild;"
             f" or accept that: delay-router start-over {topic.name}/{partition}"
+        )
+
+
+def _refuse_while_ending(context: PartitionContext, stored: StoredState) -> None:
+    if stored.ending is not None:
+        place = f"{stored.ending.topic}/{stored.ending.partition}"
+        command = f"delay-router end-transaction {context.name}/{context.partition} {place}"
+        raise RefusedError(
+            f"an operator has begun to end a transaction on {place}, and the command has not finished. Run it again: it"
+            f" goes on where it stopped: {command}"
         )
 
 

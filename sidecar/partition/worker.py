@@ -187,7 +187,8 @@ class Worker(threading.Thread):
                 else:
                     full = "" if owned.gate.room_records else "as many records wait for their targets as can be held"
                     slow = full or self._throttling.why(now_s) or owned.upkeep.hidden.why(now_s)
-                    told = "; ".join(filter(None, (owned.settings.why_paused, slow)))
+                    doubts = owned.gate.aside.why(self._shared.config.bootstrap)
+                    told = "; ".join(filter(None, (owned.settings.why_paused, doubts, slow)))
                     self._report(PartitionState.ACTIVE, told, owned)
                 report_s = now_s + REPORT_EVERY_S
                 self._pause_s, self._after_what = FIRST_PAUSE_S, ""

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias, cast
 from index.batch import Batch
 from index.pending import Entry
 from index.record import Record
-from index.schedule import Rejection, Schedule
+from index.schedule import BY_KEY, Rejection, Schedule
 from index.target_counts import Route
 from snapshots.rows import RowPacker
 
@@ -49,10 +49,11 @@ Payload: TypeAlias = Scheduled | Packed
 
 
 class Refused(NamedTuple):
-    """A record on its way to the rejected topic."""
+    """A record on its way to the rejected topic, to one of its partitions or to the one that its key gives."""
 
     rejection: Rejection
     record: Record
+    partition: int = BY_KEY
 
 
 class Appended(NamedTuple):

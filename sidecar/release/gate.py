@@ -20,6 +20,8 @@ Order: records of one lane leave in the order they were held in, and none passes
 Records of which it is not known whether a target takes them are set aside in the same way: a few at a time are tried,
 beside what leaves otherwise, and more at once as long as none is refused.
 
+Records for a partition in doubt (:mod:`sidecar.doubts`) are held in a lane of that partition until the doubt ends.
+
 Rejected
 --------
 * *W waits*, or a share of each batch for each target: both hold up others.
@@ -42,6 +44,7 @@ from index.pending import Entry
 from index.progress import Position
 from index.record import Record
 from index.schedule import AT_ONCE
+from sidecar.doubts.aside import Aside, Doubts
 from sidecar.payload.records import Scheduled, resident_bytes, scheduled, scheduled_size, size_of
 from sidecar.release.rates import RateLimits, TargetLimit
 from snapshots.held import HeldEntry, encode_held, held_key
@@ -70,8 +73,9 @@ def waiting_since_ms(entry: Entry[Scheduled]) -> int:
 class Gate:
     """Of one owned partition; used by its worker only."""
 
-    def __init__(self, limits: RateLimits, held: Iterable[HeldEntry] = ()) -> None:
+    def __init__(self, limits: RateLimits, held: Iterable[HeldEntry] = (), aside: Aside | None = None) -> None:
         self._limits = limits
+        self.aside = Aside(("", 0), ("", 0), "", lambda _: 0) if aside is None else aside
         self._gated: Mapping[str, TargetLimit] = {}
         self._doubted: set[str] = set()
         self._tried_at_once = TRIED_AT_ONCE
@@ -91,6 +95,11 @@ class Gate:
     def use(self, gated: Mapping[str, TargetLimit]) -> None:
         """From now on hold back what goes to these targets; others are given what was held for them."""
         self._gated = gated
+        self._sort()
+
+    def use_doubts(self, doubts: Doubts) -> None:
+        """Hold records for these places from now on, and let go of records for others."""
+        self.aside.use(doubts)
         self._sort()
 
     def has_room_for(self, entries: Sequence[Entry[Scheduled]]) -> bool:
@@ -135,11 +144,11 @@ class Gate:
 
     @property
     def _holds_back(self) -> bool:
-        return bool(self._gated or self._doubted)
+        return bool(self._gated or self._doubted or self.aside.holds_back)
 
     def wait_s(self, now_ms: int) -> float | None:
         """How long until something held may leave; None when nothing is, or only the end of a pause helps."""
-        lanes = [(self._limits_of(lane), waiting[0][0]) for lane, waiting in self._lanes.items()]
+        lanes = [(self._limits_of(lane), each[0][0]) for lane, each in self._lanes.items() if not _is_blocked(lane)]
         waits = [
             max(self._limits.wait_s(limits), (due_ms - now_ms) / 1_000)
             for limits, due_ms in lanes
@@ -184,6 +193,8 @@ class Gate:
         """
         taken: list[Entry[Scheduled]] = []
         for lane in list(self._lanes):
+            if _is_blocked(lane):
+                continue
             waiting, limits = self._lanes[lane], self._limits_of(lane)
             upto = most if self._doubted.isdisjoint(lane) else min(most, len(taken) + self._tried_at_once)
             while waiting and len(taken) < upto and most_bytes > 0 and waiting[0][0] <= now_ms:
@@ -196,6 +207,13 @@ class Gate:
             if not waiting:
                 del self._lanes[lane]
         return taken
+
+    def hold_blocked(self, entries: Sequence[Entry[Scheduled]]) -> list[Entry[Scheduled]]:
+        """Hold the records for places in doubt, and return them."""
+        blocked = [entry for entry in entries if self.aside.blocking(entry)] if self.aside.holds_back else []
+        for entry in blocked:
+            self._hold(entry)
+        return blocked
 
     def hold(self, entries: Sequence[Entry[Scheduled]], resumed: frozenset[int]) -> list[Entry[Scheduled]]:
         """Those of these records that may not leave now; they are held from here on. ``resumed`` may leave."""
@@ -228,7 +246,7 @@ class Gate:
         """How many records are held for each target; one that waits for several counts for each of them."""
         counts: dict[str, int] = {}
         for lane, waiting in self._lanes.items():
-            for target in lane if waiting else ():
+            for target in {name.partition("/")[0] for name in lane} if waiting else ():
                 counts[target] = counts.get(target, 0) + len(waiting)
         return counts
 
@@ -270,10 +288,16 @@ class Gate:
 
     def _lane_of(self, entry: Entry[Scheduled]) -> _Lane:
         targets = entry[2].schedule.targets
-        return tuple(target for target in targets if target in self._gated or target in self._doubted)
+        held_back = (target for target in targets if target in self._gated or target in self._doubted)
+        return (*self.aside.blocking(entry), *held_back)
 
     def _limits_of(self, lane: _Lane) -> list[tuple[str, TargetLimit]]:
         return [(target, self._gated[target]) for target in lane if target in self._gated]
 
     def _may_leave(self, limits: Sequence[tuple[str, TargetLimit]], entry: Entry[Scheduled]) -> bool:
         return not any(limit.paused for _, limit in limits) and self._limits.take(limits, entry[2].size_bytes)
+
+
+def _is_blocked(lane: _Lane) -> bool:
+    """Return whether a lane waits for a place in doubt; names of topics have no slash."""
+    return any("/" in name for name in lane)

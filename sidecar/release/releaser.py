@@ -145,6 +145,10 @@ class Releaser:
         if lost := screened.lost + moves.lost:
             # Before W has passed them: whoever dies in between must have told, and so they may be told twice.
             self._alarm_about_lost(lost)
+        # Before anything follows from them: what leaves later is looked at again then.
+        blocked = self.gate.hold_blocked(screened.released)
+        if blocked:
+            screened = screened.holding(blocked)
         now_ms = self.context.clock.now_ms()
         planned = chain(batch.late, batch.due)
         recurring = self.series.look(screened.released, screened.rejected, planned, self.history.at, now_ms)
@@ -156,8 +160,9 @@ class Releaser:
         held = self.gate.hold(screened.released, frozenset(offset for _, offset, _ in plan.resumed))
         if held:
             screened = screened.holding(held)
+        screened = replace(screened, released=self.gate.aside.routed(screened.released))
         receipts = moves.told(batch.receipts)
-        return _Attempt(plan, screened, list(plan.requests), held, receipts, recurring=recurring, moves=moves)
+        return _Attempt(plan, screened, list(plan.requests), blocked + held, receipts, recurring=recurring, moves=moves)
 
     def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
         context = self.context
@@ -180,7 +185,7 @@ class Releaser:
         state = [*self.gate.state(), *mask_records(named.mask), *read, *state_of(requests)]
         written = Transaction(
             screened.released,
-            screened.rejected,
+            self.gate.aside.rejected(screened.rejected),
             progress,
             NOTHING_STORED,
             state,
@@ -258,14 +263,14 @@ class Releaser:
         self._set_aside(attempt, refusals)
 
     def _refusals(self, screened: Screened) -> Refusals:
-        search = self.transactions.find_refused
-        refusals = search(screened.released, screened.rejected, SEARCH_S)
+        search, rejected = self.transactions.find_refused, self.gate.aside.rejected(screened.rejected)
+        refusals = search(screened.released, rejected, SEARCH_S)
         aside = _undecided(screened, refusals)
         topic = self.context.topic
         own = {topic.rejected, topic.receipts, topic.name}
         if own & refusals.doubted or not self.gate.has_room_for(aside):
             # What goes to those has to leave now, and so has what there is no room for.
-            return search(screened.released, screened.rejected, EVER_S)
+            return search(screened.released, rejected, EVER_S)
         return refusals
 
     def _set_aside(self, attempt: _Attempt, refusals: Refusals) -> None:

@@ -113,12 +113,12 @@ class PartitionWriter:
                 left = POLL_EVERY
 
     def reject(self, offset: int, refused: Refused, on_delivery: OnDelivery | None = None) -> None:
-        """Produce one record to the rejected topic, as it came, with its reason."""
-        key, value, headers, _ = refused.record
+        """Produce one record to the rejected topic as it came, with the reason."""
+        rejection, (key, value, headers, _), partition = refused
         if offset in self.occurrences:
             headers = [*headers, *series_headers(self.occurrences[offset], self._source)]
-        marked = rejected_headers(headers, refused.rejection, f"{self._source}{offset}")
-        self._produce(self._topic.rejected, value, key, -1, marked, TIMESTAMP_NOW, on_delivery)
+        marked = rejected_headers(headers, rejection, f"{self._source}{offset}")
+        self._produce(self._topic.rejected, value, key, partition, marked, TIMESTAMP_NOW, on_delivery)
 
     def append(self, appended: Appended, on_delivery: OnDelivery | None = None) -> None:
         """Produce one record to the delay partition itself."""

@@ -40,7 +40,7 @@ STALE_MS: Final = 30_000
 MAX_REPORT_BYTES: Final = 4 << 20
 _MAX_WHY: Final = 500
 _NOT_REPORTED: Final = frozenset(
-    {"watermark", "by_target", "held_by_target", "hidden_s", "spread", "lateness", "masked"}
+    {"watermark", "by_target", "held_by_target", "hidden_s", "in_doubt", "spread", "lateness", "masked"}
 )
 _PLAIN: Final = tuple(each.name for each in fields(PartitionStatus) if each.name not in _NOT_REPORTED)
 _NUMBERS: Final = tuple(name for name in _PLAIN if name not in {"topic", "state", "why", "by_due"})

@@ -201,8 +201,8 @@ def _target(
             problems = [_denied(config, thing, name, ("Write", "Read"))]
         else:
             needed = {AclOperation.WRITE: "Write"}
-            to_heal = map(_as_warning, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
-            problems = [*_size_problem(config, delay, answer), *_rights(config, thing, answer, needed), *to_heal]
+            to_look = map(_as_warning, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
+            problems = [*_size_problem(config, delay, answer), *_rights(config, thing, answer, needed), *to_look]
         if name != topic.default_target:
             # Only records that name this target are rejected; the others have their way.
             problems = [replace(problem, level=Level.WARN) for problem in problems]

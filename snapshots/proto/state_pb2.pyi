@@ -168,28 +168,18 @@ class IdPage(_message.Message):
     rows: bytes
     def __init__(self, rows: _Optional[bytes] = ...) -> None: ...
 
-class Owed(_message.Message):
-    __slots__ = ("topic", "partition", "key", "value", "headers", "timestamp_ms", "after_number")
+class Ending(_message.Message):
+    __slots__ = ("topic", "partition", "from_offset", "to_offset", "committed", "producer_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    VALUE_FIELD_NUMBER: _ClassVar[int]
-    HEADERS_FIELD_NUMBER: _ClassVar[int]
-    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
-    AFTER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
-    key: bytes
-    value: bytes
-    headers: _containers.RepeatedCompositeFieldContainer[OwedHeader]
-    timestamp_ms: int
-    after_number: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[OwedHeader, _Mapping]]] = ..., timestamp_ms: _Optional[int] = ..., after_number: _Optional[int] = ...) -> None: ...
-
-class OwedHeader(_message.Message):
-    __slots__ = ("name", "content")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    CONTENT_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    content: bytes
-    def __init__(self, name: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
+    from_offset: int
+    to_offset: int
+    committed: bool
+    producer_id: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., committed: _Optional[bool] = ..., producer_id: _Optional[int] = ...) -> None: ...

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from index.headers import Headers
+from index.partitioner import partition_of_key
 from index.rules import Rules
 from index.schedule import Reason, Rejection
 
@@ -17,10 +18,6 @@ MALFORMED: Final = "MALFORMED_ROW"
 """Reason of a row that is no record at all: unreadable in its file, without a due time, or with unreadable headers."""
 
 DIGEST_BYTES: Final = 16
-
-_MURMUR_SEED: Final = 0x9747B28C
-_MURMUR_M: Final = 0x5BD1E995
-_INT32: Final = 0xFFFFFFFF
 
 
 class Row(NamedTuple):
@@ -157,24 +154,10 @@ def _header(pair: object) -> tuple[str, bytes | None]:
 
 
 def partition_of(key: bytes | None, digest: bytes, partitions: int) -> int:
-    """The partition that Java's producer gives to this key; rows without one are spread by their digests."""
-    number = int.from_bytes(digest[:8], "big") if key is None else murmur2(key) & 0x7FFFFFFF
-    return number % partitions
-
-
-def murmur2(key: bytes) -> int:
-    """Kafka's hash of a key, unsigned (org.apache.kafka.common.utils.Utils.murmur2)."""
-    length = len(key)
-    found = _MURMUR_SEED ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        part = int.from_bytes(key[at : at + 4], "little") * _MURMUR_M & _INT32
-        part = (part ^ (part >> 24)) * _MURMUR_M & _INT32
-        found = (found * _MURMUR_M & _INT32) ^ part
-    if whole < length:
-        found = (found ^ int.from_bytes(key[whole:], "little")) * _MURMUR_M & _INT32
-    found = (found ^ (found >> 13)) * _MURMUR_M & _INT32
-    return found ^ (found >> 15)
+    """Return the partition that Java's producer gives to this key; spread rows without a key by their digests."""
+    if key is None:
+        return int.from_bytes(digest[:8], "big") % partitions
+    return partition_of_key(key, partitions)
 
 
 def _least_bytes(row: Row, headers: Headers) -> int:

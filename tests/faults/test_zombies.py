@@ -16,8 +16,8 @@ SESSION = {"session_timeout": "2s"}
 REACHED_WITHIN_S = 60.0
 # Those of adopting are passed only where a job has staged something.
 ADOPTING = [place for place in failpoints.PLACES if place.startswith("adopt.")]
-# Nothing is to be healed here: test_orphans.py passes those places.
-PLACES = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "heal."))]
+# The command end-transaction passes the others: test_forgotten.py.
+PLACES = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "ending."))]
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_kill_9_at_every_named_place(
     request: pytest.FixtureRequest,
 ) -> None:
     # Those of adopting are in test_adoption.py, those of healing in tests/faults/test_orphans.py.
-    named = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "heal."))]
+    named = [place for place in failpoints.PLACES if not place.startswith(("adopt.", "ending."))]
     # Nothing is loaded but after a restart that finds a manifest: what is sealed stays in memory while it is due soon.
     last = ["seal.after_manifest", "load.taken"]
     others = [place for place in named if place not in last]

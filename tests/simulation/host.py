@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.bucket_rules import SealRules
+from index.errors import NotYetError
 from index.headers import SERIES
 from index.pending import Entry
 from index.receipts import receipt_record
@@ -28,6 +29,7 @@ from sidecar.buckets.trimming import Trimming
 from sidecar.buckets.upkeep import Upkeep
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
+from sidecar.doubts.aside import Doubts
 from sidecar.intake.decided import Decided
 from sidecar.intake.deciding import Deciding
 from sidecar.intake.intake import Intake, Places
@@ -51,7 +53,22 @@ from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of
 from tests.simulation.jobs import Watch
 from tests.simulation.settings import SimulatedSettings, Surroundings
-from tests.simulation.world import DELAY_TOPIC, REJECTED, Answer, DelayLog, Faults, Left, OwnClock, Produced
+from tests.simulation.workload import DEFAULT_TARGET, TARGETS
+from tests.simulation.world import (
+    BACKFILL_PLACE,
+    DELAY_PLACE,
+    DELAY_TOPIC,
+    RECEIPTS_PLACE,
+    REJECTED,
+    SNAPSHOTS_PLACE,
+    STATE_PLACE,
+    Answer,
+    DelayLog,
+    Faults,
+    Left,
+    OwnClock,
+    Produced,
+)
 
 TOPIC_ID = "topic-id"
 METRICS = Metrics()
@@ -61,6 +78,10 @@ KERNEL = Kernel.chosen(os.environ)
 SMALL_RUNS = replace(packed_runs(KERNEL.codec.in_order), enough=3)
 """Many of them, with as few records as there are in a run of the simulation."""
 
+INDISPENSABLE = (SNAPSHOTS_PLACE, BACKFILL_PLACE, (REJECTED, 0))
+"""Of the rejected topic, which has one partition here, another one would be used."""
+
+FREE_PLACES = [(target, 0) for target in (DEFAULT_TARGET, *TARGETS)]
 PLENTY_BYTES = 1 << 40
 READS_AHEAD = 0.3
 NO_LONGER = "is no longer allowed"
@@ -163,6 +184,12 @@ class Host:
         self.epoch = self._around.store.fence()
         self._around.faults.point("fence")
 
+    def look_again(self, doubts: Doubts) -> "Future[Doubts]":
+        """Ask the modelled brokers."""
+        answer: Future[Doubts] = Future()
+        answer.set_result(self._around.store.brokers.doubts_again(doubts))
+        return answer
+
     def new_series_key(self) -> bytes:
         """Another one for each owner, and nobody's guess."""
         return b"key %d" % self.epoch
@@ -228,7 +255,9 @@ class SimulatedStanding:
         return 0
 
     def stored(self) -> StoredState | None:
-        """What the last owner has left behind."""
+        """What the last owner has left behind; NotYetError where the end of the state is hidden."""
+        if self._around.store.brokers.log(STATE_PLACE).ends.is_open:
+            raise NotYetError("the state is not settled")
         return fold_state(self._around.store.state)
 
     def state_keys(self) -> list[bytes]:
@@ -243,9 +272,12 @@ class SimulatedStanding:
         """Nobody has committed one."""
         return -1
 
-    def ends_open(self, _: StoredState) -> bool:
-        """No transaction is open for ever; that is what :mod:`tests.simulation.forgetful` is about."""
-        return False
+    def doubts(self, _: StoredState) -> Doubts:
+        """By the shipped rule; NotYetError where the router cannot do without a place."""
+        brokers = self._around.store.brokers
+        if missed := brokers.doubts(INDISPENSABLE):
+            raise NotYetError(f"in doubt: {[*missed]}")
+        return brokers.doubts([*FREE_PLACES, DELAY_PLACE, RECEIPTS_PLACE])
 
 
 class SimulatedStaged:

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from index.bucket_rules import PlacementRule, SealRules
 from index.controls import KNOWS_CONTROLS
-from index.errors import FormatError, RefusedError, StateLostError
+from index.errors import FormatError, NotYetError, RefusedError, StateLostError
 from index.progress import start_of
 from index.rule_history import RuleHistory
 from index.rules import RULES_VERSION, Rules
@@ -21,7 +21,8 @@ from snapshots.staged import STAGED_PREFIX
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
 from tests.simulation import pending
 from tests.simulation.checker import Checker, Violation
-from tests.simulation.host import TOPIC_ID
+from tests.simulation.forgetting import SHARE, Brokers
+from tests.simulation.host import FREE_PLACES, INDISPENSABLE, TOPIC_ID
 from tests.simulation.jobs import Job
 from tests.simulation.members import Group, Member
 from tests.simulation.replacing import Wrong
@@ -39,8 +40,11 @@ from tests.simulation.workload import (
     some_rules,
 )
 from tests.simulation.world import (
+    DELAY_PLACE,
     FIRST_OFFSET,
+    RECEIPTS_PLACE,
     START_MS,
+    STATE_PLACE,
     AbortedError,
     Clock,
     CrashedError,
@@ -78,6 +82,7 @@ _ACTIONS = {
     "pause": 1,
     "job": 5,
     "lose": 0,
+    "brokers": 0,
 }
 RECURS_SHARE = 0.4
 """Of runs in which schedules recur."""
@@ -89,6 +94,9 @@ DELAY_SHARE = 0.25
 
 SPREAD_SHARE = 0.15
 """Of runs in which bursts are spread, by some of the rules."""
+
+BROKERS_WEIGHT = 6
+"""How often something happens to the brokers, in runs in which they lose markers."""
 
 LOSE_SHARE = 0.15
 LOSE_WEIGHT = 2
@@ -122,8 +130,13 @@ class Run:
         self._spreading = random.Random(f"{seed}, spreads")
         self._spreads_ms = [0, 15, 60] if self._spreading.random() < SPREAD_SHARE else [0]
         self._rules_used = [self._some_rules()]
+        # Dealt apart, so that all else is as it would be without.
+        forgetting = random.Random(f"{seed}, forgets")
+        forgets = forgetting.random() < SHARE
+        brokers = Brokers(forgetting, forget=forgets, often=[DELAY_PLACE], seldom=[STATE_PLACE])
+        store = Store(faults, brokers)
         self._around = Surroundings(
-            OwnClock(self._clock), DelayLog(), Store(faults), faults, limits, max_buckets, trims, self._rules_used[0]
+            OwnClock(self._clock), DelayLog(), store, faults, limits, max_buckets, trims, self._rules_used[0]
         )
         self._around.store.begin(first_state(self._rules_used[0]))
         self._around.store.log = self._around.log
@@ -143,6 +156,8 @@ class Run:
         # Dealt apart, so that all else is as it would be without.
         if random.Random(f"{seed}, loses").random() < LOSE_SHARE:
             self._actions["lose"] = LOSE_WEIGHT
+        if forgets:
+            self._actions["brokers"] = BROKERS_WEIGHT
         self._jobs: list[Iterator[str]] = []
         self._cursors = [FIRST_OFFSET]
         self._latest_ms = self._clock.now_ms
@@ -200,6 +215,7 @@ class Run:
             "expire": self._expire,
             "job": self._go_on_with_a_job,
             "lose": self._lose_beginning,
+            "brokers": self._let_brokers_be,
         }[action]()
 
     def _round(self) -> None:
@@ -251,6 +267,12 @@ class Run:
         """Somebody removes records of the state topic; who takes over then must notice, unless nothing was lost."""
         if self._around.store.lose_beginning():
             self._note("the state has lost its beginning")
+
+    def _let_brokers_be(self) -> None:
+        places = [*FREE_PLACES, DELAY_PLACE, RECEIPTS_PLACE]
+        # While a place is in doubt that nothing can be released without, nothing else can go wrong.
+        indispensable = [*INDISPENSABLE, STATE_PLACE]
+        self._note(self._around.store.brokers.happen(places, indispensable))
 
     def _expire(self) -> None:
         """Retention removes the head of the log, whatever is still needed of it."""
@@ -322,6 +344,9 @@ class Run:
             self._go_round(member)
         except _INTERRUPTIONS as interruption:
             self._note(repr(interruption), member)
+            member.end()
+        except NotYetError as waits:
+            self._note(repr(waits), member)
             member.end()
         except TypeError as error:
             if "not supported between instances" not in str(error):
@@ -404,6 +429,7 @@ class Run:
         """Let everything that is owed leave: no more faults, everybody knows, and clocks that are right and go on."""
         self._note("settling")
         self._around.faults.stop()
+        self._around.store.brokers.settle()
         self._reads = [30]
         self._around.gated.clear()
         self._around.paused.clear()

@@ -57,7 +57,7 @@ def test_every_interruption_happens() -> None:
     at = ["fence", "index", "plan", "trim of snapshots", "trim of the delay topic"]
     at += [f"commit of {what}" for what in ["a batch", "segments", "a seal", "a merge", "a removal", "rules"]]
     at += ["commit of an adoption", "commit of a withdrawal"]
-    at += [place for place in failpoints.PLACES if not place.startswith("heal.") and place not in OF_WORKERS]
+    at += [place for place in failpoints.PLACES if not place.startswith("ending.") and place not in OF_WORKERS]
     missing = {f"CrashedError('{point}')" for point in at}
     missing |= {
         "UnknownOutcomeError()",

@@ -1,18 +1,22 @@
 """What surrounds routers: clocks that anybody may move, a delay topic, a transactional store, and bad luck."""
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from index.headers import Headers
 from index.record import Record
+from sidecar.doubts.aside import Place
+from tests.simulation.forgetting import Brokers
 
 START_MS = 1_800_000_000_000
 FIRST_OFFSET = 500
 RARE_FACTOR = 12
 DELAY_TOPIC = "d"
 REJECTED = "d.rejected"
+STATE_PLACE, SNAPSHOTS_PLACE, BACKFILL_PLACE = ("d.delay-state", 0), ("d.delay-snapshots", 0), ("d.delay-backfill", 0)
+DELAY_PLACE, RECEIPTS_PLACE = (DELAY_TOPIC, 0), ("d.receipts", 0)
 
 
 class CrashedError(Exception):
@@ -240,6 +244,21 @@ class Faults:
             raise CrashedError(after)
 
 
+def _places(transaction: Transaction) -> Iterator[Place]:
+    """The places that a transaction writes to."""
+    yield STATE_PLACE
+    for left in transaction.left:
+        yield left.topic, 0
+    if transaction.appended:
+        yield DELAY_PLACE
+    if transaction.answers:
+        yield RECEIPTS_PLACE
+    if transaction.snapshots:
+        yield SNAPSHOTS_PLACE
+    if transaction.withdrawn:
+        yield BACKFILL_PLACE
+
+
 class _Astray(NamedTuple):
     """A request to end a transaction of this epoch that was sent again, while its first copy is still on its way."""
 
@@ -250,8 +269,9 @@ class _Astray(NamedTuple):
 class Store:
     """Target, rejected, state, snapshots and backfill topics of one partition; one fenced producer, and jobs."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Faults, brokers: Brokers | None = None) -> None:
         self._faults = faults
+        self.brokers = brokers or Brokers(faults.rng, forget=False)
         self._in_doubt: Transaction | None = None
         self._astray: _Astray | None = None
         self.epoch = 0
@@ -305,6 +325,8 @@ class Store:
             raise FencedError
         if self.has_lost_connection(epoch) and self._faults.rng.random() < 0.5:
             return self._torn(transaction)
+        if not self.brokers.written(_places(transaction)):
+            raise UnknownOutcomeError
         has_segments = any(value is not None for _, value in transaction.snapshots)
         if has_segments and self._faults.rng.random() < self._faults.refuse_chance:
             self._abort(transaction)
@@ -318,6 +340,7 @@ class Store:
             self._in_doubt = transaction
             raise UnknownOutcomeError
         self._perhaps_repeated(commits=True)
+        self._end(transaction, commits=True)
         return self._apply(transaction)
 
     def has_lost_connection(self, epoch: int) -> bool:
@@ -329,6 +352,12 @@ class Store:
             # What was appended stays as a gap, and so does the marker.
             self.log.end += len(transaction.appended) + 1
         self._perhaps_repeated(commits=False)
+        self._end(transaction, commits=False)
+
+    def _end(self, transaction: Transaction, *, commits: bool) -> None:
+        """Write the markers; where one is lost, the producer has lost its connection to that broker, too."""
+        if self.brokers.ended(_places(transaction)):
+            self._astray = _Astray(self.epoch, commits)
 
     def _perhaps_repeated(self, *, commits: bool) -> None:
         if self._faults.rng.random() < self._faults.repeat_chance:

@@ -32,6 +32,7 @@ from tests.simulation import (
     world,
     wrong_adopting,
     wrong_buckets,
+    wrong_doubts,
     wrong_ids,
     wrong_moving,
     wrong_naming,
@@ -369,4 +370,5 @@ ALL: tuple[type[Wrong], ...] = (
     *wrong_ids.ALL,
     *wrong_moving.ALL,
     *wrong_spreading.ALL,
+    *wrong_doubts.ALL,
 )

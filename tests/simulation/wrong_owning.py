@@ -9,7 +9,7 @@ from index.progress import start_of
 from index.record import Record
 from sidecar.partition.origin import Origin
 from sidecar.partition.rounds import Rounds
-from sidecar.partition.takeover import settled_origin
+from sidecar.partition.takeover import read_origin
 from sidecar.payload.records import Scheduled
 from sidecar.release.releaser import Releaser
 from sidecar.release.transaction import Transaction
@@ -78,14 +78,14 @@ class LostInSilence(Wrong):
 
 
 def _as_new(*given: Any, **more: Any) -> Origin:
-    origin = settled_origin(*given, **more)
+    origin = read_origin(*given, **more)
     return replace(origin, progress=start_of(origin.progress.sealed_to)) if origin.lost else origin
 
 
 class StartsOverAtLogStart(Wrong):
     """Takes a log that begins behind S for a new one."""
 
-    replaces: ClassVar = {OWNED + "settled_origin": _as_new}
+    replaces: ClassVar = {OWNED + "read_origin": _as_new}
 
 
 class _Empties(Releaser):

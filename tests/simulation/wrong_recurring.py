@@ -8,7 +8,7 @@ from index.occurrences import Following, following, record_of
 from index.record import Record
 from index.recurring import Occurrence, Recurrence
 from sidecar.partition.origin import Origin
-from sidecar.partition.takeover import settled_origin
+from sidecar.partition.takeover import read_origin
 from sidecar.payload.records import Appended
 from sidecar.release.releaser import Releaser
 from sidecar.release.transaction import Transaction
@@ -93,14 +93,14 @@ class ForgeryTrusted(Wrong):
 
 
 def _without_key(*given: Any, **more: Any) -> Origin:
-    origin = settled_origin(*given, **more)
+    origin = read_origin(*given, **more)
     return replace(origin, progress=origin.progress._replace(series_key=b""))
 
 
 class KeyOfEachOwner(Wrong):
     """Signs with a key of its own, and takes what the last owner has appended for forged."""
 
-    replaces: ClassVar = {OWNED + "settled_origin": _without_key}
+    replaces: ClassVar = {OWNED + "read_origin": _without_key}
 
 
 class BeginningReleased(Wrong):

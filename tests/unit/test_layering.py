@@ -129,14 +129,14 @@ _INNER: dict[str, frozenset[str]] = {
     "series": frozenset({"payload"}),
     "tracing": frozenset({"payload", "config"}),
     "intake": frozenset({"payload", "kernel", "kafka", "config"}),
-    "release": frozenset({"series", "payload", "kernel", "kafka", "config"}),
+    "doubts": frozenset({"payload", "kafka", "config"}),
+    "release": frozenset({"doubts", "series", "payload", "kernel", "kafka", "config"}),
     "policies": frozenset({"release", "kafka", "config"}),
     "buckets": frozenset({"release", "intake", "payload", "topics", "kafka", "config"}),
     "backfill": frozenset({"release", "intake", "payload", "kafka", "config"}),
-    "healing": frozenset({"buckets", "release", "intake", "payload", "topics", "kafka", "config"}),
     "partition": frozenset(
         {
-            "healing",
+            "doubts",
             "backfill",
             "buckets",
             "policies",
@@ -175,6 +175,7 @@ _INNER: dict[str, frozenset[str]] = {
             "partition",
             "series",
             "topics",
+            "doubts",
         }
     )
     | {"rights", "kafka", "config"},

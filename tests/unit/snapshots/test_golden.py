@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from index.errors import FormatError
+from snapshots.ending import decode_ending
 from snapshots.held import decode_held, held_key
 from snapshots.id_pages import parse_page
 from snapshots.manifest import decode_manifest, manifest_key
 from snapshots.mask import decode_mask, mask_key
-from snapshots.owed import decode_owed
 from snapshots.segment import decode_segment
 from snapshots.staged import decode_intent, decode_staged, intent_key, staged_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, fold_state
@@ -25,7 +25,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "manifest-ids-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "manifest-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
     "mask-v1.bin": lambda value: decode_mask([(mask_key(0), value)]),
-    "owed-v1.bin": lambda value: decode_owed([(b"owed/orders/3/4711/0/1", value)]),
+    "ending-v1.bin": decode_ending,
     "progress-inventory-v1.bin": lambda value: fold_state(
         [
             (PROGRESS_KEY, value),

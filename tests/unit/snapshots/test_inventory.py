@@ -169,7 +169,7 @@ def test_the_last_record_of_a_key_counts_and_those_of_other_keys_do_not() -> Non
     keeper.note(held_key(8, 0), None)
     keeper.note(held_key(8, 0), b"")
     keeper.note(manifest_key(1), None)
-    keeper.note(b"owed/t/0/1/0/1", b"")
+    keeper.note(b"ending", b"")
     keeper.note(PROGRESS_KEY, b"")
     keeper.note(RULES_KEY, b"")
     keeper.committed()

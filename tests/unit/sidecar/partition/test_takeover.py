@@ -16,6 +16,7 @@ from sidecar.backfill.restoring import Restored
 from sidecar.clock import SystemClock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
+from sidecar.doubts.aside import Doubts
 from sidecar.kafka.compacted import Stored
 from sidecar.kafka.transactions import FENCE_WITHIN_S, fence
 from sidecar.metrics import Metrics
@@ -72,8 +73,8 @@ class Stands:
     def group_offset(self) -> int:
         return -1
 
-    def ends_open(self, _: StoredState) -> bool:
-        return False
+    def doubts(self, _: StoredState) -> Doubts:
+        return {}
 
 
 CONTEXT = PartitionContext(TOPIC, 0, "g", Metrics(), SystemClock())

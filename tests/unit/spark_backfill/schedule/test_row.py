@@ -2,6 +2,7 @@
 
 import pytest
 
+from index.partitioner import partition_of_key
 from index.rules import Rules
 from spark_backfill.schedule.row import (
     MALFORMED,
@@ -9,7 +10,6 @@ from spark_backfill.schedule.row import (
     RowRules,
     deliver_id,
     digest_of,
-    murmur2,
     parse_headers,
     partition_of,
 )
@@ -116,25 +116,9 @@ def test_headers(text: str | None, pairs: list[tuple[str, bytes | None]]) -> Non
     assert parse_headers(text) == pairs
 
 
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        # From UtilsTest.testMurmur2 of Apache Kafka.
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
-)
-def test_murmur2_as_java_has_it(key: bytes, expected: int) -> None:
-    assert murmur2(key) == expected & 0xFFFFFFFF
-
-
 def test_rows_without_a_key_are_spread_and_stay_where_they_are() -> None:
     digests = [digest_of(GOOD._replace(key=None, row_id=str(number))) for number in range(300)]
     placed = [partition_of(None, digest, 3) for digest in digests]
     assert min(placed.count(partition) for partition in range(3)) > 50
     assert placed == [partition_of(None, digest, 3) for digest in digests]
-    assert partition_of(b"", digests[0], 3) == (murmur2(b"") & 0x7FFFFFFF) % 3
+    assert partition_of(b"", digests[0], 3) == partition_of_key(b"", 3)

@@ -1,10 +1,10 @@
 """Transactions whose markers the brokers have lost, one of every kind, and a router that takes over.
 
-Each has a delay topic of its own; one router serves them all before, is killed, and starts again after.
+Each has a delay topic of its own; one router serves them all before, is killed, and starts again after. The broker is
+killed and started in between: a marker is lost only while a partition has no leader.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,13 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from index.errors import DelayRouterError
 from sidecar import failpoints, local_kafka
 from sidecar.config.model import load
-from sidecar.healing import evidence
-from sidecar.kafka.admin import log_range, uncommitted_end
-from tests.faults.orphans import UNVERIFIED, ForgottenProducer, Scene
-from tests.integration.one_worker import one_worker
+from sidecar.doubts.ending import EndTransaction
+from sidecar.kafka.admin import connect, log_range, uncommitted_end
+from tests.faults.forgotten import UNVERIFIED, ForgottenProducer, Scene
+from tests.integration.readiness import partitions
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until
 from tests.wire import Broker, WireRecord
@@ -28,11 +29,16 @@ Make = Callable[[Scene, ForgottenProducer], None]
 
 @dataclass(frozen=True)
 class Kind:
-    """What is left open, on how many targets the record is to be, and whether it recurs."""
+    """What is left open and with which outcome, on how many targets the record is to be, and whether it recurs.
+
+    ``waits``: the router cannot do without the place, so the take-over waits.
+    """
 
     make: Make
+    committed: bool
     outs: int = 1
     recurs: bool = False
+    waits: bool = False
 
 
 def _aborted_on_target(scene: Scene, router: ForgottenProducer) -> None:
@@ -136,19 +142,19 @@ def _opens_first(scene: Scene, broker: Broker) -> ForgottenProducer:
 OWN_TOPICS: Final = ("delay-state", "delay-snapshots", "rejected", "receipts")
 
 KINDS: Final = {
-    "aborted-on-target": Kind(_aborted_on_target),
-    "aborted-everywhere": Kind(_aborted_everywhere, outs=2),
-    "committed-on-target": Kind(_committed_on_target),
-    "committed-on-some": Kind(_committed_on_some, outs=2),
-    "committed-without-state": Kind(_committed_without_state, outs=2),
-    "seen-nowhere": Kind(_seen_nowhere),
-    "snapshots": Kind(_snapshots),
-    "rejection-aborted": Kind(_rejection_aborted),
-    "rejection-committed": Kind(_rejection_committed),
-    "receipt-aborted": Kind(_receipt_aborted),
-    "receipt-committed": Kind(_receipt_committed),
-    "occurrence-aborted": Kind(_occurrence_aborted, recurs=True),
-    "occurrence-committed": Kind(_occurrence_committed, recurs=True),
+    "aborted-on-target": Kind(_aborted_on_target, committed=False),
+    "aborted-everywhere": Kind(_aborted_everywhere, committed=False, outs=2, waits=True),
+    "committed-on-target": Kind(_committed_on_target, committed=True),
+    "committed-on-some": Kind(_committed_on_some, committed=True, outs=2),
+    "committed-without-state": Kind(_committed_without_state, committed=True, outs=2, waits=True),
+    "seen-nowhere": Kind(_seen_nowhere, committed=True, waits=True),
+    "snapshots": Kind(_snapshots, committed=True, waits=True),
+    "rejection-aborted": Kind(_rejection_aborted, committed=False, waits=True),
+    "rejection-committed": Kind(_rejection_committed, committed=True, waits=True),
+    "receipt-aborted": Kind(_receipt_aborted, committed=False),
+    "receipt-committed": Kind(_receipt_committed, committed=True),
+    "occurrence-aborted": Kind(_occurrence_aborted, committed=False, recurs=True),
+    "occurrence-committed": Kind(_occurrence_committed, committed=True, recurs=True),
 }
 
 
@@ -171,13 +177,20 @@ def stage(unverified: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
     made.print_logs()
 
 
-def _left_open(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
+def _left_open(running: local_kafka.Cluster, stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
     """A scene for each kind, after a router that was killed and a transaction of it that was forgotten."""
     scenes = _prepared(stage, kinds)
     with Broker(stage.bootstrap) as broker:
         for name, scene in scenes.items():
             kinds[name].make(scene, scene.forgotten(broker))
+    _get_new_leaders(running)
     return scenes
+
+
+def _get_new_leaders(running: local_kafka.Cluster) -> None:
+    (node,) = running.nodes
+    node.kill()
+    node.start()
 
 
 def _prepared(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
@@ -223,10 +236,51 @@ def _holds_once(stage: Stage, scenes: dict[str, Scene]) -> None:
             wait_until(partial(_is_settled, stage, topic), f"the end of what is open on {topic} ({name})")
 
 
-def test_every_kind_of_orphan_is_ended_with_its_own_outcome(stage: Stage) -> None:
-    scenes = _left_open(stage, KINDS)
+def _open_places(stage: Stage, scene: Scene) -> list[str]:
+    """The topics of a scene on which a transaction is open, the state first: the others need it."""
+    own = [f"{scene.delay}.{each}" for each in OWN_TOPICS]
+    return [topic for topic in (*own, *scene.outs, scene.delay) if not _is_settled(stage, topic)]
+
+
+def _end(stage: Stage, scene: Scene, *, committed: bool) -> int:
+    """End what is open of a scene, as an operator does; how many records were written again."""
+    with Broker(stage.bootstrap) as broker:
+        producer_id, _ = scene.forgotten(broker).producer
+    return sum(
+        _command(stage, scene, topic).end(producer_id, committed=committed) for topic in _open_places(stage, scene)
+    )
+
+
+def _command(stage: Stage, scene: Scene, topic: str) -> EndTransaction:
+    config = load(stage.router(f"command-{scene.delay}", only=[scene.delay]).config, {})
+    delay_topic = config.require_delay_topic(scene.delay, "")
+    return EndTransaction(config, connect(config), delay_topic, 0, (topic, 0))
+
+
+def _states(router: RouterProcess) -> dict[str, str]:
+    return {name: each["state"] for name, each in partitions(router).items()}
+
+
+def test_every_kind_waits_for_an_operator_and_is_ended_with_its_own_outcome(
+    unverified: local_kafka.Cluster, stage: Stage
+) -> None:
+    scenes = _left_open(unverified, stage, KINDS)
     with stage.router("after") as after:
-        after.start_and_wait()
+        after.start()
+        served = {f"{scene.delay}/0" for name, scene in scenes.items() if not KINDS[name].waits}
+        wait_until(
+            lambda: served <= {name for name, state in _states(after).items() if state == "active"}, "the others"
+        )
+        waiting = {f"{scene.delay}/0" for name, scene in scenes.items() if KINDS[name].waits}
+        assert all(_states(after)[name] in ("waiting", "fencing", "restoring") for name in waiting)
+        whys = {name: each["why"] for name, each in partitions(after).items()}
+        on_targets = [f"{scenes[name].delay}/0" for name in ("aborted-on-target", "committed-on-target")]
+        assert all("describe-producers" in whys[name] for name in on_targets), whys
+        again = {name: _end(stage, scene, committed=KINDS[name].committed) for name, scene in scenes.items()}
+        assert {name for name, count in again.items() if count} == {
+            name for name, kind in KINDS.items() if kind.committed and name != "snapshots"
+        }
+        wait_until(after.ready, "every partition", 60)
         _holds_once(stage, scenes)
         answered = {name for name in scenes if len(stage.records(f"{scenes[name].delay}.receipts")) == 1}
         assert answered == {"receipt-aborted", "receipt-committed"}
@@ -234,72 +288,92 @@ def test_every_kind_of_orphan_is_ended_with_its_own_outcome(stage: Stage) -> Non
             headers = [dict(record.headers) for record in stage.records(scene.outs[0])]
             numbers = [each["delay-occurrence"] for each in headers if "delay-occurrence" in each]
             assert numbers == [b"1", b"2"]
-        healed = {event["outcome"] for event in after.events("orphan_found")}
-        assert healed == {"aborted", "committed"}
         assert after.stop() == 0
 
 
-def test_an_aborted_one_is_ended_behind_an_open_transaction_of_somebody_else(stage: Stage) -> None:
-    kinds = {"aborted": Kind(_aborted_on_target)}
-    scenes = _prepared(stage, kinds)
-    scene = scenes["aborted"]
-    with Broker(stage.bootstrap) as broker:
-        stranger = _opens_first(scene, broker)
-        _aborted_on_target(scene, scene.forgotten(broker))
-        with stage.router("after") as after:
-            after.start_and_wait()
-            # By its own log: nobody sees what it has released behind the stranger's.
-            wait_until(lambda: after.metric(_released(scene)) == 1.0, "the release")
-            _end_stranger(scene, broker, stranger)
-            _holds_once(stage, scenes)
-
-
-def test_a_committed_one_waits_for_the_transaction_of_somebody_else_in_front_of_it(
-    unverified: local_kafka.Cluster, stage: Stage
-) -> None:
-    """The partition has had no leader since, so its marker may be lost."""
-    scenes = _prepared(stage, {"committed": Kind(_committed_on_target)})
-    scene = scenes["committed"]
-    with Broker(stage.bootstrap) as broker:
-        stranger = _opens_first(scene, broker)
-        _committed_on_target(scene, scene.forgotten(broker))
-    (node,) = unverified.nodes
-    node.kill()
-    node.start()
-    with stage.router("after") as after, Broker(stage.bootstrap) as broker:
-        after.start()
-        wait_until(lambda: "of somebody else" in after.http("/readyz")[1], "a reason in /readyz")
-        _end_stranger(scene, broker, stranger)
-        after.wait_ready()
-        _holds_once(stage, scenes)
-
-
-def test_orphans_of_two_partitions_that_lie_in_front_of_each_other_are_ended(
-    unverified: local_kafka.Cluster, stage: Stage
-) -> None:
-    """Each partition's is in front on one target, and behind the other's on the other one."""
-    one = Scene.make(stage, "one", outs=2)
-    other = one.beside("other")
-    scenes = {"one": one, "other": other}
-    _play(stage, scenes)
-    with Broker(stage.bootstrap) as broker:
-        writers = [(scene, scene.forgotten(broker)) for scene in scenes.values()]
-        for out, in_order in zip(one.outs, (writers, writers[::-1]), strict=True):
-            for scene, writer in in_order:
-                writer.write(out, [scene.released()])
-        for scene, writer in writers:
-            writer.write(scene.state_topic, [scene.moved()])
-            writer.decide([scene.state_topic], commit=True)
-    (node,) = unverified.nodes
-    node.kill()
-    node.start()
+def test_what_the_command_shows_is_the_outcome(unverified: local_kafka.Cluster, stage: Stage) -> None:
+    names = ("aborted-on-target", "committed-on-target", "aborted-everywhere", "seen-nowhere")
+    kinds = {f"shows-{name}": KINDS[name] for name in names}
+    scenes = _left_open(unverified, stage, kinds)
+    for name, scene in scenes.items():
+        outcome = "committed" if kinds[name].committed else "aborted"
+        first = _open_places(stage, scene)[0]
+        shown = _command(stage, scene, first).show()
+        assert shown.is_open
+        assert outcome in (shown.by_state, shown.log_says)
+        assert {shown.by_state} <= {outcome, ""}
+        lines = "\n".join(shown.lines(f"{scene.delay}/0", "an id", stage.bootstrap))
+        assert f"delay-router end-transaction {scene.delay}/0 {first}/0 --producer-id ID" in lines
+        _end(stage, scene, committed=kinds[name].committed)
+        assert _command(stage, scene, first).show().lines("", "", "") == [f"{first}/0: no transaction is open"]
     with stage.router("after") as after:
         after.start_and_wait()
         _holds_once(stage, scenes)
 
 
+def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Cluster, stage: Stage) -> None:
+    """Neither a wrong producer id nor a wrong place ends anything, and nothing is written again."""
+    scene = _prepared(stage, {"foreign": KINDS["aborted-on-target"]})["foreign"]
+    with Broker(stage.bootstrap) as broker:
+        stranger = _opens_first(scene, broker)
+        stranger.write(scene.outs[0], [scene.released()])
+        own_id, _ = scene.forgotten(broker).producer
+        _get_new_leaders(unverified)
+    with Broker(stage.bootstrap) as broker:
+        command = _command(stage, scene, scene.outs[0])
+        with pytest.raises(DelayRouterError, match="is not of this partition"):
+            command.end(stranger.producer[0], committed=True)
+        with pytest.raises(DelayRouterError, match="is not of producer id"):
+            command.end(own_id, committed=True)
+        assert command.show().is_open
+        _end_stranger(scene, broker, stranger)
+    with stage.router("after") as after:
+        after.start_and_wait()
+        _holds_once(stage, {"foreign": scene})
+
+
+class KilledError(Exception):
+    """The command died here."""
+
+
+@pytest.mark.parametrize("place", [place for place in failpoints.PLACES if place.startswith("ending.")])
+def test_a_command_that_is_killed_goes_on_when_it_is_run_again(
+    unverified: local_kafka.Cluster, stage: Stage, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Meanwhile routers refuse the partition and name the command."""
+    kinds = {f"{place.replace('.', '-')}-{name}": KINDS[name] for name in ("committed-on-target", "seen-nowhere")}
+    scenes = _left_open(unverified, stage, kinds)
+    with monkeypatch.context() as dying:
+
+        def passing(name: str) -> None:
+            if name == place:
+                raise KilledError
+
+        dying.setattr(failpoints, "passing", passing)
+        for scene in scenes.values():
+            with pytest.raises(KilledError):
+                _end(stage, scene, committed=True)
+    with stage.router("after") as after:
+        after.start()
+        wait_until(lambda: all(_why_not(after, scene) for scene in scenes.values()), "a reason for each", 60)
+        for scene in scenes.values():
+            while _open_places(stage, scene) or scene.ending() is not None:
+                ending = scene.ending()
+                with Broker(stage.bootstrap) as broker:
+                    producer_id, _ = scene.forgotten(broker).producer
+                topic = ending.topic if ending is not None else _open_places(stage, scene)[0]
+                _command(stage, scene, topic).end(producer_id, committed=True)
+        wait_until(after.ready, "every partition", 60)
+        _holds_once(stage, scenes)
+
+
+def _why_not(router: RouterProcess, scene: Scene) -> bool:
+    each = partitions(router).get(f"{scene.delay}/0", {"why": ""})
+    return "end-transaction" in each["why"]
+
+
 def test_the_long_transaction_of_somebody_else_holds_up_no_take_over(stage: Stage) -> None:
-    """What was committed behind it has its markers: the partition has had the same leader all the time."""
+    """The partition has had the same leader all the time, so nothing behind it is in doubt."""
     scene = Scene.make(stage, "beside")
     with Broker(stage.bootstrap) as broker, stage.router() as router:
         stranger = _opens_first(scene, broker)
@@ -308,71 +382,12 @@ def test_the_long_transaction_of_somebody_else_holds_up_no_take_over(stage: Stag
         wait_until(lambda: router.metric(_released(scene)) == 2.0, "the releases")
         router.kill()
         router.start_and_wait()
-        assert not router.events("orphan_found")
+        assert not router.events("partitions_in_doubt")
         assert not router.events("partition_waits")
         assert not stage.records(scene.outs[0])
         _end_stranger(scene, broker, stranger)
         _holds_once(stage, {"beside": scene})
 
 
-HEALING: Final = ["heal.state_copied", "heal.state_ended", "heal.ended", "heal.paid", "heal.copied"]
-
-
-@pytest.mark.slow
-def test_a_router_that_is_killed_while_it_heals(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each place, and where it is passed for the state and for a target, both times."""
-    places = [*HEALING, "heal.ended:2", "heal.paid:2"]
-    assert set(HEALING) == {place for place in failpoints.PLACES if place.startswith("heal.")}
-    kinds = {place.replace(":", "-"): Kind(_committed_without_state, outs=2) for place in places}
-    scenes = _left_open(stage, kinds)
-    for place, scene in zip(places, scenes.values(), strict=True):
-        with monkeypatch.context() as environ, stage.router(f"killed-{place}", only=[scene.delay]) as killed:
-            environ.setenv(failpoints.VARIABLE, place)
-            killed.start()
-            wait_until(partial(_has_ended, killed), f"the end of a router at {place}")
-    with stage.router("after") as after:
-        after.start_and_wait()
-        _holds_once(stage, scenes)
-
-
-def test_what_readers_see_tells_where_the_coordinators_log_does_not(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evidence, "outcome_of_last", lambda *_: (None, "not read"))
-    kinds = {
-        "committed-without-state": Kind(_committed_without_state, outs=2),
-        "aborted-everywhere": Kind(_aborted_everywhere, outs=2),
-        "seen-nowhere": Kind(_seen_nowhere),
-    }
-    scenes = _left_open(stage, kinds)
-    with ExitStack() as stack:
-        for scene in scenes.values():
-            stack.enter_context(one_worker(load(_router_file(stage, scene), {})))
-        _holds_once(stage, scenes)
-
-
-def test_what_others_hide_leaves_the_outcome_undecided(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing it wrote can be seen, and it may have been committed: nothing is released until that is known."""
-    monkeypatch.setattr(evidence, "outcome_of_last", lambda *_: (None, "not read"))
-    scenes = _prepared(stage, {"hidden": Kind(_committed_without_state)})
-    scene = scenes["hidden"]
-    with Broker(stage.bootstrap) as broker:
-        stranger = _opens_first(scene, broker)
-        _committed_without_state(scene, scene.forgotten(broker))
-        with one_worker(load(_router_file(stage, scene), {})) as worker:
-            wait_until(lambda: "is not known" in worker.status.why, "a reason")
-            _end_stranger(scene, broker, stranger)
-            _holds_once(stage, scenes)
-
-
-def _has_ended(router: RouterProcess) -> bool:
-    return not router.running
-
-
 def _released(scene: Scene) -> str:
     return f'records_released_total{{target="{scene.outs[0]}",topic="{scene.delay}"}}'
-
-
-def _router_file(stage: Stage, scene: Scene) -> Path:
-    """The configuration of a router of one delay topic."""
-    return stage.router(f"config-{scene.delay}", only=[scene.delay]).config

@@ -2,8 +2,7 @@
 
 The coordinator decides a transaction by writing PREPARE_COMMIT or PREPARE_ABORT there, with the partitions it will send
 markers to, before it sends any. So this tells how a transaction ended whose markers were lost. It is read where the
-router may (on a cluster without ACLs anybody may) and only when an orphan is open on the state; compaction may have
-removed what is older than the last few minutes.
+command may (on a cluster without ACLs anybody may); compaction may have removed entries older than some minutes.
 
 The formats are Kafka's ``TransactionLogKey`` version 0 and ``TransactionLogValue`` versions 0 and 1 (4.x writes the
 second one).
@@ -16,7 +15,6 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from index.orphans import Outcome
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
@@ -25,7 +23,7 @@ from sidecar.kafka.errors import error_of
 
 LOG: Final = "__transaction_state"
 
-_DECIDED: Final = {2: Outcome.COMMITTED, 3: Outcome.ABORTED}
+_COMMITTED: Final = {2: True, 3: False}
 """PREPARE_COMMIT and PREPARE_ABORT; what completes them names no partitions."""
 
 _UNREADABLE: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTO_OFFSET_RESET}
@@ -35,14 +33,14 @@ _BEFORE_PARTITIONS: Final = struct.Struct(">qhib")
 
 
 class LogTells(NamedTuple):
-    """How a transaction ended, None where the log does not tell; ``found`` is what was seen there, for a message."""
+    """Whether a transaction was committed, None where the log does not tell; ``found`` is what the log holds."""
 
-    outcome: Outcome | None
+    committed: bool | None
     found: str
 
 
 def outcome_of_last(config: Config, admin: AdminClient, transactional_id: str, wrote_to: tuple[str, int]) -> LogTells:
-    """How the last transaction of this id that wrote to a partition ended.
+    """Return how the last transaction of this id that wrote to a partition ended.
 
     KafkaException when the cluster does not answer.
     """
@@ -51,17 +49,17 @@ def outcome_of_last(config: Config, admin: AdminClient, transactional_id: str, w
         return LogTells(None, f"{LOG}: {metadata.error or 'it has no partitions'}")
     partition = java_hash(transactional_id) % len(metadata.partitions)
     try:
-        outcome, found = last_outcome(_values(config, partition, transactional_id), wrote_to)
+        committed, found = last_outcome(_values(config, partition, transactional_id), wrote_to)
     except KafkaException as exception:
         if error_of(exception).code() in _UNREADABLE:
             return LogTells(None, f"{LOG}/{partition}: {error_of(exception)}")
         raise
-    return LogTells(outcome, f"{LOG}/{partition} of {transactional_id}: {found}")
+    return LogTells(committed, f"{LOG}/{partition} of {transactional_id}: {found}")
 
 
 def last_outcome(values: Iterable[bytes], wrote_to: tuple[str, int]) -> LogTells:
-    """The outcome in the last of these values of one transactional id that decides about a partition."""
-    outcome: Outcome | None = None
+    """Return the outcome in the last of these values of one transactional id that decides about a partition."""
+    committed: bool | None = None
     count, last = 0, "none"
     for value in values:
         count += 1
@@ -69,16 +67,16 @@ def last_outcome(values: Iterable[bytes], wrote_to: tuple[str, int]) -> LogTells
             status, partitions = parse(value)
         except (struct.error, IndexError, UnicodeDecodeError):
             # Of a version that is not known here: it may be about any transaction.
-            outcome, last = None, f"of an unknown version: {value[:2].hex()}"
+            committed, last = None, f"of an unknown version: {value[:2].hex()}"
             continue
         last = f"status {status} with {len(partitions)} partitions"
-        if status in _DECIDED and wrote_to in partitions:
-            outcome = _DECIDED[status]
-    return LogTells(outcome, f"{count} records, the last one {last}")
+        if status in _COMMITTED and wrote_to in partitions:
+            committed = _COMMITTED[status]
+    return LogTells(committed, f"{count} records, the last one {last}")
 
 
 def parse(value: bytes) -> tuple[int, frozenset[tuple[str, int]]]:
-    """Status and partitions of a value; struct.error or IndexError when it is of another version, or damaged."""
+    """Return status and partitions of a value; struct.error or IndexError when it is of another version, or damaged."""
     (version,) = _INT16.unpack_from(value)
     if version not in (0, 1):
         raise IndexError(version)

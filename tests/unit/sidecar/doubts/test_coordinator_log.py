@@ -4,8 +4,7 @@ import struct
 
 import pytest
 
-from index.orphans import Outcome
-from sidecar.healing.transaction_log import java_hash, last_outcome, parse
+from sidecar.doubts.coordinator_log import java_hash, last_outcome, parse
 
 COMMITS, ABORTS, COMMITTED = 2, 3, 4
 STATE = ("d.delay-state", 1)
@@ -53,19 +52,19 @@ def test_a_long_name_has_a_length_of_two_bytes() -> None:
     ("statuses", "outcome"),
     [
         ([], None),
-        ([value(COMMITS, (STATE[0], [1]))], Outcome.COMMITTED),
-        ([value(COMMITS, (STATE[0], [1])), value(ABORTS, (STATE[0], [1]))], Outcome.ABORTED),
+        ([value(COMMITS, (STATE[0], [1]))], True),
+        ([value(COMMITS, (STATE[0], [1])), value(ABORTS, (STATE[0], [1]))], False),
         # Of another partition, and what says no more than that it is complete.
-        ([value(COMMITS, (STATE[0], [1])), value(ABORTS, ("out", [1])), value(5, nothing=True)], Outcome.COMMITTED),
+        ([value(COMMITS, (STATE[0], [1])), value(ABORTS, ("out", [1])), value(5, nothing=True)], True),
         ([value(COMMITTED, nothing=True)], None),
         # A version that is not known may be about anything.
         ([value(COMMITS, (STATE[0], [1])), b"\x00\x02" + bytes(40)], None),
         ([value(COMMITS, (STATE[0], [1]))[:30]], None),
     ],
 )
-def test_the_last_transaction_that_wrote_there_decides(statuses: list[bytes], outcome: Outcome | None) -> None:
+def test_the_last_transaction_that_wrote_there_decides(statuses: list[bytes], outcome: bool | None) -> None:
     told = last_outcome(statuses, STATE)
-    assert told.outcome is outcome
+    assert told.committed is outcome
     assert told.found.startswith(f"{len(statuses)} records, the last one ")
 
 

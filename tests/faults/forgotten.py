@@ -18,6 +18,7 @@ from index.receipts import Action, Control, receipt_of, receipt_record
 from index.recurring import Occurrence
 from index.released_headers import series_headers
 from sidecar.audit import Record
+from snapshots.ending import Ending
 from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state
 from tests.integration.scenario import Header, Stage, now_ms, wait_until
 from tests.wire import Broker, WireBatch, WireRecord
@@ -119,6 +120,11 @@ class Scene:
     def state(self) -> StoredState | None:
         """The committed state."""
         return fold_state((record.key, record.value) for record in self.stage.records(self.state_topic))
+
+    def ending(self) -> Ending | None:
+        """The note of a command that was not finished, where the state shows it."""
+        state = self.state()
+        return None if state is None else state.ending
 
     @property
     def waiting(self) -> Record:
