@@ -32,12 +32,12 @@ def _pause() -> None:
     time.sleep(0.05)
 
 
-def restarted(router: RouterProcess, meanwhile: Callable[[], None] = _pause) -> float:
-    """Kill a router, start it, and return after how many seconds it was ready; NEVER beyond READY_WITHIN_S."""
+def restarted(router: RouterProcess, meanwhile: Callable[[], None] = _pause, within_s: float = READY_WITHIN_S) -> float:
+    """Kill a router, start it, and return after how many seconds it was ready; NEVER beyond ``within_s``."""
     router.kill()
     router.start()
     began_s = time.monotonic()
-    while (took_s := time.monotonic() - began_s) < READY_WITHIN_S:
+    while (took_s := time.monotonic() - began_s) < within_s:
         if router.ready():
             return took_s
         meanwhile()
