@@ -1,4 +1,4 @@
-"""Applications that write released records on with their headers, in transactions, and what must hold beside them.
+"""Applications that write released records on with their headers, in transactions, and the checks beside them.
 
 Each copy has the header ``forwarded`` more. So the auditor can judge the router without the copies, and the copies can
 be counted: as often as the application committed them, however many times a router has taken over meanwhile.
@@ -45,10 +45,10 @@ def restarted(router: RouterProcess, meanwhile: Callable[[], None] = _pause, wit
 
 
 class ForwardingStage(Stage):
-    """A stage whose audit leaves out what applications have copied."""
+    """A stage whose audit leaves out the copies that applications have written."""
 
     def audit(self, delays: Sequence[str] = (), targets: Sequence[str] = ()) -> AuditReport:
-        """As of a stage."""
+        """Count what became of every record sent, by the topics without copies."""
         delays = delays or list(self.delays)
         # Outgoing topics first: the origin of all that they have is in its delay topic then.
         released = [record for topic in targets or self.targets for record in self.written_by_router(topic)]
@@ -60,7 +60,7 @@ class ForwardingStage(Stage):
         return join(sent, released, rejected, receipts, now_ms=asked_ms, default_targets=defaults)
 
     def written_by_router(self, topic: str) -> list[Record]:
-        """Return what is committed in a target and is no copy."""
+        """Return the committed records of a target that are no copies."""
         return [record for record in self.records(topic) if not is_copy(record)]
 
     def copies(self, topic: str) -> Counter[bytes | None]:
@@ -95,7 +95,7 @@ class Application:
         self._flush()
 
     def end(self, *, commit: bool) -> None:
-        """Commit what it wrote, or abort it."""
+        """Commit or abort the open transaction."""
         ended = self._producer.commit_transaction if commit else self._producer.abort_transaction
         ended(TIMEOUT_S)
 
@@ -169,7 +169,7 @@ class Feed:
         time.sleep(0.05)
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Send until a condition holds; AssertionError says what did not come about."""
+        """Send until a condition holds; AssertionError names the condition that did not come about."""
 
         def is_so() -> bool:
             self.post()

@@ -61,7 +61,7 @@ class StreamsApplication:
             print(self._log.read_text(errors="replace"))
 
     def close(self) -> None:
-        """Let it commit what it has read, and end."""
+        """Let it commit the records that it has read, and end."""
         assert self._process is not None
         self._process.communicate(timeout=_CLOSE_S)
         assert self._process.returncode == 0, self._log.read_text(errors="replace")

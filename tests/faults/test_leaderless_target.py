@@ -88,7 +88,7 @@ def _goes_elsewhere(partition_of: dict[bytes, int]) -> int:
 
 
 def _names(record: Record, partition: int) -> bool:
-    """Whether it was sent to this partition, by number or by key; its value says so."""
+    """Return whether a record was sent to this partition, by number or by key; its value says so."""
     return (record.value or b"").endswith(b"-%d" % partition)
 
 
@@ -103,7 +103,9 @@ def _router(stage: FaultStage) -> RouterProcess:
 def _on_single_replicas(stage: Stage, name: str, nodes: list[int]) -> str:
     """Create a target whose partitions have one replica each, on these nodes."""
     target = f"{stage.word}.{name}"
-    Stage.create(stage, [NewTopic(target, replica_assignment=[[node] for node in nodes], config=APPEND_TIME)])
+    Stage.create(
+        stage, [NewTopic(target, len(nodes), replica_assignment=[[node] for node in nodes], config=APPEND_TIME)]
+    )
     stage.targets.append(target)
     return target
 
@@ -119,7 +121,7 @@ def _partitions_of_keys(stage: Stage, keys: list[bytes]) -> dict[bytes, int]:
 
 
 def _take_over_without(node: Node, router: RouterProcess, stage: FaultStage, target: str) -> None:
-    """Kill a node, and once others lead what they can, restart the router."""
+    """Kill a node, wait until others lead every partition that they have, and restart the router."""
     node.kill()
     wait_until(lambda: _led_by_nobody(stage) == {target}, f"other leaders for all but {target}")
     router.kill()

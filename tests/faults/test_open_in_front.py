@@ -1,4 +1,4 @@
-"""What a router has released behind an open transaction costs its successor neither memory nor time, however much."""
+"""Records that a router has released behind an open transaction cost its successor neither memory nor time."""
 
 import time
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def stage(kafka: local_kafka.Cluster, tmp_path: Path) -> Iterator[Stage]:
 
 
 class Cost(NamedTuple):
-    """What a start took: until it was ready, and memory at its most."""
+    """The price of a start: seconds until the router is ready, and most memory of the process."""
 
     ready_s: float
     peak_mib: float

@@ -1,4 +1,4 @@
-"""Java programs of the tests: what they need from Maven, kept beside Kafka's jars, and how they are compiled."""
+"""Java programs of the tests: their jars from Maven, kept beside Kafka's, and the compiler."""
 
 import shutil
 import subprocess
