@@ -28,8 +28,10 @@ from tests.faults.forwarding import (
     values,
 )
 from tests.faults.killed_redrive import redrive_and_die, reject_moved
+from tests.faults.orphans import ForgottenProducer
 from tests.faults.streams import StreamsApplication, class_path
 from tests.integration.scenario import Header, now_ms, wait_until
+from tests.wire import Broker, WireRecord
 
 COPIED = 10
 BEHIND = 20
@@ -134,6 +136,22 @@ def test_a_copy_that_names_a_record_of_the_future(commit: bool, stage: Forwardin
         application.end(commit=commit)
         scene.settle(scene.copy, Counter([b"ahead"] if commit else []))
         assert ready_s <= READY_WITHIN_S, "the router waited for a transaction of somebody else"
+        assert router.stop() == 0
+
+
+def test_the_first_record_that_is_open_has_a_header_that_no_client_can_name(stage: ForwardingStage) -> None:
+    scene = Scene.make(stage)
+    with scene.router as router, Broker(stage.bootstrap) as broker:
+        router.start_and_wait()
+        stranger = ForgottenProducer(broker, f"{stage.word}.stranger")
+        broker.add_partitions_to_txn(stranger.transactional_id, stranger.producer, [(scene.copy, 0)])
+        stranger.write(scene.copy, [WireRecord(b"k", b"unnamed", [(b"\xff\xfe", b"1")])])
+        scene.release(scene.copy, BEHIND, "behind")
+        ready_s = restarted(router)
+        assert ready_s <= READY_WITHIN_S, router.http("/readyz")[1]
+        _goes_on(scene)
+        broker.end_txn(stranger.transactional_id, stranger.producer, commit=False)
+        scene.settle(scene.copy, Counter())
         assert router.stop() == 0
 
 

@@ -113,7 +113,7 @@ def _on_single_replicas(stage: Stage, name: str, nodes: list[int]) -> str:
 def _partitions_of_keys(stage: Stage, keys: list[bytes]) -> dict[bytes, int]:
     """Return the partition of three to which each key belongs, as a producer sees it."""
     topic = f"{stage.word}.keys"
-    stage.create([NewTopic(topic, 3, 1)])
+    stage.create([NewTopic(topic, 3, 1, config={})])
     for key in keys:
         stage.post(topic, value=b"", key=key, partition=-1)
     stage.flush()

@@ -17,12 +17,14 @@ VALUE_BYTES = 1_000
 POSTED_AT_ONCE = 20_000
 """A fifth of the queue of a producer."""
 
-MORE_S = 2.0
+MORE_S = 3.0
+"""A busy machine starts a process slower one time than another."""
+
 MORE_MIB = 50.0
 SETTLED_S = 3.0
 """After this long a process that is ready has read what it reads."""
 
-RESTART_WITHIN_S = 180.0
+RESTART_WITHIN_S = 60.0
 RELEASED_WITHIN_S = 240.0
 
 
@@ -41,8 +43,7 @@ class Cost(NamedTuple):
     peak_mib: float
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [200_000, 400_000])
+@pytest.mark.parametrize("count", [200_000, pytest.param(400_000, marks=pytest.mark.slow)])
 @pytest.mark.timeout(600)
 def test_what_lies_behind_an_open_transaction_is_not_read(count: int, stage: Stage) -> None:
     out = stage.target()
