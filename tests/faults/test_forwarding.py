@@ -28,10 +28,10 @@ from tests.faults.forwarding import (
     values,
 )
 from tests.faults.killed_redrive import redrive_and_die, reject_moved
-from tests.faults.orphans import ForgottenProducer
 from tests.faults.streams import StreamsApplication, class_path
 from tests.integration.scenario import Header, now_ms, wait_until
-from tests.wire import Broker, WireRecord
+from tests.wire import Broker, WireBatch, WireRecord
+from tests.wire.batch import TRANSACTIONAL
 
 COPIED = 10
 BEHIND = 20
@@ -143,14 +143,17 @@ def test_the_first_record_that_is_open_has_a_header_that_no_client_can_name(stag
     scene = Scene.make(stage)
     with scene.router as router, Broker(stage.bootstrap) as broker:
         router.start_and_wait()
-        stranger = ForgottenProducer(broker, f"{stage.word}.stranger")
-        broker.add_partitions_to_txn(stranger.transactional_id, stranger.producer, [(scene.copy, 0)])
-        stranger.write(scene.copy, [WireRecord(b"k", b"unnamed", [(b"\xff\xfe", b"1")])])
+        name = f"{stage.word}.stranger"
+        producer_id, epoch = producer = broker.init_producer_id(name)
+        broker.add_partitions_to_txn(name, producer, [(scene.copy, 0)])
+        record = WireRecord(b"k", b"unnamed", [(b"\xff\xfe", b"1")])
+        batch = WireBatch([record], flags=TRANSACTIONAL, producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
+        broker.produce(scene.copy, 0, batch.encode(), transactional_id=name)
         scene.release(scene.copy, BEHIND, "behind")
         ready_s = restarted(router)
         assert ready_s <= READY_WITHIN_S, router.http("/readyz")[1]
         _goes_on(scene)
-        broker.end_txn(stranger.transactional_id, stranger.producer, commit=False)
+        broker.end_txn(name, producer, commit=False)
         scene.settle(scene.copy, Counter())
         assert router.stop() == 0
 
