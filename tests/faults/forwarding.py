@@ -1,0 +1,189 @@
+"""Applications that write released records on with their headers, in transactions, and the checks beside them.
+
+Each copy has the header ``forwarded`` more. So the auditor can judge the router without the copies, and the copies can
+be counted: as often as the application committed them, however many times a router has taken over meanwhile.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from sidecar.audit import AuditReport, Record, join
+from sidecar.kafka.admin import log_range, uncommitted_end
+from tests.faults.streams import FORWARDED
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import TIMEOUT_S, Header, Stage, now_ms, wait_until
+
+READY_WITHIN_S: Final = 20.0
+"""From the start of the process; it takes a quarter of this on a busy machine, where nothing is in its way."""
+
+NEVER: Final = float("inf")
+TRANSACTION_MS: Final = 300_000
+"""Longer than any test: nothing but the application ends its transactions."""
+
+
+def _pause() -> None:
+    time.sleep(0.05)
+
+
+def restarted(router: RouterProcess, meanwhile: Callable[[], None] = _pause, within_s: float = READY_WITHIN_S) -> float:
+    """Kill a router, start it, and return after how many seconds it was ready; NEVER beyond ``within_s``."""
+    router.kill()
+    router.start()
+    began_s = time.monotonic()
+    while (took_s := time.monotonic() - began_s) < within_s:
+        if router.ready():
+            return took_s
+        meanwhile()
+    return NEVER
+
+
+class ForwardingStage(Stage):
+    """A stage whose audit leaves out the copies that applications have written."""
+
+    def audit(self, delays: Sequence[str] = (), targets: Sequence[str] = ()) -> AuditReport:
+        """Count what became of every record sent, by the topics without copies."""
+        delays = delays or list(self.delays)
+        # Outgoing topics first: the origin of all that they have is in its delay topic then.
+        released = [record for topic in targets or self.targets for record in self.written_by_router(topic)]
+        rejected = [record for delay in delays for record in self.records(f"{delay}.rejected")]
+        receipts = [record for delay in delays for record in self.records(f"{delay}.receipts")]
+        asked_ms = now_ms()
+        sent = [record for delay in delays for record in self.records(delay)]
+        defaults = {name: options.get("default_target", "") for name, options in self.delays.items()}
+        return join(sent, released, rejected, receipts, now_ms=asked_ms, default_targets=defaults)
+
+    def written_by_router(self, topic: str) -> list[Record]:
+        """Return the committed records of a target that are no copies."""
+        return [record for record in self.records(topic) if not is_copy(record)]
+
+    def copies(self, topic: str) -> Counter[bytes | None]:
+        """Return how often each value is there as a copy; a receipt and a record have different values."""
+        return Counter(record.value for record in self.records(topic) if is_copy(record))
+
+
+def is_copy(record: Record) -> bool:
+    """Return whether an application has written it."""
+    return FORWARDED in dict(record.headers)
+
+
+class Application:
+    """Writes in a transaction that stays open until it is told to end it."""
+
+    def __init__(self, stage: Stage, name: str = "application") -> None:
+        settings = {"transactional.id": f"{stage.word}.{name}", "transaction.timeout.ms": TRANSACTION_MS}
+        self._producer = Producer({**stage.kafka, **settings, "linger.ms": 1})
+        self._producer.init_transactions(TIMEOUT_S)
+        self._producer.begin_transaction()
+
+    def copy(self, records: Iterable[Record], target: str) -> None:
+        """Write records on with the headers that they have."""
+        for record in records:
+            headers: list[Header] = [*record.headers, (FORWARDED, None)]
+            self._producer.produce(target, record.value, record.key, headers=list(headers))
+        self._flush()
+
+    def write(self, target: str, value: bytes, *headers: Header) -> None:
+        """Write a record of its own."""
+        self._producer.produce(target, value, headers=[*headers, (FORWARDED, None)])
+        self._flush()
+
+    def end(self, *, commit: bool) -> None:
+        """Commit or abort the open transaction."""
+        ended = self._producer.commit_transaction if commit else self._producer.abort_transaction
+        ended(TIMEOUT_S)
+
+    def _flush(self) -> None:
+        assert self._producer.flush(TIMEOUT_S) == 0
+
+
+@dataclass
+class Scene:
+    """A delay topic that delivers to two targets, ``out`` and ``copy``, and the router that serves it."""
+
+    stage: ForwardingStage
+    router: RouterProcess
+    delay: str
+    out: str
+    copy: str
+
+    @classmethod
+    def make(cls, stage: ForwardingStage, **options: Any) -> "Scene":
+        """Topics of its own, and the router, which does not run yet."""
+        out, copy = stage.target("x.out"), stage.target("x.copy")
+        delay = stage.delay(default_target=out, allowed_targets=[f"{stage.word}.x.*"], **options)
+        return cls(stage, stage.router(), delay, out, copy)
+
+    def to(self, target: str) -> Header:
+        """Return the header that names a target."""
+        return "deliver-to", target.encode()
+
+    def send(self, count: int, *headers: Header, name: str = "first") -> None:
+        """Send records with these headers, each with a value of its own."""
+        for number in range(count):
+            self.stage.post(self.delay, *headers, value=f"{name}-{number}".encode())
+        self.stage.flush()
+
+    def release(self, target: str, count: int, name: str) -> None:
+        """Send records that are due at once, and wait until the router has released them, seen or hidden."""
+        before = self.released(target)
+        self.send(count, self.to(target), name=name)
+        wait_until(lambda: self.released(target) >= before + count, f"{count} releases to {target}")
+
+    def released(self, target: str) -> float:
+        """Return how many records the running router has released to a target, by its own word."""
+        return self.router.metric(f'records_released_total{{target="{target}",topic="{self.delay}"}}')
+
+    def settle(self, target: str, copies: Counter[bytes | None]) -> AuditReport:
+        """Hold the router to each record once, and ``target`` to the copies that the application committed."""
+        self.router.wait_ready()
+        wait_until(partial(self._has_at_least, target, copies), f"the copies in {target}")
+        report = self.stage.settle()
+        assert self.stage.copies(target) == copies, "copies were written by somebody else, or are missing"
+        return report
+
+    def _has_at_least(self, target: str, copies: Counter[bytes | None]) -> bool:
+        return copies <= self.stage.copies(target)
+
+
+class Feed:
+    """Sends records to each target in turn, due within two seconds, for as long as something else is waited for."""
+
+    def __init__(self, scene: Scene, rng: Random) -> None:
+        self._scene = scene
+        self._rng = rng
+        self._number = 0
+
+    def post(self) -> None:
+        """Send one to each target, and pause."""
+        for target in (self._scene.out, self._scene.copy):
+            self._number += 1
+            wait: Header = ("deliver-after", b"%d" % self._rng.randint(0, 2_000))
+            self._scene.stage.post(self._scene.delay, wait, self._scene.to(target), value=b"fed-%d" % self._number)
+        time.sleep(0.05)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Send until a condition holds; AssertionError names the condition that did not come about."""
+
+        def is_so() -> bool:
+            self.post()
+            return condition()
+
+        wait_until(is_so, what)
+
+
+def hidden(stage: Stage, topic: str) -> int:
+    """Return how many offsets an open transaction hides at the end of a topic with one partition."""
+    _, settled = log_range(stage.admin, topic, 0)
+    return uncommitted_end(stage.admin, topic, 0) - settled
+
+
+def values(records: Iterable[Record]) -> Counter[bytes | None]:
+    """Return how often each value is among these records."""
+    return Counter(record.value for record in records)

@@ -1,0 +1,150 @@
+"""A take-over while a partition of a target has no leader: records for that partition wait, and nothing else."""
+
+from http import HTTPStatus
+from random import Random
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from sidecar.audit import Record
+from sidecar.local_kafka import Node
+from tests.faults.stage import FaultStage, Proxied, settled
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import APPEND_TIME, TIMEOUT_S, Header, Stage, now_ms, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+
+DUE_IN_MS = 20_000
+"""From the start of the router on: it is ready long before."""
+
+WITHIN_MS = 5_000
+LATE_MS = 15_000
+"""On a busy machine; where a take-over waits for a broker, nothing comes at all."""
+
+OTHERS = 100
+WAITING = 10
+KEYS = 30
+
+
+@pytest.mark.parametrize("waiting", [0, WAITING], ids=["nothing-goes-there", "some-go-there"])
+def test_a_target_without_a_leader_holds_up_its_own_records_alone(
+    waiting: int, three_nodes: Proxied, replicated: FaultStage, rng: Random
+) -> None:
+    """A pattern allows this target, and nothing was ever delivered to it."""
+    node = three_nodes.cluster.nodes[2]
+    out = replicated.target("a.out")
+    away = _on_single_replicas(replicated, "a.audit", [node.node_id])
+    delay = replicated.delay("a.delay", default_target=out, allowed_targets=[f"{replicated.word}.a.*"])
+    to_away: Header = ("deliver-to", away.encode())
+    with _router(replicated) as router:
+        router.start_and_wait()
+        _take_over_without(node, router, replicated, away)
+        began_ms = now_ms()
+        for number in range(OTHERS):
+            replicated.post(delay, _due(began_ms, rng), value=b"other-%d" % number)
+        for number in range(waiting):
+            replicated.post(delay, _due(began_ms, rng), to_away, value=b"waits-%d" % number)
+        replicated.flush()
+        on_time = replicated.wait_records(out, OTHERS)
+        _come_back(three_nodes, node)
+        assert max(map(_late_ms, on_time)) <= LATE_MS
+        assert len(replicated.wait_records(away, waiting)) == waiting
+        report = settled(replicated)
+        assert report.released_once == OTHERS + waiting
+        assert router.stop() == 0
+
+
+def test_a_partition_without_a_leader_holds_up_its_own_records_alone(
+    three_nodes: Proxied, replicated: FaultStage, rng: Random
+) -> None:
+    """The other partitions of the same topic go on, by number and by key, and records without a key go there."""
+    node = three_nodes.cluster.nodes[2]
+    nodes = [each.node_id for each in three_nodes.cluster.nodes]
+    wide = _on_single_replicas(replicated, "wide", nodes)
+    partition_of = _partitions_of_keys(replicated, [b"key-%d" % number for number in range(KEYS)])
+    delay = replicated.delay(default_target=wide)
+    with _router(replicated) as router:
+        router.start_and_wait()
+        _take_over_without(node, router, replicated, wide)
+        began_ms = now_ms()
+        for number in range(OTHERS):
+            at: Header = ("deliver-partition", b"%d" % (number % 3))
+            replicated.post(delay, _due(began_ms, rng), at, value=b"by-number-%d" % (number % 3))
+            replicated.post(delay, _due(began_ms, rng), value=b"without-key", key=None)
+        for key, number in partition_of.items():
+            replicated.post(delay, _due(began_ms, rng), value=b"by-key-%d" % number, key=key)
+        replicated.flush()
+        wait_until(lambda: _left(router, delay, wide) >= _goes_elsewhere(partition_of), "what goes elsewhere")
+        _come_back(three_nodes, node)
+        settled(replicated)
+        found = replicated.records(wide)
+        late = [record for record in found if _late_ms(record) > LATE_MS and not _names(record, 2)]
+        assert not late, f"{len(late)} records waited for the leader of a partition that they do not go to"
+        assert {record.partition for record in found if _names(record, 2)} == {2}
+        assert router.stop() == 0
+
+
+def _goes_elsewhere(partition_of: dict[bytes, int]) -> int:
+    by_number = sum(number % 3 != 2 for number in range(OTHERS))
+    return by_number + OTHERS + sum(number != 2 for number in partition_of.values())
+
+
+def _names(record: Record, partition: int) -> bool:
+    """Return whether a record was sent to this partition, by number or by key; its value says so."""
+    return (record.value or b"").endswith(b"-%d" % partition)
+
+
+def _left(router: RouterProcess, delay: str, target: str) -> float:
+    return router.metric(f'records_released_total{{target="{target}",topic="{delay}"}}')
+
+
+def _router(stage: FaultStage) -> RouterProcess:
+    return stage.router(transaction_timeout="20s", session_timeout="6s")
+
+
+def _on_single_replicas(stage: Stage, name: str, nodes: list[int]) -> str:
+    """Create a target whose partitions have one replica each, on these nodes."""
+    target = f"{stage.word}.{name}"
+    Stage.create(
+        stage, [NewTopic(target, len(nodes), replica_assignment=[[node] for node in nodes], config=APPEND_TIME)]
+    )
+    stage.targets.append(target)
+    return target
+
+
+def _partitions_of_keys(stage: Stage, keys: list[bytes]) -> dict[bytes, int]:
+    """Return the partition of three to which each key belongs, as a producer sees it."""
+    topic = f"{stage.word}.keys"
+    stage.create([NewTopic(topic, 3, 1, config={})])
+    for key in keys:
+        stage.post(topic, value=b"", key=key, partition=-1)
+    stage.flush()
+    return {record.key or b"": record.partition for record in stage.records(topic)}
+
+
+def _take_over_without(node: Node, router: RouterProcess, stage: FaultStage, target: str) -> None:
+    """Kill a node, wait until others lead every partition that they have, and restart the router."""
+    node.kill()
+    wait_until(lambda: _led_by_nobody(stage) == {target}, f"other leaders for all but {target}")
+    router.kill()
+    router.start()
+    wait_until(lambda: router.http("/metrics")[0] == HTTPStatus.OK, "a process that answers")
+
+
+def _led_by_nobody(stage: FaultStage) -> set[str]:
+    known = stage.admin.list_topics(timeout=TIMEOUT_S).topics
+    own = {name: topic for name, topic in known.items() if name.startswith((stage.word, "__"))}
+    return {name for name, topic in own.items() if any(each.leader < 0 for each in topic.partitions.values())}
+
+
+def _come_back(three_nodes: Proxied, node: Node) -> None:
+    node.start()
+    three_nodes.cluster.wait_ready()
+
+
+def _due(began_ms: int, rng: Random) -> Header:
+    return "deliver-at", b"%d" % (began_ms + DUE_IN_MS + rng.randint(0, WITHIN_MS))
+
+
+def _late_ms(record: Record) -> int:
+    return record.timestamp_ms - int(dict(record.headers)["delay-due"] or b"0")

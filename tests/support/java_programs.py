@@ -1,0 +1,50 @@
+"""Java programs of the tests: their jars from Maven, kept beside Kafka's, and the compiler."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from sidecar.local_kafka import maven
+from sidecar.local_kafka.errors import KafkaUnavailable
+
+_FETCH_S: Final = 600
+
+
+def libraries(name: str, pom: Path, *options: str) -> Path:
+    """Return the folder of the jars that a pom names; KafkaUnavailable when Maven cannot fetch them.
+
+    Fetch them once for each content of the pom and each list of ``options``, which Maven gets.
+    """
+    content = pom.read_bytes() + "".join(options).encode()
+    target = maven.cache_dir().with_name(f"{name}-{maven.digest(content)}")
+    with maven.locked(maven.lock_file(target)):
+        if not target.is_dir():
+            _fetch(target, pom, options)
+    return target
+
+
+def compiled(sources: Sequence[Path], jars: Path, into: Path) -> str:
+    """Compile sources against a folder of jars, and return the class path; KafkaUnavailable without a compiler."""
+    javac = shutil.which("javac", path=str(Path(maven.java().path).resolve().parent)) or shutil.which("javac")
+    if javac is None:
+        raise KafkaUnavailable("the Java that was found is a JRE: it has no compiler")
+    call = [javac, "-Xlint:all,-processing", "-Werror", "-cp", f"{jars}/*", "-d", str(into), *map(str, sources)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return f"{jars}/*:{into}"
+
+
+def _fetch(target: Path, pom: Path, options: Sequence[str]) -> None:
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise KafkaUnavailable("Maven is missing")
+    partial = target.with_name(f".{target.name}")
+    shutil.rmtree(partial, ignore_errors=True)
+    call = [mvn, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies", *options]
+    call += ["-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=_FETCH_S, check=False)
+    if done.returncode != 0:
+        raise KafkaUnavailable(f"Maven could not fetch the jars of {pom}: {done.stdout.strip()[:300]}")
+    partial.rename(target)
