@@ -26,6 +26,32 @@ WAITING = 10
 KEYS = 30
 
 
+def test_a_target_that_loses_its_leader_while_the_router_runs_holds_up_its_own_records_alone(
+    three_nodes: Proxied, replicated: FaultStage, rng: Random
+) -> None:
+    """The first transaction with a record for it fails; the take-over that follows finds the place without a leader."""
+    node = three_nodes.cluster.nodes[2]
+    out = replicated.target("a.out")
+    away = _on_single_replicas(replicated, "a.audit", [node.node_id])
+    delay = replicated.delay("a.delay", default_target=out, allowed_targets=[f"{replicated.word}.a.*"])
+    to_away: Header = ("deliver-to", away.encode())
+    with _router(replicated) as router:
+        router.start_and_wait()
+        node.kill()
+        wait_until(lambda: _led_by_nobody(replicated) == {away}, f"other leaders for all but {away}")
+        began_ms = now_ms()
+        for number in range(WAITING):
+            replicated.post(delay, _due(began_ms - DUE_IN_MS, rng), to_away, value=b"waits-%d" % number)
+        for number in range(OTHERS):
+            replicated.post(delay, _due(began_ms, rng), value=b"other-%d" % number)
+        replicated.flush()
+        replicated.wait_records(out, OTHERS)
+        _come_back(three_nodes, node)
+        assert len(replicated.wait_records(away, WAITING)) == WAITING
+        assert settled(replicated).released_once == OTHERS + WAITING
+        assert router.stop() == 0
+
+
 @pytest.mark.parametrize("waiting", [0, WAITING], ids=["nothing-goes-there", "some-go-there"])
 def test_a_target_without_a_leader_holds_up_its_own_records_alone(
     waiting: int, three_nodes: Proxied, replicated: FaultStage, rng: Random
