@@ -129,6 +129,7 @@ def _folds(scene: Scene) -> list[Column]:
         f.max(f.when(kind == NAMED, flags.bitwiseAND(REPLACED) != 0)).alias("is_replaced"),
         f.max(f.when(kind == NAMED, flags.bitwiseAND(MOVED) != 0)).alias("is_moved"),
         f.max(f.when(kind == RECEIPT, flags.bitwiseAND(IN_VAIN) != 0)).alias("in_vain"),
+        f.coalesce(f.max(f.when(kind == RECEIPT, flags.bitwiseAND(MOVED) != 0)), f.lit(False)).alias("has_moved"),
         f.coalesce(f.max(f.when(kind == RECEIPT, flags.bitwiseAND(MALFORMED))), f.lit(0)).alias("no_receipt"),
     ]
 
@@ -163,7 +164,9 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
     is_void = (answers > 0) & (_has(CANCELS) | (_has(CONDITIONAL) & f.col("in_vain")))
     in_spite = ((copies > 0) | (rejections > 0)) & (is_void | (names > 0))
     many = (copies > found) | (rejections > 1) | ((rejections > 0) & (copies > 0)) | (answers > 1) | (names > 1)
-    doubled = many | too_many | in_spite
+    # A receipt may name a move, for what that has moved and has not written; nothing else that is no schedule.
+    names_no_schedule = _has(CANCELS) & (names > 0) & ~f.col("has_moved")
+    doubled = many | too_many | in_spite | names_no_schedule
     unanswered = _has(CONTROL) & (answers == 0) & (rejections == 0)
     missing = f.when(_removed(scene, horizons), "unprovable").otherwise("lost")
     by_receipt = f.when(f.col("is_replaced"), "replaced").when(f.col("is_moved"), "moved").otherwise("cancelled")
@@ -173,7 +176,7 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
         .when(doubled, "doubled")
         # A receipt is written when the control is read, however long the schedules wait.
         .when(unanswered, f.when(f.col("sent_ms") > began_ms, "pending").otherwise(missing))
-        .when(names > 0, by_receipt)
+        .when((names > 0) & ~_has(CANCELS), by_receipt)
         .when(is_void, "answered")
         .when(rejections == 1, "rejected")
         .when((copies > 0) & f.col("complete"), "released")
