@@ -105,6 +105,7 @@ class NamedSchedules:
         unwritten = [place for place in moved if control.if_due_ms in (None, place.due_ms)]
         pending = (*sorted(live, key=lambda place: place.offset), *unwritten)
         if not pending and control.if_due_ms is not None:
+            # Any other one of its id tells that something has changed.
             others = filter(is_pending, self.names.latest(id_hash))
             live_ones = (place for place in chain(held, others) if self._is_live(place.offset))
             pending = tuple(islice(chain(moved, live_ones), 1))
@@ -147,12 +148,12 @@ class NamedSchedules:
         return offset < self.transit.reaches and not self._is_live(offset)
 
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
-        """Let go of what has left, if it is time to."""
+        """Let go of places that have left, if it is time to; what is doomed may be spared, and stays."""
         if self.names.must_sweep:
-            self.names.sweep(lambda place: self._is_live(place.offset) and is_pending(place))
+            self.names.sweep(lambda place: place.offset not in self.mask and is_pending(place))
 
     def cursor_before_doomed(self, cursor: int, late: Sequence[Entry[P]]) -> int:
-        """How far C may go when it stays in front of a late record that is not due, at ``cursor``.
+        """Return how far C may go when it stays in front of a late record that is not due, at ``cursor``.
 
         Receipts from there on stay, and then C must not pass a late record that one of them has cancelled, nor a move
         whose schedule one of them has taken.

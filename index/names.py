@@ -21,6 +21,7 @@ spread (:mod:`index.spreading`), for a page does not tell when they were asked f
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -107,11 +108,10 @@ class Names:
 
     def latest(self, id_hash: bytes) -> Iterator[Position]:
         """Return where records of this id are, or have been, of each part those due last first."""
-        for places in (self._places, self._frozen, self.lookup.places):
-            known = places.get(id_hash, ())
-            yield from reversed(known) if isinstance(known, list) else [known] if known else ()
-        for _, run in self._runs:
-            yield from run.latest(id_hash)
+        parts: list[Places] = [self._places, self._frozen, self.lookup.places]
+        known = [reversed(each) if isinstance(each, list) else [each] for part in parts if (each := part.get(id_hash))]
+        found = chain.from_iterable([*known, *(run.latest(id_hash) for _, run in self._runs)])
+        return (place for place in found if place.offset not in self._cancelled)
 
     def let_go(self, id_hash: bytes, gone: Iterable[Position]) -> None:
         """Take out those of these places of an id that are taken out at all before a sweep: they have left."""

@@ -164,9 +164,7 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
     is_void = (answers > 0) & (_has(CANCELS) | (_has(CONDITIONAL) & f.col("in_vain")))
     in_spite = ((copies > 0) | (rejections > 0)) & (is_void | (names > 0))
     many = (copies > found) | (rejections > 1) | ((rejections > 0) & (copies > 0)) | (answers > 1) | (names > 1)
-    # A receipt may name a move, for what that has moved and has not written; nothing else that is no schedule.
-    names_no_schedule = _has(CANCELS) & (names > 0) & ~f.col("has_moved")
-    doubled = many | too_many | in_spite | names_no_schedule
+    doubled = many | too_many | in_spite
     unanswered = _has(CONTROL) & (answers == 0) & (rejections == 0)
     missing = f.when(_removed(scene, horizons), "unprovable").otherwise("lost")
     by_receipt = f.when(f.col("is_replaced"), "replaced").when(f.col("is_moved"), "moved").otherwise("cancelled")
@@ -209,7 +207,9 @@ def _flags(scene: Scene) -> list[Column]:
     strange = [
         f.col(f"found{word}").bitwiseAND(f.bitwise_not(f.col(f"wanted{word}"))) != 0 for word in range(scene.words)
     ]
-    malformed = (f.col("malformed") > 0) | (f.col("no_receipt") > 0)
+    # A receipt may name a move, for what that has moved and has not written; nothing else that is no schedule.
+    names_no_schedule = _has(CANCELS) & (f.col("names") > 0) & ~f.col("has_moved")
+    malformed = (f.col("malformed") > 0) | (f.col("no_receipt") > 0) | names_no_schedule
     flags = {
         "early": sent & legible & (f.col("first_ms") < due_ms + f.col("spread_ms")),
         "altered": sent & (_true(released_as) | _true(rejected_as) | malformed),

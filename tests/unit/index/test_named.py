@@ -171,6 +171,8 @@ def test_a_chain_of_moves_leaves_as_a_whole() -> None:
 def test_a_schedule_that_could_not_be_written_again_is_pending_as_before() -> None:
     index = index_of(2)
     moves = [ask(index, Action.MOVE, due_ms=5_000_000 + number) for number in range(2)]
+    index.named.names._sweep_at = 0
+    index.named.sweep(index._is_pending)
     batch = index.plan(0, 1_000, 1_000_000)
     index.named.spare(Position(DUE_MS + 1, 1), [receipt.offset for receipt in moves], "too large")
     index.confirm()
