@@ -8,11 +8,12 @@ are merged meanwhile::
                ├─ looked up ──┤├─ to do ───┤├─ not sealed ────┤
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pyroaring import BitMap64
 
 from index.id_pages import Sought
+from index.id_runs import without
 from index.progress import Position
 
 
@@ -21,7 +22,7 @@ class Lookup:
 
     >>> lookup = Lookup([b"a" * 16, b"b" * 16])
     >>> lookup.found(range(400), {b"a" * 16: [Position(7, 12), Position(7, 500)]})
-    >>> lookup.covers(range(400)), lookup.covers(range(401)), lookup.find(b"a" * 16), b"c" * 16 in lookup
+    >>> lookup.covers(range(400)), lookup.covers(range(401)), lookup.places[b"a" * 16], b"c" * 16 in lookup
     (True, False, [Position(due_ms=7, offset=12)], False)
     """
 
@@ -42,7 +43,14 @@ class Lookup:
         self._known.add_range(offsets.start, offsets.stop)
         for id_hash, found in places.items():
             self._places[id_hash] += [place for place in found if place.offset in offsets]
+            self._places[id_hash].sort()
 
-    def find(self, id_hash: bytes) -> list[Position]:
-        """Where records of this id are, or have been, as far as that was found."""
-        return self._places.get(id_hash, [])
+    @property
+    def places(self) -> Mapping[bytes, list[Position]]:
+        """Where records of its ids are, or have been, as far as that was found; in order."""
+        return self._places
+
+    def remove(self, id_hash: bytes, gone: Collection[Position]) -> None:
+        """Let go of some places of an id."""
+        if id_hash in self._places:
+            self._places[id_hash] = without(self._places[id_hash], gone)

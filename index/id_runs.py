@@ -1,8 +1,8 @@
 """Places of records by the hash of their id, for ranges of offsets to which no record is added any more."""
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from struct import Struct
 from types import MappingProxyType
 from typing import Final
@@ -12,16 +12,54 @@ from index.progress import Position
 HASH_BYTES = 16
 _HALVES = Struct(">QQ")
 
+FEW_OF: Final = 16
+"""Where more than one of so many places is taken out, all of them are looked at instead."""
+
 Places = Mapping[bytes, Position | list[Position]]
-"""By hash; nearly every id has one place, and a list for each would double what it costs."""
+"""By hash; nearly every id has one place, and a list for each would double what it costs. A list is in order."""
+
+DueTimes = tuple[int, int]
+"""The first and the last due time that is looked for."""
 
 NO_PLACES: Final[Places] = MappingProxyType({})
 
 
-def places_of(places: Places, id_hash: bytes) -> list[Position]:
-    """Those of one id."""
+def places_of(places: Places, id_hash: bytes, due: DueTimes | None = None) -> list[Position]:
+    """Return those of one id, and due within some time where one is given; in order.
+
+    >>> places = {b"a": [Position(5, 1), Position(6, 2), Position(6, 4), Position(7, 3)]}
+    >>> places_of(places, b"a", (6, 6)), places_of(places, b"b")
+    ([Position(due_ms=6, offset=2), Position(due_ms=6, offset=4)], [])
+    """
     known = places.get(id_hash, [])
-    return list(known) if isinstance(known, list) else [known]
+    if not isinstance(known, list):
+        known = [known]
+    return list(known) if due is None else between(known, due)
+
+
+def insert(places: dict[bytes, Position | list[Position]], id_hash: bytes, place: Position) -> None:
+    """Add a place of an id."""
+    known = places.setdefault(id_hash, place)
+    if isinstance(known, list):
+        insort(known, place)
+    elif known is not place:
+        places[id_hash] = sorted((known, place))
+
+
+def between(places: list[Position], due: DueTimes) -> list[Position]:
+    """Return those of some places in order that are due within some time."""
+    return places[bisect_left(places, (due[0],)) : bisect_left(places, (due[1] + 1,))]
+
+
+def without(places: list[Position], gone: Collection[Position]) -> list[Position]:
+    """Take some of these places out, which are in order; O(taken out) where few are, but for moving the rest."""
+    if FEW_OF * len(gone) > len(places):
+        return [place for place in places if place not in gone]
+    for place in gone:
+        at = bisect_left(places, place)
+        if at < len(places) and places[at] == place:
+            del places[at]
+    return places
 
 
 class IdRun:
@@ -55,19 +93,30 @@ class IdRun:
         self._offsets = array("q", [place.offset for _, place in named])
         self._loose = None
 
-    def find(self, id_hash: bytes) -> list[Position]:
-        """Where records of this id are, or have been."""
+    def find(self, id_hash: bytes, due: DueTimes | None = None) -> list[Position]:
+        """Return where records of this id are, or have been, due within some time where one is given."""
         loose = self._loose
         if loose is not None:
-            return places_of(loose, id_hash)
+            return places_of(loose, id_hash, due)
+        rows = self._rows(id_hash)
+        if due is not None:
+            first = bisect_left(self._dues_ms, due[0], rows.start, rows.stop)
+            rows = range(first, bisect_right(self._dues_ms, due[1], first, rows.stop))
+        return [Position(self._dues_ms[at], self._offsets[at]) for at in rows]
+
+    def latest(self, id_hash: bytes) -> Iterator[Position]:
+        """Return where records of this id are, or have been, those due last first."""
+        loose = self._loose
+        if loose is not None:
+            return reversed(places_of(loose, id_hash))
+        return (Position(self._dues_ms[at], self._offsets[at]) for at in reversed(self._rows(id_hash)))
+
+    def _rows(self, id_hash: bytes) -> range:
         first, second = _HALVES.unpack(id_hash)
-        found: list[Position] = []
-        at = bisect_left(self._firsts, first)
-        while at < len(self._firsts) and self._firsts[at] == first:
-            if self._seconds[at] == second:
-                found.append(Position(self._dues_ms[at], self._offsets[at]))
-            at += 1
-        return found
+        begin = bisect_left(self._firsts, first)
+        end = bisect_right(self._firsts, first, begin)
+        begin = bisect_left(self._seconds, second, begin, end)
+        return range(begin, bisect_right(self._seconds, second, begin, end))
 
 
 def _all(places: Places) -> Iterable[tuple[bytes, Position]]:

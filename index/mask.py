@@ -53,6 +53,11 @@ class Mask:
         self._offsets |= new
         self._changed |= _numbers(new)
 
+    def spare(self, offset: int) -> None:
+        """Take back that this was cancelled by the next transaction."""
+        self._offsets.discard(offset)
+        self._changed.add(offset >> CONTAINER_BITS)
+
     def forget(self, ranges: Sequence[range], needed_from: int) -> None:
         """Drop what nothing can bring back: offsets below ``needed_from`` and in front of all ``ranges`` of buckets.
 

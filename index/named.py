@@ -14,12 +14,20 @@ took over from there would evaluate the control again and find nothing: neither 
 [S, C) is not evaluated again after a restart: what its controls cancelled is in the mask.
 
 What the router has appended to the partition and not read yet is pending, too (:mod:`index.transit`). What a control
-moves is appended with its receipt. So the next control of the same id is only evaluated after that (``is_moving``):
-before, there is nothing that it could find, neither what was moved nor what takes its place.
+moves is appended with its receipt. Until then the next controls of the same id hold for what that move is to write: for
+them the schedule is pending under the offset of the move. It lies behind all others of its id, as its record will::
+
+    log       S ──── move 1 ──── move 2 ──── cancel       S a schedule; all three controls have its id
+    receipts         S           move 1      move 2       what each of them cancels
+    mask             S                                    nothing is written for move 1 and move 2
+
+Only what no other control has taken by the time of the transaction is written. Such a chain of receipts leaves as a
+whole: C does not stop between two of its links.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain, islice
+from typing import Final, TypeVar
 
 from pyroaring import BitMap64
 
@@ -27,11 +35,16 @@ from index.mask import Mask
 from index.names import Names, hash_of
 from index.pending import Entry
 from index.progress import Position
-from index.receipts import Control, Receipt, receipt_of
+from index.receipts import Control, Outcome, Receipt, receipt_of
 from index.record import Record
 from index.transit import Transit
 
 P = TypeVar("P")
+
+IsPending = Callable[[Position], bool]
+
+MANY: Final = 16
+"""With fewer places than this that have left, it is not worth the while to take them out."""
 
 
 class NamedSchedules:
@@ -44,7 +57,8 @@ class NamedSchedules:
         self._receipts: list[Receipt] = []
         self._doomed = BitMap64()
         self._in_flight: list[Receipt] = []
-        self._moving: set[bytes] = set()
+        self._moved: dict[bytes, list[Position]] = {}
+        self._links: list[Receipt] = []
 
     @property
     def owed(self) -> int:
@@ -81,50 +95,101 @@ class NamedSchedules:
         wait behind W, and how long after they were asked for.
         """
         id_hash = hash_of(control.deliver_id)
-        known = {*held, *filter(is_pending, self.names.find(id_hash))}
-        pending = [place for place in known if place.offset < offset] + self.transit.find(id_hash, offset)
-        live = [place for place in pending if self._is_live(place.offset)]
-        in_log_order = tuple(sorted(live, key=lambda place: place.offset))
-        asked_ms = self.names.asked_ms(in_log_order)
-        asked_ms |= {place.offset: place.due_ms - shift_ms for place, shift_ms in held.items() if shift_ms}
-        receipt = receipt_of(offset, control, in_log_order, due_ms, record, asked_ms)
-        self._receipts.append(receipt)
-        self._doomed.update(receipt.masks)
-        if receipt.moved is not None:
-            self._moving.add(control.deliver_id)
+        if control.if_due_ms is None:
+            written = self._all(id_hash, held, is_pending)
+        else:
+            written = self._due_at(id_hash, control.if_due_ms, held, is_pending)
+        written += self.transit.find(id_hash, offset)
+        live = {place for place in written if self._is_live(place.offset)}
+        moved = self._moved.get(control.deliver_id, ())
+        unwritten = [place for place in moved if control.if_due_ms in (None, place.due_ms)]
+        pending = (*sorted(live, key=lambda place: place.offset), *unwritten)
+        if not pending and control.if_due_ms is not None:
+            # Any other one of its id tells that something has changed.
+            others = filter(is_pending, self.names.latest(id_hash))
+            live_ones = (place for place in chain(held, others) if self._is_live(place.offset))
+            pending = tuple(islice(chain(moved, live_ones), 1))
+        asked_ms = self.names.asked_ms(pending)
+        asked_ms |= {place.offset: place.due_ms - held[place] for place in pending if held.get(place)}
+        receipt = receipt_of(offset, control, pending, due_ms, record, asked_ms)
+        receipt = receipt._replace(unwritten_count=len(unwritten))
+        self._owe(receipt)
         return receipt
 
-    def is_moving(self, deliver_id: bytes) -> bool:
-        """Whether a receipt is owed that moves a schedule of this id: another control of it has to wait."""
-        return deliver_id in self._moving
+    def _all(self, id_hash: bytes, held: Mapping[Position, int], is_pending: IsPending) -> list[Position]:
+        """Return where records of this id are pending, and let go of places that have left, where most have."""
+        known = self.names.find(id_hash)
+        pending = list(filter(is_pending, known))
+        if len(known) > 2 * len(pending) + MANY:
+            self.names.let_go(id_hash, set(known).difference(pending))
+        return [*held, *pending]
+
+    def _due_at(
+        self, id_hash: bytes, asked_ms: int, held: Mapping[Position, int], is_pending: IsPending
+    ) -> list[Position]:
+        """Return where records of this id are pending that were asked for at this time; O(as many as there are)."""
+        known = (place for place in self.names.find(id_hash, asked_ms) if place not in held and is_pending(place))
+        return [*known, *(place for place, shift_ms in held.items() if place.due_ms - shift_ms == asked_ms)]
+
+    def _owe(self, receipt: Receipt) -> None:
+        self._receipts.append(receipt)
+        self._doomed.update(receipt.masks)
+        moved = self._moved.setdefault(receipt.control.deliver_id, [])
+        if receipt.unwritten:
+            self._links.append(receipt)
+            moved[:] = [place for place in moved if place not in receipt.unwritten]
+        if receipt.moved is not None and receipt.due_ms is not None:
+            moved.append(Position(receipt.due_ms, receipt.offset))
+        if not moved:
+            del self._moved[receipt.control.deliver_id]
 
     def is_cancelled(self, offset: int) -> bool:
         """Whether a control has cancelled what is being read at this offset, which was in transit then."""
         return offset < self.transit.reaches and not self._is_live(offset)
 
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
-        """Let go of what has left, if it is time to."""
+        """Let go of places that have left, if it is time to; what is doomed may be spared, and stays."""
         if self.names.must_sweep:
-            self.names.sweep(lambda place: self._is_live(place.offset) and is_pending(place))
+            self.names.sweep(lambda place: place.offset not in self.mask and is_pending(place))
 
     def cursor_before_doomed(self, cursor: int, late: Sequence[Entry[P]]) -> int:
-        """How far C may go when it stays in front of a late record that is not due, at ``cursor``.
+        """Return how far C may go when it stays in front of a late record that is not due, at ``cursor``.
 
-        Receipts from there on stay, and then C must not pass a late record that one of them has cancelled.
+        Receipts from there on stay, and then C must not pass a late record that one of them has cancelled, nor a move
+        whose schedule one of them has taken.
         """
         while True:
+            cursor = self.cursor_before_links(cursor)
             doomed = BitMap64(o for each in self._receipts if each.offset >= cursor for o in each.masks)
             held_back = min((offset for _, offset, _ in late if offset < cursor and offset in doomed), default=cursor)
             if held_back == cursor:
                 return cursor
             cursor = held_back
 
+    def cursor_before_links(self, cursor: int) -> int:
+        """Return how far C may go towards ``cursor`` so that each receipt leaves together with the moves before it."""
+        for receipt in reversed(self._links):
+            if receipt.offset >= cursor:
+                cursor = min(cursor, *(place.offset for place in receipt.unwritten))
+        return cursor
+
+    def spare(self, schedule: Position, moves: Collection[int], why: str) -> None:
+        """Leave a schedule where it is: the moves at these offsets, which are in flight, could not write it again."""
+        self._in_flight = [
+            receipt.unmoved(Outcome.NOT_MOVED, why) if receipt.offset in moves else receipt
+            for receipt in self._in_flight
+        ]
+        self._doomed.discard(schedule.offset)
+        self.mask.spare(schedule.offset)
+
     def leave(self, cursor: int) -> list[Receipt]:
         """The receipts of the next transaction, which moves C to ``cursor``; what they cancel is masked by it."""
         assert not self._in_flight, "receipts are in flight already"
         self._in_flight = [each for each in self._receipts if each.offset < cursor]
         self._receipts = [each for each in self._receipts if each.offset >= cursor]
-        self._moving = {each.control.deliver_id for each in self._receipts if each.moved is not None}
+        self._links = [each for each in self._links if each.offset >= cursor]
+        stays = {name: [place for place in moved if place.offset >= cursor] for name, moved in self._moved.items()}
+        self._moved = {name: moved for name, moved in stays.items() if moved}
         for receipt in self._in_flight:
             self.mask.add(receipt.masks)
         self.transit.leave(cursor)
@@ -132,10 +197,10 @@ class NamedSchedules:
 
     def confirm(self) -> list[Position]:
         """The transaction was committed; returns the schedules that were cancelled by it."""
-        cancelled = [place for receipt in self._in_flight for place in receipt.cancelled]
+        cancelled = [place for receipt in self._in_flight for place in receipt.written]
         for receipt in self._in_flight:
-            if receipt.cancelled:
-                self.names.remove(hash_of(receipt.control.deliver_id), receipt.cancelled)
+            if receipt.written:
+                self.names.remove(hash_of(receipt.control.deliver_id), receipt.written)
         self._doomed -= BitMap64(o for receipt in self._in_flight for o in receipt.masks)
         self._in_flight = []
         self.mask.committed()
@@ -149,7 +214,12 @@ class NamedSchedules:
         self.transit.check()
         offsets = [receipt.offset for receipt in (*self._in_flight, *self._receipts)]
         assert offsets == sorted(set(offsets))
-        assert self._moving == {each.control.deliver_id for each in self._receipts if each.moved is not None}
+        assert self._links == [each for each in self._receipts if each.unwritten]
+        taken = {place.offset for receipt in self._links for place in receipt.unwritten}
+        moved = {each.offset for each in self._receipts if each.moved is not None}
+        assert taken <= moved, "a chain of moves is torn"
+        assert {place.offset for places in self._moved.values() for place in places} == moved - taken
+        assert all(self._moved.values())
         cancelled = [offset for receipt in (*self._in_flight, *self._receipts) for offset in receipt.masks]
         assert len(cancelled) == len(set(cancelled)), "a schedule is in two receipts"
         assert BitMap64(cancelled) == self._doomed

@@ -2,7 +2,9 @@
 
 Only records with an id are in it. What was cancelled is taken out at once. What has left is not taken out one by one,
 since most ids are never asked for: it is swept out when as much has been added as was left by the last sweep, and
-whoever asks looks whether a place is pending.
+whoever asks looks whether a place is pending. An id that has many places has them in order of their due times, so that
+a control that holds for one due time finds those without looking at the others; and where most of what a control finds
+has left, that is taken out.
 
 What is sealed lies in buckets, and so do its ids, sorted in pages (:mod:`index.id_pages`). They are not kept beside
 that: who asks for some ids has the pages read that may have them (:mod:`index.id_lookup`).
@@ -17,15 +19,16 @@ spread (:mod:`index.spreading`), for a page does not tell when they were asked f
                    runs            runs          places
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
 from pyroaring import BitMap64
 
 from index.id_lookup import Lookup
-from index.id_runs import HASH_BYTES, IdRun, Places, places_of
+from index.id_runs import HASH_BYTES, IdRun, Places, insert, places_of, without
 from index.progress import Position
 
 FIRST_SWEEP = 1_024
@@ -61,6 +64,7 @@ class Names:
         self._cancelled = BitMap64()
         self._loose: list[IdRun] = []
         self._shifts_ms: dict[int, int] = {}
+        self._longest_shift_ms = 0
         self._is_asked = False
         self._removed: list[tuple[bytes, set[Position]]] = []
         self.lookup = Lookup()
@@ -79,27 +83,41 @@ class Names:
         self._count += 1
         if shift_ms:
             self._shifts_ms[place.offset] = shift_ms
-        known = self._places.setdefault(id_hash, place)
-        if known is place:
-            return
-        if isinstance(known, list):
-            known.append(place)
-        else:
-            self._places[id_hash] = [known, place]
+            self._longest_shift_ms = max(self._longest_shift_ms, shift_ms)
+        insert(self._places, id_hash, place)
 
     def remove(self, id_hash: bytes, places: Iterable[Position]) -> None:
         """These were cancelled: once nothing brings them back, nobody else can tell any more that they were."""
         gone = set(places)
         self._count -= _remove(self._places, id_hash, gone)
+        self.lookup.remove(id_hash, gone)
         self._cancelled.update(place.offset for place in gone)
         if self._frozen:
             self._removed.append((id_hash, gone))
 
-    def find(self, id_hash: bytes) -> list[Position]:
-        """Where records of this id are, or have been."""
-        sealed = [place for _, run in self._runs for place in run.find(id_hash)]
-        sealed += self.lookup.find(id_hash) + places_of(self._frozen, id_hash)
-        return [place for place in sealed if place.offset not in self._cancelled] + places_of(self._places, id_hash)
+    def find(self, id_hash: bytes, asked_ms: int | None = None) -> list[Position]:
+        """Return where records of this id are, or have been; where ``asked_ms`` is given, those asked for then."""
+        due = None if asked_ms is None else (asked_ms, asked_ms + self._longest_shift_ms)
+        sealed = [place for _, run in self._runs for place in run.find(id_hash, due)]
+        sealed += places_of(self.lookup.places, id_hash, due) + places_of(self._frozen, id_hash, due)
+        found = [place for place in sealed if place.offset not in self._cancelled]
+        found += places_of(self._places, id_hash, due)
+        if asked_ms is None:
+            return found
+        return [place for place in found if place.due_ms - self._shifts_ms.get(place.offset, 0) == asked_ms]
+
+    def latest(self, id_hash: bytes) -> Iterator[Position]:
+        """Return where records of this id are, or have been, of each part those due last first."""
+        parts: list[Places] = [self._places, self._frozen, self.lookup.places]
+        known = [reversed(each) if isinstance(each, list) else [each] for part in parts if (each := part.get(id_hash))]
+        found = chain.from_iterable([*known, *(run.latest(id_hash) for _, run in self._runs)])
+        return (place for place in found if place.offset not in self._cancelled)
+
+    def let_go(self, id_hash: bytes, gone: Iterable[Position]) -> None:
+        """Take out those of these places of an id that are taken out at all before a sweep: they have left."""
+        left = set(gone)
+        self._count -= _remove(self._places, id_hash, left)
+        self.lookup.remove(id_hash, left)
 
     def asked_ms(self, places: Iterable[Position]) -> dict[int, int]:
         """When these were asked for, by offset, where that is not when they leave."""
@@ -174,6 +192,7 @@ class Names:
         """These are all ids of these offsets that a bucket holds; ``shifts_ms`` by offset, as of ``add``."""
         self._known.add_range(offsets.start, offsets.stop)
         self._shifts_ms.update(shifts_ms)
+        self._longest_shift_ms = max(self._longest_shift_ms, *shifts_ms.values(), 0)
         runs = [IdRun(each) for each in places if each]
         self._runs += [(offsets, run) for run in runs]
         self._loose += runs
@@ -205,6 +224,7 @@ class Names:
         for places in (self._places, self._frozen):
             assert all(len(each) == HASH_BYTES for each in places)
             assert all(len(known) > 1 for known in places.values() if isinstance(known, list))
+            assert all(known == sorted(known) for known in places.values() if isinstance(known, list))
         assert self._is_asked or not self._runs
 
     def _forget_shifts(self) -> None:
@@ -216,6 +236,7 @@ class Names:
                 for offset, shift_ms in self._shifts_ms.items()
                 if offset in unsealed or offset in self._known
             }
+            self._longest_shift_ms = max(self._shifts_ms.values(), default=0)
 
 
 def _count(places: AnyPlaces) -> int:
@@ -223,10 +244,12 @@ def _count(places: AnyPlaces) -> int:
 
 
 def _remove(places: AnyPlaces, id_hash: bytes, gone: set[Position]) -> int:
-    known = places_of(places, id_hash)
-    kept = [place for place in known if place not in gone]
+    """Take out those of these places that are there, and return how many were."""
+    known = places.get(id_hash, [])
+    before = len(known) if isinstance(known, list) else 1
+    kept = without(known if isinstance(known, list) else [known], gone)
     if kept:
         places[id_hash] = kept if len(kept) > 1 else kept[0]
     else:
         places.pop(id_hash, None)
-    return len(known) - len(kept)
+    return before - len(kept)

@@ -62,7 +62,7 @@ class PartitionIndex(Entering[P, R]):
         if not self._late:
             return AT_ONCE if others else None
         due_ms, offset, _ = self._late[0]
-        return AT_ONCE if others and min(others) < offset else due_ms
+        return AT_ONCE if others and min(others) < self._named.cursor_before_links(offset) else due_ms
 
     def furthest_due_ms(self) -> int | None:
         """Due time of the last pending record, or None."""

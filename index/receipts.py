@@ -26,6 +26,7 @@ class Outcome(StrEnum):
     MOVED = "moved"
     NOT_PENDING = "not-pending"
     CHANGED = "changed"
+    NOT_MOVED = "not-moved"
 
 
 _NOTHING_SPREAD: Final[Mapping[int, int]] = MappingProxyType({})
@@ -63,6 +64,10 @@ class Receipt(NamedTuple):
     ``record`` are those of the control, and ``voids_itself`` says that it would have been a schedule and is not.
     ``omitted`` are parts that are not written, because the receipts topic refuses so much. ``asked_ms`` tells by offset
     when those of them were due that were to leave later (:mod:`index.spreading`).
+
+    The last ``unwritten_count`` of ``cancelled`` have no record: a move that leaves with this receipt was to write each
+    of them, and this control came first (:mod:`index.named`). Such a schedule has the offset of its move. ``why`` tells
+    why a move could not write its schedule again.
     """
 
     offset: int
@@ -74,6 +79,8 @@ class Receipt(NamedTuple):
     voids_itself: bool = False
     omitted: tuple[Part, ...] = ()
     asked_ms: Mapping[int, int] = _NOTHING_SPREAD
+    unwritten_count: int = 0
+    why: str = ""
 
     @property
     def moved(self) -> Position | None:
@@ -81,10 +88,34 @@ class Receipt(NamedTuple):
         return self.cancelled[-1] if self.outcome is Outcome.MOVED else None
 
     @property
+    def written(self) -> tuple[Position, ...]:
+        """Those of the cancelled schedules that have a record."""
+        return self.cancelled[: len(self.cancelled) - self.unwritten_count]
+
+    @property
+    def unwritten(self) -> tuple[Position, ...]:
+        """Those of the cancelled schedules that a move in front was to write: the offset is that of the move."""
+        return self.cancelled[len(self.cancelled) - self.unwritten_count :]
+
+    @property
     def masks(self) -> tuple[int, ...]:
         """Offsets of records that are not to be released any more."""
-        cancelled = tuple(place.offset for place in self.cancelled)
+        cancelled = tuple(place.offset for place in self.written)
         return (*cancelled, self.offset) if self.voids_itself else cancelled
+
+    def unmoved(self, missed: Outcome, why: str = "") -> "Receipt":
+        """Return the receipt of a move that could not write its schedule again, and so does not name it.
+
+        The outcome is ``missed`` where the move has cancelled no other schedule.
+        """
+        others = self.cancelled[:-1]
+        return self._replace(
+            cancelled=others,
+            outcome=Outcome.CANCELLED if others else missed,
+            due_ms=None,
+            unwritten_count=max(0, self.unwritten_count - 1),
+            why=why,
+        )
 
 
 def receipt_of(
@@ -136,6 +167,8 @@ def receipt_value(receipt: Receipt) -> bytes:
         "cancelled": [{"offset": each.offset, "due": receipt.asked_ms.get(each.offset, each.due_ms)} for each in told],
         "due": receipt.due_ms,
     }
+    if receipt.why:
+        plain["why"] = receipt.why
     if receipt.omitted:
         there = {Part.CANCELLED: receipt.cancelled, Part.HEADERS: receipt.record.headers}
         plain["omitted"] = {part: len(there[part]) for part in receipt.omitted}

@@ -10,12 +10,13 @@ class Entry:
     ``first_offset`` is that of the record from which it follows, or of the control that has moved it, its own for
     nearly all: a control behind that holds for it. ``answers`` counts its own receipts, ``named`` has the outcome of
     each receipt that names it, ``is_void`` says that it is a control and no schedule, ``has_moved`` that a record was
-    written for it.
+    written for it, ``taken_by`` which receipts name it for what it has moved: for that no record was written.
     """
 
     __slots__ = (
         *("arrivals", "as_rejected", "as_released", "due_ms", "rejections", "targets", "timestamp_ms"),
         *("answers", "control", "deliver_id", "first_offset", "has_begun", "has_moved", "is_void", "named", "recurs"),
+        "taken_by",
     )
 
     def __init__(self, record: Record, default_target: str, delay_ms: int) -> None:
@@ -28,6 +29,7 @@ class Entry:
         self.recurs = recurs(record.headers)
         self.has_begun = False
         self.has_moved = False
+        self.taken_by: tuple[str, ...] = ()
         self.first_offset = record.offset if (first := follows_from(record)) is None else first
         self.timestamp_ms = record.timestamp_ms
         self.targets = () if self.cancels else targets(record.headers, default_target)
@@ -54,6 +56,8 @@ class Entry:
     def outcome(self, now_ms: int) -> str:
         """Name the one count this record belongs to."""
         if self.answers > 1 or len(self.named) > 1 or self.has_left_in_spite:
+            return "duplicated"
+        if len(self.taken_by) + self.has_moved > 1:
             return "duplicated"
         if self.control is not None and not self.answers and not self.rejections:
             # A receipt is written when the control is read, however long the schedules wait.

@@ -182,6 +182,11 @@ class _Books:
         if entry is None:
             self._note("foreign", f"the receipt of {source}: no record at {lane}/{offset}")
             return
+        if entry.cancels:
+            entry.taken_by += (source,)
+            if offset >= int(control_offset) or not _takes(control, receipt, entry):
+                self._note("altered", f"{lane}/{offset}: {source} does not ask for what it moves, and names it")
+            return
         entry.named += (receipt.done,)
         if entry.first_offset >= int(control_offset) or not _holds_for(control, receipt, entry):
             self._note("altered", f"{lane}/{offset}: {source} does not ask for it, and its receipt names it")
@@ -199,13 +204,32 @@ class _Books:
             ]
             for entry in found:
                 entry.named = (receipt.done,)
-            if len(found) != receipt.unnamed:
-                self._note("altered", f"{source}: its receipt has {receipt.unnamed} unnamed, {len(found)} are nowhere")
+            taken = [
+                entry
+                for place, entry in ((place, self._entries[place]) for place, _ in self._moves)
+                if not (entry.taken_by or entry.has_moved) and _takes(control, receipt, entry)
+                if place.rpartition("/")[0] == lane and entry.first_offset < int(control_offset)
+            ]
+            for entry in taken:
+                entry.taken_by = (source,)
+            nowhere = len(found) + len(taken)
+            if nowhere != receipt.unnamed:
+                self._note("altered", f"{source}: its receipt has {receipt.unnamed} unnamed, {nowhere} are nowhere")
 
     def _follow_the_moved(self, now_ms: int) -> None:
-        """Look for the record of each schedule that was moved; until it is due, an open transaction may hide it."""
+        """Look for the record of each schedule that was moved; until it is due, an open transaction may hide it.
+
+        None is written of what a control behind the move has taken in the same transaction.
+        """
+        moved = {source for source, _ in self._moves}
+        for source, entry in self._entries.items():
+            is_move = entry.control is not None and entry.control.action == "move"
+            if entry.taken_by and is_move and source not in moved:
+                self._note("altered", f"{source}: named by {entry.taken_by[0]} for what it moves, and moves nothing")
         for source, receipt in self._moves:
-            if not self._entries[source].has_moved and (receipt.due_ms is None or receipt.due_ms <= now_ms):
+            entry = self._entries[source]
+            is_written = entry.has_moved or bool(entry.taken_by)
+            if not is_written and (receipt.due_ms is None or receipt.due_ms <= now_ms):
                 self._note("moved_to_nowhere", f"{source}: moved by its receipt, and no record was written for it")
 
     def report(self, now_ms: int) -> AuditReport:
@@ -253,6 +277,15 @@ def _is_of(record: Record, receipt: Receipt, control: Control) -> bool:
     # The id may have a name that is unknown here.
     of_its_id = control.deliver_id in {receipt.deliver_id, None}
     return last[0] == "delay-source" and as_sent and of_its_id and receipt.answers(control)
+
+
+def _takes(control: Control, receipt: Receipt, move: Entry) -> bool:
+    """Whether a control asks for what a move in front of it has moved; a time by a name unknown here is believed."""
+    if move.control is None or move.control.action != "move":
+        return False
+    if receipt.deliver_id is not None and move.control.deliver_id not in {receipt.deliver_id, None}:
+        return False
+    return not control.conditional or move.due_ms in {control.if_due_ms, AT_ONCE}
 
 
 def _holds_for(control: Control, receipt: Receipt, entry: Entry) -> bool:

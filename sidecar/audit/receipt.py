@@ -13,7 +13,8 @@ _IF_DUE: Final = "deliver-if-due"
 _ID: Final = "deliver-id"
 
 _DONE: Final = {"cancel": "cancelled", "replace": "replaced", "move": "moved"}
-_IN_VAIN: Final = frozenset({"not-pending", "changed"})
+_NOT_MOVED: Final = "not-moved"
+_IN_VAIN: Final = frozenset({"not-pending", "changed", _NOT_MOVED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Receipt:
 
     @property
     def is_in_vain(self) -> bool:
-        """Whether its control found nothing of what it was to act on."""
+        """Whether its control found nothing of what it was to act on, or could not write that again."""
         return self.outcome in _IN_VAIN
 
     @property
@@ -70,7 +71,8 @@ class Receipt:
         found = self.offsets or self.unnamed
         may_be = {self.done, _DONE["cancel"]} if self.action == "move" else {_DONE[self.action]}
         fits = not found if self.is_in_vain else bool(found) and self.outcome in may_be
-        return fits and self.action == control.action and (control.conditional or self.outcome != "changed")
+        fits = fits and (control.conditional or self.outcome != "changed")
+        return fits and self.action == control.action and (self.action == "move" or self.outcome != _NOT_MOVED)
 
 
 def control_of(record: Record) -> Control | None:

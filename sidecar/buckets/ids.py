@@ -27,7 +27,7 @@ from index.bucket import Bucket, Manifest
 from index.errors import FormatError
 from index.id_lookup import Lookup
 from index.id_pages import Sought
-from index.id_runs import places_of
+from index.id_runs import insert
 from index.names import AnyPlaces, hash_of
 from index.progress import Position
 from index.record import Record
@@ -183,7 +183,7 @@ class StoredIds:
             id_hash, lot = hash_of(deliver_id), found[-1]
             if shift_ms:
                 shifts_ms[place.offset] = shift_ms
-            lot[id_hash] = [*places_of(lot, id_hash), place] if id_hash in lot else place
+            insert(lot, id_hash, place)
             if len(lot) >= TOGETHER:
                 found.append({})
         needs_from = manifest.needs_from

@@ -154,7 +154,8 @@ def move_command(
             became = "moved" if each in last.values() else "cancelled"
             click.echo(f"{topic}/{each.partition}/{each.offset} {became}; it was due {shown_time(each.due_ms)}")
     if told.due_ms is None:
-        raise click.ClickException(f"the last one could not be written again: delay-router rejected list {topic}")
+        why = told.why or "its record is gone, or the rules refuse it"
+        raise click.ClickException(f"the last one could not be written again, and was not moved: {why}")
     if not as_json:
         click.echo(f"due {shown_time(told.due_ms)} from now on")
 

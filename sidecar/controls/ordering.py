@@ -29,6 +29,7 @@ from sidecar.controls.receipts import (
     ChangedError,
     NoReceiptError,
     NothingPendingError,
+    NotMovedError,
     Receipts,
     Told,
     partitions_of,
@@ -71,8 +72,8 @@ def carry_out(
 ) -> Told:
     """Cancel or move it, and return what was once that is committed.
 
-    NothingPendingError, ChangedError and NoReceiptError say what became of it otherwise; ConfigError when the delay
-    topic accepts no such control, KafkaException when the cluster does not answer.
+    NothingPendingError, ChangedError, NotMovedError and NoReceiptError say what became of it otherwise; ConfigError
+    when the delay topic accepts no such control, KafkaException when the cluster does not answer.
     """
     verdict = config.rules_for(topic).decide(order.headers, clock.now_ms())
     if isinstance(verdict, Rejection):
@@ -118,15 +119,21 @@ def _write(config: Config, topic: str, partitions: Sequence[int], order: Order) 
 def together(order: Order, found: Mapping[int, Told], written: Mapping[int, int], topic: DelayTopicConfig) -> Told:
     """What the receipts say together; ``written`` has the offset of each control, by its partition, as ``found``."""
     shown = order.deliver_id.decode("utf-8", "replace")
-    cancelled = sorted(each for receipt in found.values() for each in receipt.cancelled)
+    # In the order of each receipt, whose last one is the one that was moved.
+    cancelled = [each for _, receipt in sorted(found.items()) for each in receipt.cancelled]
     outcomes = {receipt.outcome for receipt in found.values()}
     if missing := [place for place in sorted(written.items()) if place[0] not in found]:
         raise NoReceiptError(topic, f"{shown} is {order.done}", missing)
-    # What was to be moved and could not be written again is rejected, and only the others are named, as cancelled.
+    why = "; ".join(receipt.why for receipt in found.values() if receipt.why)
+    # What was to be moved and could not be written again is not named, and the others are, as cancelled.
     for outcome in (order.done, Outcome.CANCELLED):
         if outcome in outcomes:
             dues_ms = (receipt.due_ms for receipt in found.values() if receipt.due_ms is not None)
-            return Told(outcome, tuple(cancelled), max(dues_ms, default=None))
+            return Told(outcome, tuple(cancelled), max(dues_ms, default=None), why)
+    if Outcome.NOT_MOVED in outcomes:
+        raise NotMovedError(
+            f"{shown}: what is pending in {topic.name} stays due as before, for it was not moved: {why}"
+        )
     if Outcome.CHANGED in outcomes:
         raise ChangedError(f"{shown}: what is pending in {topic.name} is due at another time; nothing was {order.done}")
     raise NothingPendingError(f"{shown}: nothing of this id is pending in {topic.name}; it may have left already")

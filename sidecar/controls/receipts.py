@@ -35,6 +35,10 @@ class ChangedError(DelayRouterError):
     """What is pending is due at another time than was asked for."""
 
 
+class NotMovedError(ChangedError):
+    """What is pending could not be written again, and is due as before."""
+
+
 class NoReceiptError(DelayRouterError):
     """The controls are written, and not every receipt has come in time."""
 
@@ -64,12 +68,14 @@ class Cancelled(NamedTuple):
 class Told:
     """What the receipt of a control says; ``due_ms`` is that of the schedule which is pending instead, if one is.
 
-    Of what it has moved, the last in a partition is what is pending instead.
+    Of what it has moved, the last in a partition is what is pending instead. ``why`` tells why a move could not write
+    the last one again.
     """
 
     outcome: str
     cancelled: tuple[Cancelled, ...] = ()
     due_ms: int | None = None
+    why: str = ""
 
     def as_json(self) -> dict[str, object]:
         """For scripts that replace."""
@@ -130,4 +136,4 @@ def _ends(admin: AdminClient, places: Sequence[Place]) -> dict[int, int]:
 def _read(partition: int, value: bytes) -> Told:
     plain = json.loads(value)
     cancelled = [Cancelled(partition, each["offset"], each["due"]) for each in plain["cancelled"]]
-    return Told(plain["outcome"], tuple(cancelled), plain["due"])
+    return Told(plain["outcome"], tuple(cancelled), plain["due"], plain.get("why", ""))

@@ -3,6 +3,7 @@
 What is decided is handed over in order, and indexed by the worker between two transactions.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -10,6 +11,7 @@ from typing import Protocol
 
 from index.pending import Entry
 from index.progress import Position
+from sidecar.clock import Clock
 from sidecar.intake.bad_batches import BadBatch
 from sidecar.intake.decided import Controlling, Decided, Indexed, Rejected, stub_of
 from sidecar.intake.deciding import NEVER
@@ -24,6 +26,10 @@ releasing waits. A transaction takes some 15 ms beside its records, which is 1 u
 
 MOVED_BYTES = 262_144
 """What a schedule that is moved counts for in a transaction: its record is only read when that begins."""
+
+CONTROLS_FOR_S = 0.05
+"""How long controls are evaluated between two transactions, since releasing waits. One takes some 30 us, and as much
+again for each pending schedule of its id that it looks at, of which there may be any number."""
 
 
 class Ahead(Protocol):
@@ -60,21 +66,29 @@ class Places(Protocol):
 class Intake:
     """Indexes what ``ahead`` gives, which it owns; used by the worker of its partition only."""
 
-    def __init__(self, ahead: Ahead, ledger: PartitionLedger, budget: PayloadBudget, places: Places) -> None:
+    def __init__(
+        self, ahead: Ahead, ledger: PartitionLedger, budget: PayloadBudget, places: Places, clock: Clock
+    ) -> None:
         self._ahead = ahead
+        self._clock = clock
         self._places = places
         self._ledger = ledger
         self._budget = budget
         self._settled_bytes = 0
         self._under_way: Decided | None = None
+        self._until_s = math.inf
 
     def fill(self, wait_s: float, max_bytes: int = NEVER) -> Indexed:
         """Index what has arrived, waiting at most ``wait_s`` for the first record; errors as of ``Ahead``.
 
-        All that is indexed may have to leave in one transaction, so it ends with the record that fills ``max_bytes``.
+        All that is indexed may have to leave in one transaction, so it ends with the record that fills ``max_bytes``;
+        and with the control that is evaluated ``CONTROLS_FOR_S`` after the first one.
         """
         done = Indexed()
         records = 0
+        self._until_s = math.inf
+        if self._under_way is not None:
+            wait_s = 0
         while records < INDEX_RECORDS and done.size_bytes < max_bytes:
             decided = self._under_way
             if decided is None:
@@ -101,7 +115,7 @@ class Intake:
         self._budget.give_back(self._ahead.taken_bytes - self._settled_bytes)
 
     def _index(self, decided: Decided, done: Indexed, max_bytes: int) -> bool:
-        """Index what fits; False when it has to wait for what a control needs to know."""
+        """Index what fits; False when a control has to wait for what it needs to know, or for the next transaction."""
         steps = decided.steps
         while decided.at < len(steps) and done.size_bytes < max_bytes:
             step = steps[decided.at]
@@ -117,7 +131,7 @@ class Intake:
                 self._ledger.reject(step.offset, step.refused)
                 done.size_bytes += size_of(step.refused.record)
             elif isinstance(step, Controlling):
-                if not self._control(step, _ids_behind(decided), done):
+                if not self._has_time() or not self._control(step, _ids_behind(decided), done):
                     return False
             elif isinstance(step, BadBatch):
                 self._ledger.skip(step.from_offset, step.to_offset, stub_of(step))
@@ -128,18 +142,26 @@ class Intake:
             decided.at += 1
         return True
 
+    def _has_time(self) -> bool:
+        """Whether another control may be evaluated before the next transaction; time begins with the first one."""
+        now_s = self._clock.running_s()
+        if self._until_s == math.inf:
+            self._until_s = now_s + CONTROLS_FOR_S
+        return now_s < self._until_s
+
     def _control(self, step: Controlling, following: Iterable[bytes], done: Indexed) -> bool:
-        """Evaluate a control; False while it is not known where its id is in buckets, or that is being moved."""
-        if not self._ledger.is_settled(step.offset):
-            is_moving = self._ledger.named.is_moving(step.control.deliver_id)
-            if is_moving or not self._places.are_known(step.control.deliver_id, following):
-                return False
+        """Evaluate a control; False while it is not known where its id is in buckets."""
+        is_settled = self._ledger.is_settled(step.offset)
+        if not is_settled and not self._places.are_known(step.control.deliver_id, following):
+            return False
         held = self._places.held(step.control.deliver_id)
         receipt, added = self._ledger.control(
             step.offset, step.control, step.record, step.entry, held=held, shift_ms=step.shift_ms
         )
         self._count([] if step.entry is None else [step.entry], added, done)
-        moved_bytes = MOVED_BYTES if receipt is not None and receipt.moved is not None else 0
+        # Of a chain of moves one record is written.
+        is_moved = receipt is not None and receipt.moved is not None and receipt.moved in receipt.written
+        moved_bytes = MOVED_BYTES if is_moved else 0
         done.size_bytes += size_of(step.record) + sum(scheduled_size(payload) for _, _, payload in added) + moved_bytes
         return True
 

@@ -204,7 +204,7 @@ class KafkaHost:
         name = f"{topic.name}/{self._partition}"
         ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, name)
         ahead.start()
-        return Intake(ahead, ledger, budget, places)
+        return Intake(ahead, ledger, budget, places, self._shared.clock)
 
     @property
     def reader(self) -> OffsetReader:

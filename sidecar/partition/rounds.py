@@ -11,7 +11,8 @@ When to begin a transaction:
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from index.pending import Entry
 from index.schedule import AT_ONCE
@@ -63,13 +64,19 @@ MS_PER_S = 1_000
 class Rounds:
     """Drives one owned partition; used by its worker only. ``batch_records`` is the most that is due in a transaction.
 
-    ``size`` lives longer than an ownership.
+    ``size`` lives longer than an ownership. The brokers are waited for within ``asking``.
     """
 
     def __init__(
-        self, context: PartitionContext, owned: OwnedPartition, size: TransactionSize, batch_records: int
+        self,
+        context: PartitionContext,
+        owned: OwnedPartition,
+        size: TransactionSize,
+        batch_records: int,
+        asking: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._context = context
+        self._asking = asking
         self._clock = context.clock
         self._owned = owned
         self._size = size
@@ -79,7 +86,8 @@ class Rounds:
 
     def once(self) -> None:
         """One round; KafkaException when the partition has to be taken over again."""
-        self._owned.follow_policies()
+        with self._asking():
+            self._owned.follow_policies()
         self._index(self._wait_s())
         self._owned.load(self._now_ms())
         running_s, now_ms = self._clock.running_s(), self._now_ms()
@@ -196,7 +204,8 @@ class Rounds:
         self._last_began_s = began_s
         committed = False
         try:
-            released = self._owned.release(plan)
+            with self._asking():
+                released = self._owned.release(plan)
             committed = True
         finally:
             if not committed:

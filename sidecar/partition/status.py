@@ -18,6 +18,7 @@ A policy turns ACTIVE into PAUSED and back, or into DRAINED, from which the part
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
@@ -137,6 +138,7 @@ class ToldStatus:
     def __init__(self, clock: Clock, status: PartitionStatus) -> None:
         self._clock = clock
         self._told = status, clock.running_s()
+        self._is_asking = False
 
     @property
     def last(self) -> PartitionStatus:
@@ -147,13 +149,25 @@ class ToldStatus:
         """The worker tells where it stands."""
         self._told = status, self._clock.running_s()
 
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """The worker asks the brokers, and waits for their answers."""
+        self._is_asking = True
+        try:
+            yield
+        finally:
+            self._is_asking = False
+
     def now(self) -> PartitionStatus:
-        """The last status, or WAITING when the worker is silent for so long that a call to the brokers must hold it."""
+        """Return the last status, or WAITING when the worker has been silent for long, and what holds it."""
         status, told_s = self._told
         silent_s = self._clock.running_s() - told_s
         if not status.ready or silent_s < SILENT_AFTER_S:
             return status
-        why = f"the brokers have not answered for {silent_s:.0f} s"
+        if self._is_asking:
+            why = f"the brokers have not answered for {silent_s:.0f} s"
+        else:
+            why = f"the router has been at work for {silent_s:.0f} s: it waits for no broker, and goes on by itself"
         return replace(status, state=PartitionState.WAITING, why=why)
 
 

@@ -145,7 +145,8 @@ class Worker(threading.Thread):
         return False
 
     def _serve(self, host: KafkaHost, owned: OwnedPartition, began_s: float) -> None:
-        rounds = Rounds(host.context, owned, self._size, self._shared.config.router.batch_records)
+        batch_records = self._shared.config.router.batch_records
+        rounds = Rounds(host.context, owned, self._size, batch_records, self.told.asking)
         self._replay(owned, rounds)
         failpoints.passing("recovery.replayed")
         if not self._stopping.is_set():

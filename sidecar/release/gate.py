@@ -168,10 +168,11 @@ class Gate:
         held = chain.from_iterable(self._lanes.values())
         return {offset: record for _, offset, (_, _, record) in held if offset in offsets and record is not None}
 
-    def cancel(self, offsets: Collection[int]) -> None:
-        """The transaction being made says that these are cancelled: those of them that are held are let go of."""
-        if self._parts.keys().isdisjoint(offsets):
-            return
+    def cancel(self, offsets: Collection[int]) -> frozenset[int]:
+        """The transaction being made says that these are cancelled: let go of those that are held, and return them."""
+        held = frozenset(self._parts.keys() & offsets)
+        if not held:
+            return held
         for lane, waiting in list(self._lanes.items()):
             kept = deque(entry for entry in waiting if entry[1] not in offsets)
             for entry in waiting:
@@ -181,6 +182,7 @@ class Gate:
                 self._lanes[lane] = kept
             else:
                 del self._lanes[lane]
+        return held
 
     def resumed(
         self, most: int, now_ms: int, most_bytes: int = _EVERYTHING, doomed: Collection[int] | BitMap64 = ()

@@ -1,16 +1,23 @@
 """What the receipts of one transaction move: each is written again to the delay partition, due at another time.
 
 The receipt names the schedule as cancelled and tells its new due time; the record that takes its place is written by
-the same transaction, and is in transit (:mod:`index.transit`) until it is read. Where it cannot be written nothing is
-told as moved: what the delay topic refuses is rejected instead, as is what was in transit itself and is refused by the
-rules of today; what is gone is lost.
+the same transaction, and is in transit (:mod:`index.transit`) until it is read. Of several moves of one schedule in one
+transaction only the last is written (:mod:`index.named`); where another control takes the schedule after them, none is.
+
+Where a schedule cannot be written again, no move of it is told as moved:
+
+* The delay topic refuses the record: the schedule stays where it was.
+* It was in transit, and the rules of its place refuse it: it is rejected, as it would be when it is read.
+* Its record is gone: it is lost.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from index.moving import moved_occurrence, moved_record
 from index.names import hash_of
+from index.pending import Entry
 from index.progress import Position
 from index.receipts import Outcome, Receipt
 from index.record import Record
@@ -18,43 +25,75 @@ from index.recurring import recurrence_of
 from index.rules import Rules
 from index.schedule import Rejection
 from index.unreadable import as_accepted
-from sidecar.payload.records import Appended, Decide, Refused
+from sidecar.payload.records import Appended, Decide, Refused, Scheduled, scheduled, size_of
 
 RecordsOf = Callable[[Sequence[Position]], Mapping[int, Record | None]]
 """Reads the records of pending schedules by their places; None for one that is gone."""
 
 
+class Spared(NamedTuple):
+    """A schedule that stays where it was: its entry, the moves that could not write it again, and why."""
+
+    entry: Entry[Scheduled]
+    moves: Sequence[int]
+    why: str
+
+
+class Chain(NamedTuple):
+    """The moves of one schedule, by their receipts in order."""
+
+    place: Position
+    receipts: list[Receipt]
+
+    @property
+    def offsets(self) -> list[int]:
+        """Return those of the controls."""
+        return [receipt.offset for receipt in self.receipts]
+
+
 @dataclass(slots=True)
 class Moves:
-    """Of one transaction, all by the offset of the control.
+    """Of one transaction.
 
-    * ``places``: the schedules that are moved.
-    * ``records``: their records, as they came.
-    * ``appended``: what stands for them from now on.
+    * ``appended``: what stands for a schedule from now on, by the offset of the last move of it.
     * ``lost``: offsets of schedules whose records are gone.
     * ``refused``: schedules that the rules refuse, by their own offsets.
     """
 
-    places: dict[int, Position] = field(default_factory=dict)
-    records: dict[int, Record] = field(default_factory=dict)
     appended: dict[int, Appended] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
     refused: list[tuple[int, Refused]] = field(default_factory=list)
+    _written: dict[int, tuple[Chain, Entry[Scheduled]]] = field(default_factory=dict)
+    _given_up: dict[int, tuple[Outcome, str]] = field(default_factory=dict)
+
+    def append(self, chain: Chain, appended: Appended, entry: Entry[Scheduled]) -> None:
+        """Write this for the schedule of a chain, which is ``entry`` until then."""
+        self.appended[appended.offset] = appended
+        self._written[appended.offset] = chain, entry
+
+    def give_up(self, chain: Chain, missed: Outcome, why: str = "") -> None:
+        """Write nothing for the schedule of a chain."""
+        self._given_up |= dict.fromkeys(chain.offsets, (missed, why))
 
     def told(self, receipts: Sequence[Receipt]) -> list[Receipt]:
-        """The receipts as they are true: one whose schedule is not written again does not name that."""
+        """Return the receipts as they are true: a move whose schedule is not written again does not name that."""
         return [
-            _unmoved(receipt) if receipt.moved is not None and receipt.offset not in self.appended else receipt
+            receipt.unmoved(*self._given_up[receipt.offset])
+            if receipt.moved is not None and receipt.offset in self._given_up
+            else receipt
             for receipt in receipts
         ]
 
-    def give_up(self, refused: Mapping[int, Rejection]) -> list[tuple[int, Refused]]:
-        """Append nothing for these controls; the schedules are rejected, and returned by their own offsets."""
-        rejected = []
+    def spare(self, refused: Mapping[int, Rejection]) -> list[Spared]:
+        """Append nothing for these moves, since the delay topic refuses it; return the schedules."""
+        spared = []
         for offset in self.appended.keys() & refused.keys():
             del self.appended[offset]
-            rejected.append((self.places[offset].offset, Refused(refused[offset], self.records[offset])))
-        return rejected
+            reason, message = refused[offset]
+            chain, entry = self._written[offset]
+            self.give_up(chain, Outcome.NOT_MOVED, f"{reason}: {message}")
+            spared.append(Spared(entry, chain.offsets, f"{reason}: {message}"))
+        return spared
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,36 +111,49 @@ class Moving:
     def look(self, receipts: Sequence[Receipt], rules_at: Callable[[int], Rules], now_ms: int) -> Moves:
         """What these receipts move; errors as of ``read``, and then nothing may be concluded."""
         moves = Moves()
-        moving = [(receipt, receipt.moved) for receipt in receipts if receipt.moved is not None]
-        if not moving:
-            return moves
-        found = self.read([place for _, place in moving])
-        for receipt, place in moving:
-            assert receipt.due_ms is not None
-            record = found.get(place.offset)
+        chains = chains_of(receipts)
+        found = self.read([chain.place for chain in chains]) if chains else {}
+        for chain in chains:
+            record = found.get(chain.place.offset)
             if record is None:
-                moves.lost.append(place.offset)
-                continue
-            schedule = self.decide(place.offset, record)
-            if isinstance(schedule, Rejection):
-                moves.refused.append((place.offset, Refused(schedule, record)))
-                continue
-            # Its delay is counted from its timestamp, as that of its control is.
-            written_ms = max(now_ms, receipt.record.timestamp_ms)
-            moves.places[receipt.offset], moves.records[receipt.offset] = place, record
-            rules, due_ms, source = rules_at(place.offset), receipt.due_ms, f"{self.source}{receipt.offset}"
-            recurrence = recurrence_of(record.headers) if rules.recurring else None
-            if recurrence is None or isinstance(recurrence, Rejection):
-                accepted, role = as_accepted(record), rules.controls.role
-                moved = moved_record(accepted, schedule, role, source, due_ms, written_ms)
+                moves.lost.append(chain.place.offset)
+                moves.give_up(chain, Outcome.NOT_PENDING)
             else:
-                moved = moved_occurrence(record, recurrence, place.offset, source, due_ms, self.key, written_ms)
-            id_hash = hash_of(receipt.control.deliver_id)
-            moves.appended[receipt.offset] = Appended(receipt.offset, moved, due_ms, id_hash)
+                self._append(moves, chain, record, rules_at(chain.place.offset), now_ms)
         return moves
 
+    def _append(self, moves: Moves, chain: Chain, record: Record, rules: Rules, now_ms: int) -> None:
+        """Append what stands for a schedule from now on, unless it is to be rejected."""
+        place, receipt = chain.place, chain.receipts[-1]
+        assert receipt.due_ms is not None
+        schedule = self.decide(place.offset, record)
+        if isinstance(schedule, Rejection):
+            moves.refused.append((place.offset, Refused(schedule, record)))
+            moves.give_up(chain, Outcome.NOT_PENDING)
+            return
+        # Its delay is counted from its timestamp, as that of its control is.
+        written_ms = max(now_ms, receipt.record.timestamp_ms)
+        due_ms, source = receipt.due_ms, f"{self.source}{receipt.offset}"
+        recurrence = recurrence_of(record.headers) if rules.recurring else None
+        accepted = as_accepted(record)
+        if recurrence is None or isinstance(recurrence, Rejection):
+            moved = moved_record(accepted, schedule, rules.controls.role, source, due_ms, written_ms)
+        else:
+            moved = moved_occurrence(record, recurrence, place.offset, source, due_ms, self.key, written_ms)
+        id_hash = hash_of(receipt.control.deliver_id)
+        entry = (*place, scheduled(schedule, size_of(accepted), accepted))
+        moves.append(chain, Appended(receipt.offset, moved, due_ms, id_hash), entry)
 
-def _unmoved(receipt: Receipt) -> Receipt:
-    others = receipt.cancelled[:-1]
-    outcome = Outcome.CANCELLED if others else Outcome.NOT_PENDING
-    return receipt._replace(cancelled=others, outcome=outcome, due_ms=None)
+
+def chains_of(receipts: Iterable[Receipt]) -> list[Chain]:
+    """Return what these receipts, in order, have moved and no later one of them has taken."""
+    chains: dict[int, Chain] = {}
+    for receipt in receipts:
+        taken = {place.offset: chains.pop(place.offset) for place in receipt.unwritten}
+        place = receipt.moved
+        if place is None:
+            continue
+        chain = taken[place.offset] if place in receipt.unwritten else Chain(place, [])
+        chain.receipts.append(receipt)
+        chains[receipt.offset] = chain
+    return list(chains.values())

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from index.batch import Batch
 from index.pending import Entry
 from index.receipts import Receipt
 from sidecar.payload.records import Payload, Refused, Scheduled, size_of, transaction_bytes
+from sidecar.release.moving import Moves
 from sidecar.release.screening import Screened
 from sidecar.release.transaction import Request
+from sidecar.series.occurring import Recurring
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,28 @@ class Plan:
         receipt_bytes = sum(size_of(receipt.record) for receipt in self.batch.receipts)
         owed_bytes = late_bytes + rejected_bytes + receipt_bytes
         return resumed_bytes + owed_bytes + self.batch.due_bytes + requested_bytes
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A transaction while it is being tried: what is in it still, and what was taken out of it.
+
+    ``blamed`` are requests that were taken out last: should the rest be refused as well, it was not their fault.
+    ``taken_out`` are offsets of records that were held, and are cancelled by its receipts.
+    """
+
+    plan: Plan
+    screened: Screened
+    requests: list[Request]
+    held: list[Entry[Scheduled]]
+    receipts: list[Receipt]
+    taken_out: frozenset[int]
+    truncated: set[int] = field(default_factory=set)
+    blamed: list[Request] = field(default_factory=list)
+    why_blamed: str = ""
+    left_out: list[Request] = field(default_factory=list)
+    recurring: Recurring = field(default_factory=Recurring)
+    moves: Moves = field(default_factory=Moves)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from index.errors import RefusedError
 from index.pending import Entry
-from index.receipts import Receipt
+from index.progress import Position
 from index.rule_history import RuleHistory
 from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
@@ -24,8 +24,8 @@ from sidecar.payload.packing import whole_batch
 from sidecar.payload.records import Decide, Leaving, Scheduled
 from sidecar.release.expiry import NEVER_EXPIRES, Expiry
 from sidecar.release.gate import Gate
-from sidecar.release.moving import Moves, Moving
-from sidecar.release.plan import Plan, Released
+from sidecar.release.moving import Moving, Spared
+from sidecar.release.plan import Attempt, Plan, Released
 from sidecar.release.screening import ReadRecords, Screened, refused_by_target, screen
 from sidecar.release.shortening import shortened, shortened_receipt, shortened_where
 from sidecar.release.target_directory import Directory
@@ -40,7 +40,7 @@ from sidecar.release.transaction import (
     adoption_in,
     state_of,
 )
-from sidecar.series.occurring import Recurring, Series
+from sidecar.series.occurring import Series
 from snapshots.inventory import NOTHING_STORED, InventoryKeeper
 from snapshots.mask import mask_records
 from snapshots.transit import transit_key, transit_keys
@@ -56,26 +56,6 @@ TOLD_AT_ONCE: Final = 100
 """Most offsets in a line of the log."""
 
 EVER_S: Final = float("inf")
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """A transaction while it is being tried: what is in it still, and what was taken out of it.
-
-    ``blamed`` are requests that were taken out last: should the rest be refused as well, it was not their fault.
-    """
-
-    plan: Plan
-    screened: Screened
-    requests: list[Request]
-    held: list[Entry[Scheduled]]
-    receipts: list[Receipt]
-    truncated: set[int] = field(default_factory=set)
-    blamed: list[Request] = field(default_factory=list)
-    why_blamed: str = ""
-    left_out: list[Request] = field(default_factory=list)
-    recurring: Recurring = field(default_factory=Recurring)
-    moves: Moves = field(default_factory=Moves)
 
 
 @dataclass(slots=True)
@@ -132,11 +112,11 @@ class Releaser:
                 return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held, skipped, told)
         raise RefusedError(f"a batch of {len(plan.batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
 
-    def _screened(self, plan: Plan, batch: Leaving) -> _Attempt:
+    def _screened(self, plan: Plan, batch: Leaving) -> Attempt:
         """What leaves, and what has to wait for its target."""
         # What is held is let go of with its record.
         moves = self.moving.look(batch.receipts, self.history.at, self.context.clock.now_ms())
-        self.gate.cancel(frozenset(place.offset for receipt in batch.receipts for place in receipt.cancelled))
+        taken_out = self.gate.cancel(frozenset(place.offset for receipt in batch.receipts for place in receipt.written))
         if plan.resumed:
             batch = replace(batch, late=[*plan.resumed, *batch.late])
         rules = self.history.in_force
@@ -162,7 +142,8 @@ class Releaser:
             screened = screened.holding(held)
         screened = replace(screened, released=self.gate.aside.routed(screened.released))
         receipts = moves.told(batch.receipts)
-        return _Attempt(plan, screened, list(plan.requests), blocked + held, receipts, recurring=recurring, moves=moves)
+        requests, waits = list(plan.requests), blocked + held
+        return Attempt(plan, screened, requests, waits, receipts, taken_out, recurring=recurring, moves=moves)
 
     def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
         context = self.context
@@ -177,7 +158,7 @@ class Releaser:
             remedy=f"raise the retention of {context.name} above its longest delay, or use placement inline",
         )
 
-    def _transaction(self, attempt: _Attempt) -> Transaction:
+    def _transaction(self, attempt: Attempt) -> Transaction:
         screened, requests, progress = attempt.screened, attempt.requests, attempt.plan.batch.progress
         named = self.ledger.named
         leaving = [*(offset for _, offset, _ in screened.released), *(offset for offset, _ in screened.rejected)]
@@ -199,7 +180,7 @@ class Releaser:
         to_note = [(key, b"") for key in transit_keys(progress.number, len(written.noted))]
         return replace(written, inventory=self.inventory.after([*state, *to_note]))
 
-    def confirm(self, attempt: _Attempt, result: Result) -> bool:
+    def confirm(self, attempt: Attempt, result: Result) -> bool:
         """Tell index and gate that it was committed, then every owner what became of its request."""
         self.gate.committed()
         self.ledger.confirm()
@@ -213,7 +194,7 @@ class Releaser:
             request.owner.committed(request, offsets)
         return True
 
-    def take_out_refused(self, attempt: _Attempt, result: Result) -> bool:
+    def take_out_refused(self, attempt: Attempt, result: Result) -> bool:
         """Take out what is refused: requests first, since it takes no time to find out that it was one of them."""
         adoption = adoption_in(attempt.requests)
         if adoption is not None:
@@ -230,15 +211,15 @@ class Releaser:
             self._take_out_records(attempt, result)
         return False
 
-    def write_again(self, _: _Attempt, __: Result) -> bool:
+    def write_again(self, _: Attempt, __: Result) -> bool:
         """Write the same again."""
         return False
 
-    def give_up(self, _: _Attempt, result: Result) -> NoReturn:
+    def give_up(self, _: Attempt, result: Result) -> NoReturn:
         """Raise why it is not known what became of it, or why nothing more may be written."""
         result.give_up()
 
-    def _take_out_records(self, attempt: _Attempt, result: Result) -> None:
+    def _take_out_records(self, attempt: Attempt, result: Result) -> None:
         """Go on without what is refused, and without what is set aside because there was no time to find out."""
         screened, rules = attempt.screened, self.history.in_force
         by_target = refused_by_target(screened.released, rules, self.directory, compresses=self.compresses)
@@ -254,13 +235,23 @@ class Releaser:
             self.give_up(attempt, result)
         attempt.truncated |= shorter.keys() | briefer.keys()
         rejected = [(offset, shorter.get(offset, refused)) for offset, refused in screened.rejected]
-        rejected += attempt.recurring.ended(refusals.unfollowed) + attempt.moves.give_up(refusals.unfollowed)
+        rejected += attempt.recurring.ended(refusals.unfollowed)
+        for spared in attempt.moves.spare(refusals.unfollowed):
+            self._spare(attempt, spared)
         attempt.receipts = attempt.moves.told([briefer.get(offset, receipt) for offset, receipt in receipts])
         attempt.screened = replace(screened, rejected=rejected).without({**refusals.unfollowed, **refusals.refused})
         if refusals.unfollowed:
             why = str(next(iter(refusals.unfollowed.values())).message)
             self.context.log.error("not_written_again", offsets=[*refusals.unfollowed][:TOLD_AT_ONCE], why=why)
         self._set_aside(attempt, refusals)
+
+    def _spare(self, attempt: Attempt, spared: Spared) -> None:
+        """Leave a schedule where it was; where W passes it in this transaction, it is held until the next one."""
+        due_ms, offset, _ = spared.entry
+        self.ledger.named.spare(Position(due_ms, offset), spared.moves, spared.why)
+        if offset in attempt.taken_out or any(entry[1] == offset for entry in attempt.plan.batch.cancelled):
+            self.gate.set_aside([spared.entry], ())
+            attempt.held.append(spared.entry)
 
     def _refusals(self, screened: Screened) -> Refusals:
         search, rejected = self.transactions.find_refused, self.gate.aside.rejected(screened.rejected)
@@ -273,7 +264,7 @@ class Releaser:
             return search(screened.released, rejected, EVER_S)
         return refusals
 
-    def _set_aside(self, attempt: _Attempt, refusals: Refusals) -> None:
+    def _set_aside(self, attempt: Attempt, refusals: Refusals) -> None:
         """Hold what a target that has refused something may refuse, too; what is undecided of others is written."""
         aside = _undecided(attempt.screened, refusals)
         if not aside:
@@ -289,7 +280,7 @@ class Releaser:
         attempt.held += aside
 
 
-After = Callable[[Releaser, _Attempt, Result], bool]
+After = Callable[[Releaser, Attempt, Result], bool]
 """What is done after an outcome; whether the transaction is settled by that. Else it is written again."""
 
 AFTER: Final[Mapping[Outcome, After]] = {

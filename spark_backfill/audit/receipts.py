@@ -59,7 +59,9 @@ def points(records: DataFrame) -> DataFrame:
     )
     outcome, action, named = said["outcome"], said["action"], said["cancelled"]
     done = f.when(action == "cancel", "cancelled").when(action == "replace", "replaced").when(action == "move", "moved")
-    in_vain = f.coalesce(outcome.isin("not-pending", "changed"), f.lit(False))
+    # One that could not be written again stays where it was.
+    not_moved = (action == "move") & (outcome == "not-moved")
+    in_vain = f.coalesce(outcome.isin("not-pending", "changed") | not_moved, f.lit(False))
     # A move whose last schedule could not be written again has cancelled the others.
     fits = in_vain | (outcome == done) | ((action == "move") & (outcome == "cancelled"))
     well_formed = done.isNotNull() & named.isNotNull() & fits

@@ -129,6 +129,7 @@ def _folds(scene: Scene) -> list[Column]:
         f.max(f.when(kind == NAMED, flags.bitwiseAND(REPLACED) != 0)).alias("is_replaced"),
         f.max(f.when(kind == NAMED, flags.bitwiseAND(MOVED) != 0)).alias("is_moved"),
         f.max(f.when(kind == RECEIPT, flags.bitwiseAND(IN_VAIN) != 0)).alias("in_vain"),
+        f.coalesce(f.max(f.when(kind == RECEIPT, flags.bitwiseAND(MOVED) != 0)), f.lit(False)).alias("has_moved"),
         f.coalesce(f.max(f.when(kind == RECEIPT, flags.bitwiseAND(MALFORMED))), f.lit(0)).alias("no_receipt"),
     ]
 
@@ -173,7 +174,7 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
         .when(doubled, "doubled")
         # A receipt is written when the control is read, however long the schedules wait.
         .when(unanswered, f.when(f.col("sent_ms") > began_ms, "pending").otherwise(missing))
-        .when(names > 0, by_receipt)
+        .when((names > 0) & ~_has(CANCELS), by_receipt)
         .when(is_void, "answered")
         .when(rejections == 1, "rejected")
         .when((copies > 0) & f.col("complete"), "released")
@@ -206,7 +207,9 @@ def _flags(scene: Scene) -> list[Column]:
     strange = [
         f.col(f"found{word}").bitwiseAND(f.bitwise_not(f.col(f"wanted{word}"))) != 0 for word in range(scene.words)
     ]
-    malformed = (f.col("malformed") > 0) | (f.col("no_receipt") > 0)
+    # A receipt may name a move, for what that has moved and has not written; nothing else that is no schedule.
+    names_no_schedule = _has(CANCELS) & (f.col("names") > 0) & ~f.col("has_moved")
+    malformed = (f.col("malformed") > 0) | (f.col("no_receipt") > 0) | names_no_schedule
     flags = {
         "early": sent & legible & (f.col("first_ms") < due_ms + f.col("spread_ms")),
         "altered": sent & (_true(released_as) | _true(rejected_as) | malformed),

@@ -42,7 +42,7 @@ def test_what_is_moved_leaves_at_its_new_time_as_it_was_sent(stage: Stage) -> No
         for value in (b"first", b"last"):
             stage.send(delay, ("deliver-id", b"memory"), at(far_ms + 1), value=value)
         soon_ms = now_ms() + 2_000
-        stage.send(delay, ("deliver-move", b"memory"), at(far_ms + 2), ("correlation", b"7"))
+        move = stage.send(delay, ("deliver-move", b"memory"), at(far_ms + 2), ("correlation", b"7"))
         # Written before what the first one appends, and holds for that.
         stage.send(delay, ("deliver-move", b"memory"), at(soon_ms), ("deliver-if-due", b"%d" % (far_ms + 2)))
         stage.send(delay, ("deliver-move", b"spared"), at(soon_ms), ("deliver-if-due", b"%d" % (far_ms + 1)))
@@ -71,7 +71,9 @@ def test_what_is_moved_leaves_at_its_new_time_as_it_was_sent(stage: Stage) -> No
     assert [raw for name, raw in sealed.headers if name == "trace"] == [b"1", b"2"]
     report = stage.audit()
     assert report.ok, report.samples
-    assert (report.released_once, report.pending, report.moved, report.answered) == (2, 1, 4, 6)
+    # Where both moves of one schedule leave in one transaction, no record is written for the first.
+    is_unwritten = move == f"{delay}/0/{second['cancelled'][0]['offset']}"
+    assert (report.released_once, report.pending, report.moved, report.answered) == (2, 1, 4 - is_unwritten, 6)
 
 
 @pytest.mark.parametrize("placement", ["inline", "pointer"])

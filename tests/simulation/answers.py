@@ -7,16 +7,28 @@ it leaves.
 
 What a transaction has appended is pending from then on, and a control holds for it where its series begins in front of
 the control. One that only holds for a due time is evaluated before or after that, and nobody can tell.
+
+What a move has moved is pending for the controls behind it, too, if these are answered by the same transaction: then it
+has no record, and the offset of the move. Where a move says that its schedule could not be written, that stays.
 """
 
 import json
 from collections.abc import Callable, Collection, Mapping, MutableMapping
+from typing import Any, NamedTuple
 
 from tests.simulation.violation import require
 from tests.simulation.world import REJECTED, Answer, Named, Produced, Transaction
 
 DONE = {"cancel": "cancelled", "replace": "replaced", "move": "moved"}
 NO_SCHEDULE = ("cancel", "move")
+
+
+class Unwritten(NamedTuple):
+    """What a move has moved and nobody has written yet: the record that it had last, and when it is due now."""
+
+    deliver_id: bytes
+    due_ms: int
+    last: Produced
 
 
 class Answers:
@@ -38,6 +50,10 @@ class Answers:
         self._log_end_as_left: dict[int, int] = {}
         self._answered: set[int] = set()
         self._never_indexed: set[int] = set()
+        self._unwritten: dict[int, Unwritten] = {}
+        self._stays: set[int] = set()
+        self._moved_now: set[bytes] = set()
+        self._spared: set[tuple[int, int]] = set()
 
     def follow(self, transaction: Transaction) -> None:
         """Violation where a receipt is not what it has to be, or something leaves in spite of one."""
@@ -45,10 +61,15 @@ class Answers:
         self._never_indexed |= rejected
         moved = {control: self._produced[place] for control, place in transaction.placed.items()}
         moved = {control: record for control, record in moved.items() if record.moved_by is not None}
+        self._stays.clear()
+        self._moved_now.clear()
         for answer in transaction.answers:
-            self._one(answer, rejected, transaction.log_start)
-            self._moved(answer, moved.pop(answer.offset, None))
+            says = json.loads(answer.record.value or b"")
+            taken = self._take_unwritten(answer, says)
+            self._one(answer, says, taken, rejected, transaction.log_start)
+            self._moved(answer, says, taken, moved.pop(answer.offset, None))
         require(not moved, f"moved, and no receipt tells of it: {moved}")
+        require(not self._unwritten, f"moved by receipts, and nothing is appended: {self._unwritten}")
         log_end = max(self._produced, default=-1) + 1
         for offset, _, _, _ in transaction.left:
             if offset not in rejected:
@@ -61,9 +82,32 @@ class Answers:
         controls = {offset for offset, each in self._produced.items() if each.named and each.named.action}
         return controls - self._answered - self._never_indexed
 
-    def _one(self, answer: Answer, rejected: Collection[int], log_start: int) -> None:
+    def _take_unwritten(self, answer: Answer, says: Any) -> dict[int, Unwritten]:
+        """What a receipt names that has no record: all that a control of its id has to find."""
+        named = self._produced[answer.offset].named
+        assert named is not None
+        wanted = {
+            offset: each
+            for offset, each in self._unwritten.items()
+            if each.deliver_id == named.deliver_id and named.if_due_ms in (None, each.due_ms)
+        }
+        told = says["cancelled"][len(says["cancelled"]) - len(wanted) :] if wanted else []
+        as_wanted = [{"offset": offset, "due": each.due_ms} for offset, each in wanted.items()]
+        require(told == as_wanted, f"{answer.offset} names {says['cancelled']}, and not at its end {as_wanted}")
+        for offset in wanted:
+            del self._unwritten[offset]
+        return wanted
+
+    def _one(
+        self,
+        answer: Answer,
+        says: Any,
+        taken: Mapping[int, Unwritten],
+        rejected: Collection[int],
+        log_start: int,
+    ) -> None:
         control = self._produced[answer.offset]
-        named, says = control.named, json.loads(answer.record.value or b"")
+        named = control.named
         require(named is not None and bool(named.action), f"{answer.offset} is no control, and has a receipt")
         assert named is not None
         require(answer.offset not in self._answered, f"{answer.offset} has two receipts")
@@ -82,27 +126,45 @@ class Answers:
         # It was in transit, and it depends on when it was read whether the control found it.
         is_doubtful = any(each.says is not None and each.offset in rejected for each in of_its_id)
         hit = [each for each in pending if named.if_due_ms in (None, self._due_ms(each))]
-        cancelled = {each["offset"]: each["due"] for each in says["cancelled"]}
+        written = says["cancelled"][: len(says["cancelled"]) - len(taken)]
+        cancelled = {each["offset"]: each["due"] for each in written}
         certain = [each for each in hit if self._is_certain(each, log_start) and not _is_conditional(each, named)]
         wanted = {each.offset: self._due_ms(each) for each in hit}
         require(cancelled.items() <= wanted.items(), f"{answer.offset} cancels {cancelled}, not {wanted}")
         missed = [each.offset for each in certain if each.offset not in cancelled]
+        if "why" in says:
+            # The one that could not be written again; or it is behind what was moved, and has no record of its own.
+            self._stays |= {each.offset for each in hit if each.offset not in cancelled}
+            require(len(missed) <= 1, f"{answer.offset} has not cancelled {missed}, of which one could not be written")
+        # A conditional control holds for where the schedule was to be moved to.
+        is_spared = "why" in says or named.if_due_ms is not None
+        spared = {each.offset for each in hit if is_spared and each.offset in self._stays} - cancelled.keys()
+        self._spared |= {(answer.offset, _begins_at(self._produced[each])) for each in spared}
+        missed = [each for each in missed if each not in spared]
         require(not missed, f"{answer.offset} has not cancelled {missed}")
         again = self._passed_over & cancelled.keys()
         require(not again, f"{answer.offset} cancels {again}, which a control before it has not")
-        self._passed_over |= {each.offset for each in hit if not _is_conditional(each, named)} - cancelled.keys()
+        passed_over = {each.offset for each in hit if not _is_conditional(each, named)} - cancelled.keys()
+        self._passed_over |= passed_over - self._stays
         require(list(cancelled) == sorted(cancelled), f"{answer.offset}: not in the order of the log")
-        outcomes = {DONE[named.action]} if cancelled else {"changed", "not-pending"}
+        found = bool(cancelled or taken)
+        outcomes = {DONE[named.action]} if found else {"changed", "not-pending"}
         if named.action == "move" and cancelled and (is_doubtful or len(certain) < len(hit)):
             # It found one that is gone from the log, or rejected, and does not name that.
             outcomes.add("cancelled")
         sure = not is_doubtful and not any(_is_conditional(each, named) for each in pending)
-        if not cancelled and sure and all(self._is_certain(each, log_start) for each in pending):
+        unwritten = {each.deliver_id for each in self._unwritten.values()}
+        if named.deliver_id in self._moved_now | unwritten:
+            outcomes -= {"not-pending"}
+        elif not found and sure and all(self._is_certain(each, log_start) for each in pending):
             outcomes = {"changed"} if pending else {"not-pending", *self._of_what_left_meanwhile(control)}
+        if "why" in says:
+            require(named.action == "move" and says["due"] is None, f"{answer.offset} is no move, and says {says}")
+            outcomes = {"cancelled"} if found else {"not-moved"}
         require(says["outcome"] in outcomes, f"{answer.offset}: {says['outcome']}, not {outcomes}")
         for offset in cancelled:
             self._left[offset] = f"the receipt of {answer.offset}"
-        self._itself(control, says["due"], is_void=not cancelled and named.if_due_ms is not None)
+        self._itself(control, says["due"], is_void=not found and named.if_due_ms is not None)
 
     def _of_what_left_meanwhile(self, control: Produced) -> set[str]:
         """A control is evaluated when it is indexed: what it spares then may leave before its receipt does."""
@@ -133,23 +195,26 @@ class Answers:
         """Whether a control at an offset holds for a record: it lies in front, or follows from what does."""
         if record.says is None:
             return record.offset < offset
-        start = record.moved_last
-        if start is None:
-            assert record.series is not None
-            start = record.series.first
-        return start < offset and record.offset in self._has_appended
+        return _begins_at(record) < offset and record.offset in self._has_appended
 
-    def _moved(self, answer: Answer, moved: Produced | None) -> None:
-        """What is moved is the same again, due as its control says, and written with the receipt that says so."""
-        says, control = json.loads(answer.record.value or b""), self._produced[answer.offset]
+    def _moved(self, answer: Answer, says: Any, taken: Mapping[int, Unwritten], moved: Produced | None) -> None:
+        """What is moved is the same again, due as its control says, and written with the receipt that says so.
+
+        Or a later receipt of the same transaction takes it.
+        """
+        control = self._produced[answer.offset]
         assert control.named is not None
         if says["outcome"] != "moved":
             require(moved is None, f"{answer.offset} has moved {moved}, and says {says}")
             require(control.named.action != "move" or says["due"] is None, f"{answer.offset} moves nothing: {says}")
             return
-        require(moved is not None, f"{answer.offset} says {says}, and nothing is appended")
-        assert moved is not None
-        last = self._produced[says["cancelled"][-1]["offset"]]
+        last_offset = says["cancelled"][-1]["offset"]
+        last = taken[last_offset].last if last_offset in taken else self._produced[last_offset]
+        if moved is None:
+            require(says["due"] == self._due_ms(control), f"{answer.offset}: {says}")
+            self._unwritten[answer.offset] = Unwritten(control.named.deliver_id, says["due"], last)
+            return
+        self._moved_now.add(control.named.deliver_id)
         require(says["due"] == self._due_ms(control) == self._due_ms(moved), f"{answer.offset}: {says} of {moved}")
         wanted = last.key, last.value, last.target, _own(last), _which(last)
         found = moved.key, moved.value, moved.target, _own(moved), _which(moved)
@@ -165,6 +230,8 @@ class Answers:
             control = self._produced[offset].named
             assert control is not None
             if self._is_in_front(record, offset) and control.deliver_id == record.named.deliver_id:
+                if (offset, _begins_at(record)) in self._spared:
+                    continue
                 spared = control.if_due_ms not in (None, self._due_ms(record)) or _is_conditional(record, control)
                 require(spared, f"{record.offset} leaves, and {offset} was to cancel it")
 
@@ -173,6 +240,16 @@ class Answers:
         if record.series is not None and record.series.begins:
             return 0
         return -(-self._due_us(record) // 1_000)
+
+
+def _begins_at(record: Produced) -> int:
+    """Where the producer wrote what a record follows from, or what has moved it last."""
+    if record.says is None:
+        return record.offset
+    if record.moved_last is not None:
+        return record.moved_last
+    assert record.series is not None
+    return record.series.first
 
 
 def _own(record: Produced) -> list[tuple[str, bytes | None]]:

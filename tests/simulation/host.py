@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from random import Random
 from typing import Any, cast
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -22,6 +23,7 @@ from index.receipts import receipt_record
 from index.record import Record
 from index.retention import Kept
 from index.rule_history import RuleHistory
+from index.schedule import Reason, Rejection
 from sidecar.backfill.restoring import kept_by_backfills
 from sidecar.backfill.staging import Waiting
 from sidecar.buckets.hidden_end import Edges, HiddenEnd
@@ -32,7 +34,7 @@ from sidecar.context import PartitionContext
 from sidecar.doubts.aside import Doubts
 from sidecar.intake.decided import Decided
 from sidecar.intake.deciding import Deciding
-from sidecar.intake.intake import Intake, Places
+from sidecar.intake.intake import CONTROLS_FOR_S, Intake, Places
 from sidecar.intake.tails import Fetch
 from sidecar.kafka.compacted import Stored
 from sidecar.kafka.connections import ConnectionLostError
@@ -84,6 +86,9 @@ INDISPENSABLE = (SNAPSHOTS_PLACE, BACKFILL_PLACE, (REJECTED, 0))
 FREE_PLACES = [(target, 0) for target in (DEFAULT_TARGET, *TARGETS)]
 PLENTY_BYTES = 1 << 40
 READS_AHEAD = 0.3
+REFUSED_BY = 2_654_435_761 >> 3
+"""Spreads those offsets whose move is refused."""
+
 NO_LONGER = "is no longer allowed"
 """In what is said of a record that was accepted, and is refused when it is to be released."""
 
@@ -119,6 +124,21 @@ class SimulatedClock:
 
     def sleep(self, seconds: float) -> None:
         """Others act meanwhile, if the scheduler wants it."""
+
+
+class HastyClock(SimulatedClock):
+    """Where evaluating a control takes long now and then, so that the next ones wait for another transaction."""
+
+    def __init__(self, own: OwnClock) -> None:
+        super().__init__(own)
+        # Of its own, so that the rest of a run stays as it is.
+        self._luck = Random(own.running_s)
+        self._passed_s = 0.0
+
+    def running_s(self) -> float:
+        """Goes on by as much as a control may take at all, one time in four."""
+        self._passed_s += CONTROLS_FOR_S * (self._luck.random() < 0.25)
+        return super().running_s() + self._passed_s
 
 
 class SimulatedBudget(PayloadBudget):
@@ -213,7 +233,7 @@ class Host:
             kernel=KERNEL,
         )
         ahead = SimulatedAhead(self._around, self, deciding, ledger.indexed_to)
-        return Intake(ahead, ledger, self.budget, places)
+        return Intake(ahead, ledger, self.budget, places, HastyClock(self._around.clock))
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Those that retention has left."""
@@ -357,11 +377,13 @@ class SimulatedTransactions:
     def __init__(self, around: Surroundings, host: Host) -> None:
         self._around = around
         self._host = host
+        self._refused: set[int] = set()
 
     def commit(self, transaction: Transaction) -> Result:
         """With an outcome as luck has it."""
         around = self._around
         around.faults.point("plan")
+        self._refused = {each.offset for each in transaction.appended if self._is_refused(each.offset)}
         begun_ms = around.clock.now_ms
         requests = transaction.requests
         snapshots = [
@@ -384,10 +406,11 @@ class SimulatedTransactions:
         )
         try:
             self._require_connections()
+            self._require_room()
             offsets = self.apply(written)
         except world.AbortedError as error:
             return Result(Outcome.ABORTED, error=error)
-        except world.SegmentsRefusedError as error:
+        except (world.SegmentsRefusedError, world.RecordRefusedError) as error:
             return Result(Outcome.REFUSED, error=error, why="too large")
         except world.FencedError as error:
             return Result(Outcome.FENCED, error=error)
@@ -400,8 +423,20 @@ class SimulatedTransactions:
     def find_refused(
         self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]], within_s: float
     ) -> Refusals:
-        """No record is ever refused by the modelled brokers."""
-        raise AssertionError(f"{len(released)} and {len(rejected)} records, none refused, in {within_s} s")
+        """Some of what is moved."""
+        assert self._refused, f"{len(released)} and {len(rejected)} records, none refused, in {within_s} s"
+        why = Rejection(Reason.RECORD_TOO_LARGE, "in the simulation")
+        return Refusals({}, unfollowed=dict.fromkeys(self._refused, why))
+
+    def _require_room(self) -> None:
+        if self._refused:
+            raise world.RecordRefusedError
+
+    def _is_refused(self, offset: int) -> bool:
+        """Whether the delay topic refuses what follows from an offset: now and then what a move is to write."""
+        produced = next(each for each in self._around.log.records if each.offset == offset)
+        is_move = produced.named is not None and produced.named.action == "move"
+        return is_move and offset * REFUSED_BY % 8 == 0
 
     def _require_connections(self) -> None:
         if self.has_lost_connection():

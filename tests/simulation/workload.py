@@ -12,6 +12,7 @@ DEFAULT_TARGET = "out"
 TARGETS = ("a", "b")
 LONGEST_DELAY_MS = 3_000
 SHORTEST_PERIOD_MS = 10
+CHAIN_SHARE = 0.2
 IDS = (b"a", b"b", b"\xff")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -94,6 +95,10 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequ
 
     ``delays_ms``: those that may hold for what names no time.
     """
+    # Dealt apart, so that all else is as it would be without.
+    chaining = random.Random(f"{rng.getstate()[1][-1]}, {log.end}, chains")
+    if chaining.random() < CHAIN_SHARE:
+        _append_chain(chaining, now_ms, log)
     for _ in range(rng.randint(1, 3)):
         deliver_id = rng.choice(IDS)
         plain = _record(rng, log.end, now_ms, now_ms * 1_000 + _delay_us(rng))
@@ -118,6 +123,20 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequ
         named = Named(deliver_id, action, if_due_ms)
         log.records.append(replace(plain, headers=[*own, *headers], legible=legible, due_us=due_us, named=named))
         log.end += 1
+
+
+def _append_chain(rng: random.Random, now_ms: int, log: DelayLog) -> None:
+    """Append some moves of one id, one right behind the other or with a record between two of them."""
+    deliver_id = rng.choice(IDS)
+    for _ in range(rng.randint(2, 4)):
+        due_ms = now_ms + rng.randint(-20, 300)
+        headers: list[tuple[str, bytes | None]] = [("deliver-at", b"%d" % due_ms), ("deliver-move", deliver_id)]
+        move = Produced(log.end, headers, now_ms, due_ms * 1_000, DEFAULT_TARGET, legible=True)
+        log.records.append(replace(move, named=Named(deliver_id, "move")))
+        log.end += 1
+        if rng.random() < 0.5:
+            log.records.append(_record(rng, log.end, now_ms, now_ms * 1_000 + rng.randint(-50_000, 150_000)))
+            log.end += 1
 
 
 def _if_due_ms(rng: random.Random, deliver_id: bytes, log: DelayLog, delays_ms: Sequence[int]) -> int | None:

@@ -35,6 +35,10 @@ class SegmentsRefusedError(Exception):
     """The transaction was aborted cleanly, because the broker refuses its segments."""
 
 
+class RecordRefusedError(Exception):
+    """The transaction was aborted cleanly, because the broker refuses a record in it."""
+
+
 class UnknownOutcomeError(Exception):
     """The answer to a commit was lost: it may or may not have happened, or happen yet."""
 

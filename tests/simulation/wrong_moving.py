@@ -9,7 +9,8 @@ from index.progress import Position
 from index.receipts import Outcome, Receipt
 from index.record import Record
 from index.schedule import Schedule
-from sidecar.release.moving import Moves, Moving
+from sidecar.release.moving import Chain, Moves, Moving, Spared, chains_of
+from sidecar.release.releaser import Releaser
 from tests.simulation.replacing import OWNED, Wrong
 
 
@@ -23,15 +24,75 @@ class FirstMoved(Wrong):
     replaces: ClassVar = {"index.receipts.Receipt.moved": property(_first)}
 
 
-class _WaitsForNothing(NamedSchedules):
-    def is_moving(self, _deliver_id: bytes) -> bool:
-        return False
+class _ForgetsMoved(NamedSchedules):
+    def _owe(self, receipt: Receipt) -> None:
+        super()._owe(receipt)
+        self._moved.clear()
 
 
-class MoveNotWaitedFor(Wrong):
-    """Evaluates a control of an id while a schedule of it is being moved, which is nowhere then."""
+class MovedForgotten(Wrong):
+    """Evaluates a control of an id as if what a move in front of it is to write were nowhere."""
 
-    replaces: ClassVar = {"index.entering.NamedSchedules": _WaitsForNothing}
+    replaces: ClassVar = {"index.entering.NamedSchedules": _ForgetsMoved}
+
+
+class _TearsChains(NamedSchedules):
+    def cursor_before_links(self, cursor: int) -> int:
+        return cursor
+
+
+def _ends_of_chains(receipts: Sequence[Receipt]) -> list[Chain]:
+    within = {receipt.offset for receipt in receipts}
+    torn = [each._replace(unwritten_count=0) if {o for _, o in each.unwritten} - within else each for each in receipts]
+    return chains_of(torn)
+
+
+class ChainTorn(Wrong):
+    """Lets a move leave without the control behind it that takes what it has moved."""
+
+    replaces: ClassVar = {
+        "index.entering.NamedSchedules": _TearsChains,
+        "sidecar.release.moving.chains_of": _ends_of_chains,
+    }
+
+
+def _each_moved(receipts: Sequence[Receipt]) -> list[Chain]:
+    chains: dict[int, Chain] = {}
+    for receipt in receipts:
+        place = receipt.moved
+        if place is not None:
+            before = [] if place not in receipt.unwritten else chains[place.offset].receipts
+            chains[receipt.offset] = Chain(chains[place.offset].place if before else place, [*before, receipt])
+    return list(chains.values())
+
+
+class EachMoveWritten(Wrong):
+    """Writes what a move has moved though a later control of the same transaction takes it."""
+
+    replaces: ClassVar = {"sidecar.release.moving.chains_of": _each_moved}
+
+
+class _KeepsMasked(NamedSchedules):
+    def spare(self, *_: Any) -> None:
+        """Leave it cancelled."""
+
+
+class UnmovedCancelled(Wrong):
+    """Cancels a schedule that could not be written again, and says that it stays."""
+
+    replaces: ClassVar = {"index.entering.NamedSchedules": _KeepsMasked}
+
+
+class _PassesOver(Releaser):
+    def _spare(self, attempt: Any, spared: Spared) -> None:
+        due_ms, offset, _ = spared.entry
+        self.ledger.named.spare(Position(due_ms, offset), spared.moves, spared.why)
+
+
+class UnmovedPassedOver(Wrong):
+    """Lets W pass a schedule that could not be written again, since it was due just then."""
+
+    replaces: ClassVar = {OWNED + "Releaser": _PassesOver}
 
 
 class _WithoutNotes(Moving):
@@ -85,7 +146,11 @@ class SeriesNotMoved(Wrong):
 
 ALL: tuple[type[Wrong], ...] = (
     FirstMoved,
-    MoveNotWaitedFor,
+    MovedForgotten,
+    ChainTorn,
+    EachMoveWritten,
+    UnmovedCancelled,
+    UnmovedPassedOver,
     MovedSpared,
     MovedNowhere,
     MovedToDefault,

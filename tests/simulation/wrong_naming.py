@@ -111,8 +111,8 @@ class TopicsDelaySpared(Wrong):
 
 
 class _KeepsHeld(Gate):
-    def cancel(self, offsets: Collection[int]) -> None:
-        """Leave it where it is."""
+    def cancel(self, _offsets: Collection[int]) -> frozenset[int]:
+        return frozenset()
 
 
 class HeldNotTakenOut(Wrong):

@@ -198,6 +198,40 @@ def test_what_a_receipt_names_is_not_lost_and_must_not_have_left(spark: SparkSes
     assert {found.outcome(place) for place in (sent["left"], sent["twice"], controls["again"])} == {"doubled"}
 
 
+def test_of_several_moves_in_one_transaction_the_last_is_written_and_each_is_answered(
+    spark: SparkSession, stage: Stage, hand: Hand
+) -> None:
+    delay = stage.delay(default_target=stage.target())
+
+    def answer(control: str, action: str, outcome: str, *named: str) -> None:
+        said = {
+            "action": action,
+            "outcome": outcome,
+            "cancelled": [{"offset": int(place.rpartition("/")[2]), "due": 0} for place in named],
+            "due": now_ms() + 3_600_000 if outcome == "moved" else None,
+        }
+        asked: list[Header] = [("deliver-cancel", b"a")] if action == "cancel" else [("deliver-move", b"a"), HOUR]
+        hand.write(f"{delay}.receipts", control, *asked, value=json.dumps(said).encode(), key=b"a")
+
+    first = stage.send(delay, ("deliver-id", b"a"), HOUR)
+    moves = [stage.send(delay, ("deliver-move", b"a"), HOUR) for _ in range(4)]
+    cancels = [stage.send(delay, ("deliver-cancel", b"a")) for _ in range(2)]
+    answer(moves[0], "move", "moved", first)
+    answer(moves[1], "move", "moved", moves[0])
+    # What another one would have moved is too large to be written again.
+    answer(moves[2], "move", "not-moved")
+    answer(moves[3], "move", "moved", moves[1])
+    answer(cancels[0], "cancel", "cancelled", moves[3])
+    # One that cancels has moved nothing, so nobody can take that.
+    answer(cancels[1], "cancel", "cancelled", cancels[0])
+    settled(stage, delay, 7)
+    wait_until(lambda: stage.audit().answered == 6, "everything is visible")
+    found, report = audit_stage(spark, stage), stage.audit()
+    assert_same(found.total, report)
+    counts = found.total.counts
+    assert (counts["moved"], counts["answered"], counts["altered"], found.total.violations) == (1, 6, 1, 1)
+
+
 def test_an_open_transaction_is_waited_for(spark: SparkSession, stage: Stage, hand: Hand) -> None:
     out = stage.target()
     delay = stage.delay(default_target=out)

@@ -1,12 +1,14 @@
-"""How soon a cancel has its receipt beside a steady release, and what cancelling adds to the lateness of that.
+"""How soon a cancel has its receipt, beside a steady release and with nothing else to do.
 
-Records are due all the time, scattered; in every second window schedules that are due in an hour are cancelled one by
-one. Windows with and without take turns in one run.
+Beside a release: records are due all the time, scattered; in every second window schedules that are due in an hour are
+cancelled one by one. Windows with and without take turns in one run, which tells what cancelling adds to lateness.
+
+With nothing else to do: all schedules lie in buckets, and each cancel has the router read pages of their ids.
 """
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.bench import router, scatter, workload
@@ -25,9 +27,59 @@ P50_MS: Final = 20
 P99_MS: Final = 100
 ADDED_MS: Final = 10
 
+SEALED: Final = 200_000
+IDLE_CANCELS: Final = 200
+IDLE_EVERY_MS: Final = 100
+SEALED_WITHIN_MS: Final = 120_000
+
 
 def receipts(context: Context) -> Iterator[Row]:
-    """Measure the time from writing a cancel to reading its receipt, and p99 of lateness with and without."""
+    """Measure the time from writing a cancel to reading its receipt, in a partition that is busy and in an idle one."""
+    yield from _beside_releases(context)
+    yield from _in_idle_partition(context)
+
+
+def _in_idle_partition(context: Context) -> Iterator[Row]:
+    with router.running(context.bootstrap, topic={"seal_age": "10s"}) as under:
+        far_ms = workload.now_ms() + scatter.HOUR_MS
+        workload.fill(
+            context.bootstrap,
+            under.delay_topic,
+            SEALED,
+            lambda number: schedules.named(far_ms + number, under.target, number),
+        )
+        scatter.wait_sealed(context, under, SEALED, workload.now_ms() + SEALED_WITHIN_MS)
+        with receipts_of(context.bootstrap, under.delay_topic) as heard:
+            taken_ms = _cancelled_one_by_one(context, under.delay_topic, heard)
+        under.process.stop()
+    yield from _rows_of(f"an idle partition, {SEALED // 1_000} k in buckets", taken_ms)
+
+
+def _cancelled_one_by_one(context: Context, delay_topic: str, heard: schedules.Receipts) -> list[float]:
+    """Cancel some of them, each when the one before has its receipt; the first has clients made, and does not count."""
+    producer = workload.ordered_producer(context.bootstrap, 0)
+    taken_ms: list[float] = []
+    for turn in range(1 + IDLE_CANCELS):
+        number, began_ms = turn * (SEALED // (1 + IDLE_CANCELS)), time.time() * 1_000
+        workload.produce(producer, delay_topic, schedules.cancel(number))
+        until_s = time.monotonic() + TIMEOUT_S
+        while schedules.id_of(number) not in heard.heard_ms and time.monotonic() < until_s:
+            heard.poll(0.001)
+        heard.wait(1 + turn, 0)
+        taken_ms.append(heard.heard_ms[schedules.id_of(number)] - began_ms)
+        time.sleep(IDLE_EVERY_MS / 1_000)
+    return taken_ms[1:]
+
+
+def _rows_of(what: str, taken_ms: Sequence[float]) -> Iterator[Row]:
+    told = Lateness(sorted(map(math.ceil, taken_ms)), 0, 0)
+    detail = f"{len(taken_ms)} cancels; ms: min {min(taken_ms):.1f}, max {max(taken_ms):.1f}"
+    for percent, goal_ms in ((50, P50_MS), (99, P99_MS)):
+        taken = told.percentile(percent)
+        yield Row("receipts", f"{what}: receipt, p{percent}", taken, "ms", goal=at_most(goal_ms), detail=detail)
+
+
+def _beside_releases(context: Context) -> Iterator[Row]:
     window_ms = context.sizes.named_window_s * 1_000
     count = RELEASED_PER_S * WINDOWS * context.sizes.named_window_s
     of_window = CANCELS_PER_S * context.sizes.named_window_s
@@ -65,11 +117,7 @@ def receipts(context: Context) -> Iterator[Row]:
         appended_ms = reader.append_times(due_times_ms)
     taken_ms = [heard.heard_ms[schedules.id_of(number)] - began_ms for number, began_ms in asked_ms.items()]
     beside = f"{CANCELS_PER_S} cancels/s beside {RELEASED_PER_S // 1_000} k/s released"
-    told = Lateness(sorted(map(math.ceil, taken_ms)), 0, 0)
-    detail = f"{len(taken_ms)} cancels; ms: min {min(taken_ms):.1f}, max {max(taken_ms):.1f}"
-    for percent, goal_ms in ((50, P50_MS), (99, P99_MS)):
-        taken = told.percentile(percent)
-        yield Row("receipts", f"{beside}: receipt, p{percent}", taken, "ms", goal=at_most(goal_ms), detail=detail)
+    yield from _rows_of(beside, taken_ms)
     calm, busy = (lateness_in(due_times_ms, appended_ms, some) for some in (windows[::2], windows[1::2]))
     yield Row("receipts", "p99 of lateness without cancels", calm.percentile(99), "ms", detail=calm.text())
     added_ms = busy.percentile(99) - calm.percentile(99)

@@ -110,6 +110,59 @@ def test_a_control_behind_a_move_holds_for_what_it_appends() -> None:
     assert wrong.altered == 1
 
 
+def test_of_several_moves_in_one_transaction_only_the_last_is_written() -> None:
+    again, third = sent(2, *MOVES.headers), sent(3, *MOVES.headers)
+    moved = sent(5, ID, AFTER, ("delay-source", third.place.encode()))
+    told = [receipt(MOVES, 0), receipt(again, 1), receipt(third, 2)]
+    report = audited([FIRST, MOVES, again, third, moved], told, out=[released(moved)])
+    assert counts(report) == {"sent": 5, "moved": 1, "answered": 3, "released_once": 1}
+    assert report.ok, report.samples
+    # Nothing is written where a control that cancels is the last.
+    cancels = sent(3, CANCEL)
+    told = [receipt(MOVES, 0), receipt(again, 1), receipt(cancels, 2)]
+    report = audited([FIRST, MOVES, again, cancels], told)
+    assert counts(report) == {"sent": 4, "moved": 1, "answered": 3}
+    assert report.ok, report.samples
+
+
+def test_what_a_move_has_moved_is_written_or_taken_by_one_control_and_by_none_that_does_not_ask_for_it() -> None:
+    again, cancels = sent(2, *MOVES.headers), sent(3, CANCEL)
+    moved = sent(5, ID, AFTER, ("delay-source", MOVES.place.encode()))
+    both = audited([FIRST, MOVES, cancels, moved], [receipt(MOVES, 0), receipt(cancels, 1)], out=[released(moved)])
+    assert both.duplicated == 1
+    twice = [receipt(MOVES, 0), receipt(again, 1, outcome="cancelled"), receipt(cancels, 1)]
+    assert audited([FIRST, MOVES, again, cancels], twice).duplicated == 1
+    other, early = sent(3, ("deliver-cancel", b"b")), sent(0, CANCEL)
+    told = [receipt(MOVES, 0, due_ms=NOW_MS + 1), receipt(other, 1, key=b"b")]
+    assert audited([FIRST, MOVES, other], told).altered == 1
+    elsewhere = sent(3, CANCEL, ("deliver-if-due", b"%d" % SENT_MS))
+    assert audited([FIRST, MOVES, elsewhere], [receipt(MOVES, 0), receipt(elsewhere, 1)]).altered == 1
+    assert audited([early, MOVES], [receipt(early, 1), receipt(MOVES)]).altered == 2
+    in_vain = audited([MOVES, cancels], [receipt(MOVES), receipt(cancels, 1)])
+    assert in_vain.samples["altered"] == [
+        f"{MOVES.place}: named by {cancels.place} for what it moves, and moves nothing"
+    ]
+    only_cancels = sent(1, CANCEL)
+    assert audited([FIRST, only_cancels, cancels], [receipt(only_cancels, 0), receipt(cancels, 1)]).altered == 1
+
+
+def test_what_a_move_has_moved_counts_where_a_receipt_says_only_how_many() -> None:
+    cancels = sent(3, CANCEL)
+    brief = receipt(cancels, omitted={"cancelled": 1}, outcome="cancelled")
+    report = audited([FIRST, MOVES, cancels], [receipt(MOVES, 0), brief])
+    assert counts(report) == {"sent": 3, "moved": 1, "answered": 2}
+    assert report.ok, report.samples
+
+
+def test_what_could_not_be_moved_is_released_as_it_was() -> None:
+    told = receipt(MOVES, outcome="not-moved")
+    report = audited([FIRST, MOVES], [told], out=[released(FIRST)])
+    assert counts(report) == {"sent": 2, "released_once": 1, "answered": 1}
+    assert report.ok, report.samples
+    assert audited([FIRST, MOVES], [told]).lost == 1
+    assert audited([FIRST, CANCELS], [receipt(CANCELS, outcome="not-moved")], out=[released(FIRST)]).altered == 1
+
+
 def test_a_move_whose_last_schedule_is_rejected_has_cancelled_the_others() -> None:
     last = sent(2, ID, AFTER)
     moves = sent(3, *MOVES.headers)

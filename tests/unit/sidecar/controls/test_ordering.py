@@ -4,7 +4,14 @@ import pytest
 
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.controls.ordering import Order, together
-from sidecar.controls.receipts import Cancelled, ChangedError, NoReceiptError, NothingPendingError, Told
+from sidecar.controls.receipts import (
+    Cancelled,
+    ChangedError,
+    NoReceiptError,
+    NothingPendingError,
+    NotMovedError,
+    Told,
+)
 
 TOPIC = DelayTopicConfig(name="d")
 ORDER = Order(b"order-7")
@@ -12,7 +19,7 @@ MOVE = Order(b"order-7", moves_to=("deliver-after", b"5000"))
 WRITTEN = {0: 17, 1: 4}
 NOTHING = Told("not-pending")
 CHANGED = Told("changed")
-CANCELLED = Told("cancelled", (Cancelled(1, 3, 9_000), Cancelled(1, 2, 8_000)))
+CANCELLED = Told("cancelled", (Cancelled(1, 2, 8_000), Cancelled(1, 3, 9_000)))
 
 
 def test_a_control_carries_the_id_and_when_it_must_be_due() -> None:
@@ -50,5 +57,14 @@ def test_what_is_moved_is_told_with_its_new_time() -> None:
 
 
 def test_what_could_not_be_written_again_is_not_told_as_moved() -> None:
-    others = Told("cancelled", (Cancelled(1, 2, 8_000),))
+    others = Told("cancelled", (Cancelled(1, 2, 8_000),), why="RECORD_TOO_LARGE: too large")
     assert together(MOVE, {0: NOTHING, 1: others}, WRITTEN, TOPIC) == others
+    stays = Told("not-moved", why="RECORD_TOO_LARGE: too large")
+    with pytest.raises(NotMovedError, match=r"order-7: what is pending in d stays due as before.*RECORD_TOO_LARGE"):
+        together(MOVE, {0: CHANGED, 1: stays}, WRITTEN, TOPIC)
+
+
+def test_the_last_that_a_receipt_names_is_the_one_that_was_moved() -> None:
+    """It was moved before, and has the offset of that move, which may lie in front of what was sent since."""
+    told = Told("moved", (Cancelled(1, 9, 8_000), Cancelled(1, 7, 9_000)), 20_000)
+    assert together(MOVE, {0: NOTHING, 1: told}, WRITTEN, TOPIC).cancelled[-1] == Cancelled(1, 7, 9_000)

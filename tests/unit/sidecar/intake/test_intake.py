@@ -2,26 +2,35 @@
 
 import queue
 import time
+from collections.abc import Iterable
 from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import Position, Progress, start_of
+from index.receipts import Action, Control
+from index.record import Record
 from index.rule_history import RuleHistory
+from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from sidecar.clock import SystemClock
+from sidecar.intake.decided import Controlling, Decided
 from sidecar.intake.deciding import Deciding
 from sidecar.intake.fetching import Fetching
-from sidecar.intake.intake import Intake
+from sidecar.intake.intake import CONTROLS_FOR_S, Intake
 from sidecar.intake.read_ahead import ReadAhead
 from sidecar.intake.tails import Fetch
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.records import Packed, Payload, Scheduled, scheduled_size
+from sidecar.payload.records import Packed, Payload, Scheduled, scheduled, scheduled_size
 from tests.support.fetches import NOW_MS, RULES, Given, fetched
+from tests.support.hand_clock import HandClock
 from tests.support.places import NothingStored
 
 PATIENCE_S = 10.0
+SCHEDULE = Schedule(NOW_MS + 5_000, ("out",), BY_KEY, KEEP_KEY, b"timeout", both_times=False)
 
 
 class Tail:
@@ -56,7 +65,7 @@ def made(tail: Tail, ledger: PartitionLedger, *, budget: PayloadBudget | None = 
     deciding = Deciding(RuleHistory.beginning(0, RULES), budget, now_ms=lambda: NOW_MS, soon_ms=1_000)
     ahead = ReadAhead(cast("Fetching", tail), deciding, budget, lambda: not ledger.replaying, "d/0")
     ahead.start()
-    return Intake(ahead, ledger, budget, NothingStored())
+    return Intake(ahead, ledger, budget, NothingStored(), SystemClock())
 
 
 def ledger_of() -> PartitionLedger:
@@ -189,3 +198,78 @@ def test_what_is_left_of_a_fetch_is_given_back_when_the_intake_ends(tail: Tail) 
         resident_bytes += intake.fill(0.05, 1).resident_bytes
     intake.close()
     assert budget.used_bytes == resident_bytes
+
+
+class OneFetch:
+    """Gives one decided fetch, and notes how long it was waited for it and for others."""
+
+    log_end = taken_bytes = 0
+
+    def __init__(self, decided: Decided) -> None:
+        self._decided: list[Decided] = [decided]
+        self.waits_s: list[float] = []
+
+    def next(self, wait_s: float) -> Decided | None:
+        self.waits_s.append(wait_s)
+        return self._decided.pop() if self._decided else None
+
+    def close(self) -> None:
+        """Nothing is read."""
+
+
+class SlowPlaces(NothingStored):
+    """Each control takes ``seconds``; none is known while ``is_reading``."""
+
+    def __init__(self, clock: HandClock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self.is_reading = False
+
+    def are_known(self, _deliver_id: bytes, _following: Iterable[bytes]) -> bool:
+        self._clock.go_on(self._seconds)
+        return not self.is_reading
+
+
+def controls(count: int) -> Decided:
+    control = Control(Action.CANCEL, b"order-7")
+    steps = [Controlling(offset, control, Record(None, None, (), 0), None) for offset in range(count)]
+    return Decided([*steps], records=count)
+
+
+def test_controls_are_evaluated_for_a_limited_time_between_two_transactions() -> None:
+    clock, ledger, ahead = HandClock(), ledger_of(), OneFetch(controls(1_000))
+    intake = Intake(ahead, ledger, PayloadBudget(1), SlowPlaces(clock, 0.02), clock)
+    began_s, fills = clock.running_s(), 0
+    while ledger.indexed_to < 1_000:
+        filled_from, before_s = ledger.indexed_to, clock.running_s()
+        intake.fill(0.25)
+        fills += 1
+        assert ledger.indexed_to > filled_from, "each time one control, however long that takes"
+        assert clock.running_s() - before_s < CONTROLS_FOR_S + 0.02
+    assert fills == 334
+    assert clock.running_s() - began_s == pytest.approx(20)
+
+
+def test_who_has_indexed_what_was_left_of_a_fetch_does_not_wait_for_another() -> None:
+    """A control that has waited until the ids of a bucket were read is answered then, and not when the wait ends."""
+    clock, ledger, ahead = HandClock(), ledger_of(), OneFetch(controls(1))
+    places = SlowPlaces(clock, 0)
+    places.is_reading = True
+    intake = Intake(ahead, ledger, PayloadBudget(1), places, clock)
+    intake.fill(0.25)
+    places.is_reading = False
+    intake.fill(0.25)
+    assert ledger.named.owed == 1
+    assert ahead.waits_s == [0.25, 0]
+
+
+def test_many_moves_of_one_schedule_are_answered_by_few_transactions() -> None:
+    ledger, clock = ledger_of(), HandClock()
+    control = Control(Action.MOVE, b"timeout", due_ms=NOW_MS + 60_000)
+    moves = [Controlling(offset, control, Record(None, None, (), 0), None) for offset in range(1, 3_001)]
+    decided = Decided([*moves], records=3_000)
+    ledger.add([(NOW_MS + 5_000, 0, scheduled(SCHEDULE, 100, None))])
+    ledger.named.names.add(hash_of(b"timeout"), Position(NOW_MS + 5_000, 0))
+    intake = Intake(OneFetch(decided), ledger, PayloadBudget(1), NothingStored(), clock)
+    intake.fill(0.25, 32 * 1_048_576)
+    assert len(ledger.plan(0, 1_000, 1_000_000).receipts) == 3_000

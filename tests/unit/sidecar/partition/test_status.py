@@ -15,7 +15,7 @@ READY = [PartitionState.ACTIVE, PartitionState.PAUSED, PartitionState.DRAINED]
 
 
 @pytest.mark.parametrize("state", READY)
-def test_a_worker_that_is_silent_for_long_is_held_by_the_brokers(state: PartitionState) -> None:
+def test_a_worker_that_is_silent_for_long_waits_for_the_brokers_or_is_at_work(state: PartitionState) -> None:
     clock, said = HandClock(), PartitionStatus("d", 3, state, pending=5)
     told = ToldStatus(clock, PartitionStatus("d", 3, PartitionState.FENCING))
     clock.go_on(60)
@@ -25,8 +25,14 @@ def test_a_worker_that_is_silent_for_long_is_held_by_the_brokers(state: Partitio
     assert told.now() is said
     clock.go_on(2.2)
     assert told.last is said
+    with told.asking():
+        assert (told.now().state, told.now().pending) == (PartitionState.WAITING, 5)
+        assert told.now().why == "the brokers have not answered for 7 s"
     assert (told.now().state, told.now().pending) == (PartitionState.WAITING, 5)
-    assert told.now().why == "the brokers have not answered for 7 s"
+    assert told.now().why == "the router has been at work for 7 s: it waits for no broker, and goes on by itself"
+    with pytest.raises(RuntimeError), told.asking():
+        raise RuntimeError
+    assert "at work" in told.now().why, "an error ends waiting, too"
     told.tell(said)
     assert told.now() is said, "it has spoken since"
 

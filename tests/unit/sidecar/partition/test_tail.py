@@ -67,7 +67,7 @@ def made(
         fetching = cast("Fetching", _Reading(log, ledger.indexed_to))
         ahead = ReadAhead(fetching, deciding, budget, lambda: not ledger.replaying, "d/0")
         ahead.start()
-        return Intake(ahead, ledger, budget, places)
+        return Intake(ahead, ledger, budget, places, clock)
 
     return Tail(clock, ledger, RuleHistory.beginning(0, RULES), read_on, NothingStored(), has_looked)
 

@@ -1,7 +1,8 @@
 """The receipt of a control, from the plan to the receipts topic; what it cancels is masked by the same transaction."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -67,12 +68,15 @@ class _Partition:
         )
         self._broker = broker
         self.records: dict[int, Record] = {}
+        self.reads: list[list[Position]] = []
         self.refuses: Rejection | None = None
+        self.decides = SCHEDULE
+        self._gate = Gate(RateLimits(clock.running_s))
         self._releaser = Releaser(
             PartitionContext(TOPIC, PARTITION, "g", Metrics(), clock),
             KafkaTransactions(writer, clock, compresses=False),
             self.ledger,
-            Gate(RateLimits(clock.running_s)),
+            self._gate,
             InventoryKeeper(),
             RuleHistory.beginning(0, RULES),
             _Directory(),
@@ -80,7 +84,7 @@ class _Partition:
             lambda offset, _: pytest.fail(f"{offset} decided again"),
             compresses=False,
             series=Series(b"", "", zone_of),
-            moving=Moving(lambda places: {at: self.records.get(at) for _, at in places}, self._decide, b"", "d/3/"),
+            moving=Moving(self._read, self._decide, b"", "d/3/"),
         )
 
     def schedule(self, count: int) -> None:
@@ -89,10 +93,9 @@ class _Partition:
             self.ledger.add([self._entry(offset)])
             self.ledger.named.names.add(hash_of(CANCEL.deliver_id), Position(DUE_MS, offset))
 
-    def move(self, offset: int, value: bytes, due_ms: int, *more: tuple[str, bytes]) -> None:
+    def move(self, offset: int, value: bytes, due_ms: int, key: bytes = b"k") -> None:
         """Index a control that moves what is pending of the id; the last of it is what lies at the offset."""
-        headers = [("deliver-id", b"order-7"), ("trace", None), *more]
-        self.records[offset] = Record(b"k", value, headers, 500)
+        self.records[offset] = Record(key, value, [("deliver-id", b"order-7"), ("trace", None)], 500)
         control = CANCEL._replace(action=Action.MOVE, due_ms=due_ms)
         self.ledger.control(self.ledger.indexed_to, control, Record(b"k", None, (), 500))
 
@@ -102,7 +105,8 @@ class _Partition:
 
     def release(self, now_ms: int) -> Released:
         """Whatever leaves by then."""
-        return self._releaser.release(self._releaser.plan(now_ms, 1_000, 1_000_000))
+        resumed = self._gate.resumed(1_000, now_ms)
+        return self._releaser.release(self._releaser.plan(now_ms, 1_000, 1_000_000, (), resumed))
 
     def written(self, topic: str) -> list[Seen]:
         return self._broker.written(topic)
@@ -110,8 +114,12 @@ class _Partition:
     def _entry(self, offset: int) -> Entry[Scheduled]:
         return DUE_MS, offset, Scheduled(SCHEDULE, 100, Record(b"k", b"v", (), 500))
 
+    def _read(self, places: Sequence[Position]) -> dict[int, Record | None]:
+        self.reads.append([*places])
+        return {offset: self.records.get(offset) for _, offset in places}
+
     def _decide(self, _: int, __: Record) -> Schedule | Rejection:
-        return self.refuses or SCHEDULE
+        return self.refuses or self.decides
 
 
 @pytest.fixture
@@ -184,9 +192,7 @@ def test_a_receipt_of_too_many_says_how_many_there_were_and_cancels_them_all(par
 def test_what_is_moved_is_written_again_with_the_receipt_and_noted_where_it_lies(partition: _Partition) -> None:
     partition.schedule(2)
     partition.move(1, b"the last", 20_000)
-    assert partition.ledger.named.is_moving(b"order-7")
     partition.release(now_ms=2_000)
-    assert not partition.ledger.named.is_moving(b"order-7")
     (receipt,), (moved,) = partition.written("d.receipts"), partition.written("d")
     cancelled = [{"offset": 0, "due": DUE_MS}, {"offset": 1, "due": DUE_MS}]
     wanted = {"action": "move", "outcome": "moved", "cancelled": cancelled, "due": 20_000}
@@ -204,19 +210,85 @@ def test_what_is_moved_is_written_again_with_the_receipt_and_noted_where_it_lies
     assert (partition.written("out"), partition.ledger.pending) == ([], 0)
 
 
-def test_what_the_delay_topic_refuses_is_rejected_instead_of_moved(partition: _Partition) -> None:
+def too_large(partition: _Partition, due_ms: int, key: bytes = b"k" * 151, fewer: int = 200) -> None:
+    """Move what is pending; the last of it, at offset 1, is too large to be written with the headers of a move."""
+    partition.move(1, b"x" * (MAX_BYTES - fewer), due_ms, key=key)
+
+
+def last_receipts(partition: _Partition, count: int) -> list[dict[str, Any]]:
+    """What the last receipts say; the broker of this test also shows what is aborted."""
+    return [json.loads(each.value or b"") for each in partition.written("d.receipts")[-count:]]
+
+
+def test_what_the_delay_topic_refuses_stays_where_it_was_and_the_receipt_says_why(partition: _Partition) -> None:
     partition.schedule(2)
-    partition.move(1, b"x" * (MAX_BYTES - 200), 20_000, ("padding", b"x" * 150))
+    too_large(partition, 20_000)
     partition.release(now_ms=2_000)
-    # The broker of this test also shows what is aborted.
-    receipt, rejected = partition.written("d.receipts")[-1], partition.written("d.rejected")[-1]
-    said = json.loads(receipt.value or b"")
+    (said,) = last_receipts(partition, 1)
     assert (said["outcome"], said["cancelled"], said["due"]) == ("cancelled", [{"offset": 0, "due": DUE_MS}], None)
-    added = dict(rejected.headers)
-    assert (added["delay-error"], added["delay-source"]) == (b"RECORD_TOO_LARGE", b"d/3/1")
-    assert b"what follows it cannot be written to d" in (added["delay-error-message"] or b"")
+    assert said["why"].startswith("RECORD_TOO_LARGE: what follows it cannot be written to d")
+    partition.cancel(("trace", b"1"))
+    assert (partition.written("d.rejected"), partition.ledger.pending) == ([], 1)
+    partition.release(now_ms=2_000)
+    (said,) = last_receipts(partition, 1)
+    assert (said["outcome"], said["cancelled"]) == ("cancelled", [{"offset": 1, "due": DUE_MS}])
+
+
+def test_what_could_not_be_moved_is_released_when_it_was_due_before(partition: _Partition) -> None:
+    partition.schedule(2)
+    too_large(partition, 20_000)
+    too_large(partition, 30_000)
+    partition.release(now_ms=2_000)
+    assert [said["outcome"] for said in last_receipts(partition, 2)] == ["cancelled", "not-moved"]
     partition.release(now_ms=DUE_MS)
-    assert (partition.written("out"), partition.written("d"), partition.ledger.pending) == ([], [], 0)
+    (released,) = partition.written("out")
+    assert dict(released.headers)["delay-source"] == b"d/3/1"
+    assert (partition.written("d"), partition.written("d.rejected"), partition.ledger.pending) == ([], [], 0)
+
+
+def test_what_is_due_just_when_it_cannot_be_moved_is_released_by_the_next_transaction(
+    partition: _Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The state topic of this test takes no more than the delay topic.
+    monkeypatch.setattr("snapshots.held.MAX_PART_BYTES", 1_000)
+    partition.decides = SCHEDULE._replace(key=b"own")
+    partition.schedule(2)
+    # It is released without the key that makes it too large.
+    too_large(partition, 20_000, key=b"k" * 400, fewer=500)
+    released = partition.release(now_ms=DUE_MS)
+    assert [offset for _, offset, _ in released.held] == [1]
+    assert partition.written("out") == []
+    partition.release(now_ms=DUE_MS)
+    (left,) = partition.written("out")
+    assert dict(left.headers)["delay-source"] == b"d/3/1"
+    partition.release(now_ms=DUE_MS)
+    assert partition.written("out") == []
+
+
+def test_of_many_moves_of_one_schedule_the_last_is_written_and_each_is_answered(partition: _Partition) -> None:
+    partition.schedule(1)
+    for number in range(300):
+        partition.move(0, b"value", 20_000 + number)
+    partition.release(now_ms=2_000)
+    (moved,), receipts = partition.written("d"), last_receipts(partition, 300)
+    assert (dict(moved.headers)["delay-source"], dict(moved.headers)["deliver-at"]) == (b"d/3/300", b"20299")
+    assert [said["outcome"] for said in receipts] == ["moved"] * 300
+    named = [{"offset": 0, "due": DUE_MS}, *({"offset": 1 + number, "due": 20_000 + number} for number in range(299))]
+    assert [said["cancelled"] for said in receipts] == [[each] for each in named]
+    assert partition.reads == [[Position(DUE_MS, 0)]]
+    assert partition.ledger.named.transit.find(hash_of(b"order-7"), -1) == [Position(20_299, 0)]
+
+
+def test_what_is_cancelled_right_behind_its_move_is_not_written_at_all(partition: _Partition) -> None:
+    partition.schedule(1)
+    partition.move(0, b"value", 20_000)
+    partition.cancel()
+    partition.release(now_ms=2_000)
+    moved, cancelled = last_receipts(partition, 2)
+    assert (moved["outcome"], moved["cancelled"]) == ("moved", [{"offset": 0, "due": DUE_MS}])
+    assert (cancelled["outcome"], cancelled["cancelled"]) == ("cancelled", [{"offset": 1, "due": 20_000}])
+    partition.release(now_ms=30_000)
+    assert (partition.written("d"), partition.written("out"), partition.ledger.pending) == ([], [], 0)
 
 
 def test_what_is_gone_is_told_as_lost_instead_of_moved(partition: _Partition) -> None:
