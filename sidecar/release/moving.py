@@ -95,7 +95,8 @@ class Moving:
                 accepted, role = as_accepted(record), rules.controls.role
                 moved = moved_record(accepted, schedule, role, source, due_ms, written_ms)
             else:
-                moved = moved_occurrence(record, recurrence, place.offset, source, due_ms, self.key, written_ms)
+                signed = due_ms, self.key, written_ms, receipt.record.timestamp_ms
+                moved = moved_occurrence(record, recurrence, place.offset, source, *signed)
             id_hash = hash_of(receipt.control.deliver_id)
             moves.appended[receipt.offset] = Appended(receipt.offset, moved, due_ms, id_hash)
         return moves

@@ -95,7 +95,8 @@ class Produced:
     ``due_us`` is 0 for a record without a time; ``legible`` tells whether its headers can be read at all. ``says`` is
     its value where a router has written it because of another. ``named`` is what it means to others of its id.
     ``moved_by`` is the offset of the control that has moved it, ``moved_last`` of the last one that has moved it or
-    an occurrence of its series before it.
+    an occurrence of its series before it. ``asked_ms`` is when a producer wrote the record because of which a router
+    has written this one, -1 where no producer has asked for this very record.
     """
 
     offset: int
@@ -111,6 +112,12 @@ class Produced:
     named: Named | None = None
     moved_by: int | None = None
     moved_last: int | None = None
+    asked_ms: int | None = None
+
+    @property
+    def missed_from_ms(self) -> int:
+        """What was due before this instant, nobody can have missed."""
+        return self.timestamp_ms if self.asked_ms is None else self.asked_ms
 
     @property
     def value(self) -> bytes:
@@ -139,6 +146,7 @@ class DelayLog:
         by_offset = {each.offset: each for each in self.records}
         before, said = by_offset[offset], dict(record.headers)
         is_moved = before.named is not None and before.named.action == "move"
+        is_asked_for = is_moved or (before.series is not None and before.series.begins)
         series, due_ms, target = None, 0, before.target
         if header := said.get("deliver-series"):
             first, number, due_ms = map(int, header.split(b" ")[:3])
@@ -160,6 +168,7 @@ class DelayLog:
                 named=before.named and Named(before.named.deliver_id),
                 moved_by=offset if is_moved else None,
                 moved_last=offset if is_moved else before.moved_last,
+                asked_ms=before.timestamp_ms if is_asked_for else -1,
             )
         )
         # And the marker of the transaction.

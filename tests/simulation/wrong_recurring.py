@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from index.occurrences import Following, following, record_of
+from index.occurrences import NOBODY_ASKED, Following, following, record_of
 from index.record import Record
 from index.recurring import Occurrence, Recurrence
 from sidecar.partition.origin import Origin
@@ -76,6 +76,17 @@ class MissedAllReleased(Wrong):
     replaces: ClassVar = {_SERIES + "following": _each}
 
 
+def _by_own_record(record: Record, recurrence: Recurrence) -> int:
+    is_first = recurrence.occurrence is None or recurrence.occurrence.number == 1
+    return record.timestamp_ms if is_first else NOBODY_ASKED
+
+
+class MissedFromOwnRecord(Wrong):
+    """Takes for missed only what fell due after a router has written the first occurrence, however late that was."""
+
+    replaces: ClassVar = {_SERIES + "missed_from_ms": _by_own_record}
+
+
 def _not_counted(record: Record, occurrence: Occurrence, *given: Any) -> Record:
     return record_of(record, occurrence._replace(number=max(1, occurrence.number - 1)), *given)
 
@@ -115,6 +126,7 @@ ALL: tuple[type[Wrong], ...] = (
     RefusedEndsSeries,
     PeriodFromRelease,
     MissedAllReleased,
+    MissedFromOwnRecord,
     OccurrenceNotCounted,
     ForgeryTrusted,
     KeyOfEachOwner,
