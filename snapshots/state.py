@@ -100,6 +100,14 @@ def encode_progress(progress: Progress, delay_topic_id: str, inventory: Inventor
     return wrap(Kind.PROGRESS, message.SerializeToString())
 
 
+def series_key_of(value: bytes) -> bytes:
+    """Return the key that signs occurrences, of the value of a ``progress`` record; empty where that has none."""
+    try:
+        return _decode_progress(value)[0].series_key
+    except FormatError:
+        return b""
+
+
 def encode_history(history: RuleHistory) -> bytes:
     """Value of the ``rules`` record; FormatError when it would be larger than a value may be."""
     message = state_pb2.RuleHistory(

@@ -187,6 +187,8 @@ class Run:
         self._settle()
         self._checker.follow()
         log = self._around.log
+        if self._recurs and not self._around.store.was_damaged and not self._around.store.has_series_key:
+            raise Violation("nobody could go on with what recurs, were the state lost")
         self._checker.nothing_missing({offset for offset in log.told_lost if offset < log.start})
 
     def _do(self, action: str) -> None:

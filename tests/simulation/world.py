@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from index.headers import Headers
 from index.record import Record
+from snapshots.envelope import Kind
+from snapshots.series_key import COPY_KEY, decode_copy
+from snapshots.state import PROGRESS_KEY, series_key_of
 
 START_MS = 1_800_000_000_000
 FIRST_OFFSET = 500
@@ -379,12 +382,20 @@ class Store:
         """Put back what was lost, as whoever has a copy of the topic."""
         self.state = list(self._whole.items())
 
+    @property
+    def has_series_key(self) -> bool:
+        """Whether the snapshots topic has the key that is in the state, in the last copy that was written."""
+        copies = [value for _, (key, value) in sorted(self.snapshots.items()) if key == COPY_KEY]
+        return bool(copies[-1:]) and decode_copy(copies[-1] or b"") == series_key_of(self._whole[PROGRESS_KEY])
+
     def damage(self) -> bool:
         """Flip a bit of a segment, or lose it; whether there was one."""
         offsets = [offset for offset, (_, value) in self.snapshots.items() if value is not None]
         if not offsets:
             return False
-        offset = self._faults.rng.choice(offsets)
+        # Of pages of ids there are few, and they are not read again and again.
+        pages = [offset for offset in offsets if (self.snapshots[offset][1] or b"")[4:5] == bytes([Kind.IDS])]
+        offset = self._faults.rng.choice(pages if pages and self._faults.rng.random() < 0.5 else offsets)
         key, value = self.snapshots.pop(offset)
         if value is not None and self._faults.rng.random() < 0.5:
             place = self._faults.rng.randrange(len(value))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from index.occurrences import NOBODY_ASKED, Following, following, record_of
 from index.record import Record
 from index.recurring import Occurrence, Recurrence
+from sidecar.buckets.trimming import KeyCopy
 from sidecar.partition.origin import Origin
 from sidecar.partition.takeover import settled_origin
 from sidecar.payload.records import Appended
@@ -103,6 +104,20 @@ class ForgeryTrusted(Wrong):
     replaces: ClassVar = {_SERIES + "is_ours": lambda *_: True}
 
 
+class _NeverAgain(KeyCopy):
+    def keep_behind(self, offset: int) -> None:
+        pass
+
+    def limit(self, offset: int) -> int:
+        return offset
+
+
+class KeyCopyTrimmed(Wrong):
+    """Trims the snapshots topic past the copy of the key that signs occurrences, and writes no other."""
+
+    replaces: ClassVar = {"sidecar.buckets.trimming.KeyCopy": _NeverAgain}
+
+
 def _without_key(*given: Any, **more: Any) -> Origin:
     origin = settled_origin(*given, **more)
     return replace(origin, progress=origin.progress._replace(series_key=b""))
@@ -129,6 +144,7 @@ ALL: tuple[type[Wrong], ...] = (
     MissedFromOwnRecord,
     OccurrenceNotCounted,
     ForgeryTrusted,
+    KeyCopyTrimmed,
     KeyOfEachOwner,
     BeginningReleased,
 )
