@@ -57,8 +57,8 @@ def rebuild(
     left = released.without_left(spark, connector, topic, logs, records, options.task_records)
     if ending := series_that_end(left, scope.without_series_key(settings, topic, admin, known)):
         say(
-            f"at most {ending} recurring schedules of {topic.name} end: neither {topic.state} nor {topic.snapshots} has the"
-            " key that signs their occurrences. The router will reject these; such schedules have to be sent again"
+            f"at most {ending} recurring schedules of {topic.name} end: neither {topic.state} nor {topic.snapshots}"
+            " has the key that signs their occurrences. The router will reject these: send such schedules again"
         )
     job = partial(prepare, settings, topic, known.delay.topic_id, options=options, admin=admin, restores=True)
     try:
