@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from index.batch import Batch
 from index.bucket import Manifest
+from index.counted import CountedStill
 from index.mask import Mask
 from index.named import NamedSchedules
 from index.names import hash_of
@@ -53,6 +54,7 @@ class Entering(Generic[P, R]):
         self._rejected: list[tuple[int, R]] = []
         self._skipped = SkippedRanges(progress.skipped)
         self._in_flight: Batch[P, R] | None = None
+        self._counted = CountedStill()
 
     @property
     def committed(self) -> Progress:
@@ -71,8 +73,12 @@ class Entering(Generic[P, R]):
 
     @property
     def pending(self) -> int:
-        """How many records wait for their due time, in-flight ones excluded; in memory and in buckets."""
-        return self._pending.in_memory + self._pending.stored
+        """How many records wait for their due time, in-flight ones excluded; in memory and in buckets.
+
+        What was cancelled is left out, wherever it lies. Of a segment that is partly passed the whole counts.
+        """
+        cancelled = self._committed.cancelled + len(self._counted)
+        return max(0, self._pending.in_memory + self._pending.stored - cancelled)
 
     @property
     def parts(self) -> PendingSet[P]:

@@ -47,6 +47,12 @@ class Mask:
     def __contains__(self, offset: int) -> bool:
         return offset in self._offsets
 
+    def count(self, from_offset: int, to_offset: int) -> int:
+        """Return how many offsets of [from_offset, to_offset) were cancelled."""
+        span = BitMap64()
+        span.add_range(from_offset, to_offset)
+        return len(self._offsets & span)
+
     def add(self, offsets: Iterable[int]) -> None:
         """These were cancelled, by the next transaction."""
         new = BitMap64(offsets) - self._offsets

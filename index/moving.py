@@ -22,7 +22,7 @@ from typing import Final
 
 from index.control_headers import NAMES
 from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Role, lowered
-from index.occurrences import record_of
+from index.occurrences import NOBODY_ASKED, record_of
 from index.readers import is_certain
 from index.record import Record
 from index.recurring import Occurrence, Recurrence
@@ -81,8 +81,18 @@ def _when(due_ms: int, now_ms: int) -> tuple[Role, bytes]:
 
 
 def moved_occurrence(
-    record: Record, recurrence: Recurrence, offset: int, source: str, due_ms: int, key: bytes, now_ms: int
+    record: Record,
+    recurrence: Recurrence,
+    offset: int,
+    source: str,
+    due_ms: int,
+    key: bytes,
+    now_ms: int,
+    asked_ms: int = NOBODY_ASKED,
 ) -> Record:
-    """The record of the occurrence at this offset, to be due at ``due_ms``; ``key`` signs it, ``source`` as above."""
+    """Return the record of the occurrence at this offset, to be due at ``due_ms``; ``key`` signs it.
+
+    ``source`` is as above, and ``asked_ms`` the timestamp of the control.
+    """
     occurrence = recurrence.occurrence or Occurrence(offset, 1, due_ms)
-    return record_of(record, occurrence._replace(due_ms=due_ms), source, key, now_ms)
+    return record_of(record, occurrence._replace(due_ms=due_ms), source, key, now_ms, asked_ms)

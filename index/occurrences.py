@@ -1,11 +1,16 @@
 """The next occurrence of a recurring schedule: when it is due, and the record that stands for it.
 
 It is a record of the delay topic like any other, written by the transaction that releases the one before: the same key,
-value and headers, and two more: ``delay-source`` with the place of what it follows, or of the control that has moved
-it, and ``deliver-series`` with the series, its number, its due time and a signature::
+value and headers, and these headers last::
 
-    delay-source     b"orders.delay/0/51344"
-    deliver-series   b"41027 3 1767225600000 8f0c…"
+    delay-source             b"orders.delay/0/51344"          the place of the record that it follows
+    delay-source-timestamp   b"1767225541000"                 see below
+    deliver-series           b"41027 3 1767225600000 8f0c…"   the series, its number, its due time and a signature
+
+``delay-source-timestamp`` is there where a producer has asked for this very occurrence: the occurrence begins a series
+by cron, or a control has moved it. The header is then the timestamp of the record that the producer has sent. An
+occurrence counts as missed only if it fell due after that. The timestamp of the occurrence's own record does not tell
+that: a router that was away when the producer sent writes that record long after. Older routers wrote no such header.
 
 ``deliver-series`` by itself would let any producer claim to be the third occurrence of a series of somebody else's. So
 the router signs it and the whole record with a key that is in the progress of the partition (``Progress.series_key``),
@@ -28,7 +33,7 @@ from typing import Final, NamedTuple
 from cronsim import CronSim, CronSimError
 
 from index.control_headers import IF_DUE, REPLACE
-from index.headers import DELAY_SOURCE, SERIES, lowered
+from index.headers import DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, SERIES, lowered
 from index.record import Record
 from index.recurring import SIGNATURE_BYTES, Occurrence, Recurrence, series_header
 from index.times import INT64_MAX
@@ -40,7 +45,10 @@ _SEARCHED_AT_MOST: Final = 10_000
 """Minutes that are looked at for one that comes once more: clocks were never set back by more than a day."""
 
 _FIELDS: Final = 5
-_OF_ONE: Final = frozenset((SERIES, REPLACE, IF_DUE, DELAY_SOURCE))
+NOBODY_ASKED: Final = -1
+"""In place of a timestamp, for an occurrence that only follows the one before."""
+
+_OF_ONE: Final = frozenset((SERIES, REPLACE, IF_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP))
 _SHAPE: Final = re.compile(r"[0-9A-Za-z*,/#-]+(?:[ \t]+[0-9A-Za-z*,/#-]+){4}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -83,16 +91,28 @@ def first_match_ms(cron: str, zone: tzinfo, from_ms: int) -> int | None:
     return next(_matches(cron, zone, from_ms), None)
 
 
-def following(recurrence: Recurrence, zone: tzinfo, last: Occurrence, written_ms: int, now_ms: int) -> Following | None:
-    """When the occurrence after ``last`` is due, which is released now; None when there is none.
+def missed_from_ms(record: Record, recurrence: Recurrence) -> int:
+    """Return the instant from which on occurrences after this one count as missed; the record must be known for ours.
 
-    ``written_ms`` is the timestamp of its record: of what lies before the first one, nothing was missed.
+    A producer can only miss an occurrence that fell due after the producer had asked for the series, or had moved it.
+    """
+    if recurrence.occurrence is None:
+        return record.timestamp_ms
+    # An older router copied such a header of the first record to a place further in front.
+    name, raw = record.headers[-2]
+    if name == DELAY_SOURCE_TIMESTAMP and raw is not None:
+        return int(raw)
+    return record.timestamp_ms if recurrence.occurrence.number == 1 else NOBODY_ASKED
+
+
+def following(recurrence: Recurrence, zone: tzinfo, last: Occurrence, missed_ms: int, now_ms: int) -> Following | None:
+    """Return when the occurrence after ``last`` is due, which is released now; None when there is none.
+
+    Occurrences that fell due before ``missed_ms`` were not missed, see :func:`missed_from_ms`.
     """
     if last.number >= recurrence.times:
         return None
-    since_ms = last.due_ms + 1
-    if last.number == 1:
-        since_ms = max(since_ms, written_ms)
+    since_ms = max(last.due_ms + 1, missed_ms)
     if not recurrence.takes_all:
         since_ms = max(since_ms, now_ms)
     if recurrence.period_ms:
@@ -106,13 +126,18 @@ def following(recurrence: Recurrence, zone: tzinfo, last: Occurrence, written_ms
     return found if found.due_ms <= min(recurrence.until_ms, INT64_MAX) else None
 
 
-def record_of(record: Record, occurrence: Occurrence, source: str, key: bytes, now_ms: int) -> Record:
-    """The record that stands for an occurrence, made from that of the one before, or of the beginning.
+def record_of(
+    record: Record, occurrence: Occurrence, source: str, key: bytes, now_ms: int, asked_ms: int = NOBODY_ASKED
+) -> Record:
+    """Return the record that stands for an occurrence, made from that of the one before, or of the beginning.
 
-    What the first one replaces, the others do not replace again. ``source`` is the place of what it is written for.
+    Only the first occurrence replaces what the producer's record was to replace. ``source`` is the place of the record
+    that the occurrence is written for, and ``asked_ms`` its timestamp where a producer has asked for this occurrence.
     """
     headers = [header for header in record.headers if lowered(header[0]) not in _OF_ONE]
     headers.append((DELAY_SOURCE, source.encode()))
+    if asked_ms >= 0:
+        headers.append((DELAY_SOURCE_TIMESTAMP, b"%d" % asked_ms))
     signature = _signature(record._replace(headers=headers), occurrence, key)
     return Record(record.key, record.value, [*headers, series_header(occurrence, signature)], now_ms)
 

@@ -22,6 +22,7 @@ due after W, and so after every late record.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from index.bucket import Manifest
 from index.entering import Entering
 from index.pending import Entry
 from index.progress import Position, Progress
+from index.receipts import Receipt
 from index.schedule import AT_ONCE
 
 P = TypeVar("P")
@@ -99,6 +101,7 @@ class PartitionIndex(Entering[P, R]):
             behind = (*progress.catching_up, *installs.behind(progress.watermark))
             progress = progress._replace(catching_up=behind)
         late, due, cancelled = self._not_cancelled(late + catching_up, due)
+        progress = self._count_cancelled(progress, cancelled, receipts, installs)
         self._named.mask.forget([*self._pending.ranges(), *adopted], progress.sealed_to)
         self._in_flight = Batch(late, due, rejected, progress, installs, due_bytes, receipts, cancelled)
         return self._in_flight
@@ -109,6 +112,34 @@ class PartitionIndex(Entering[P, R]):
             return late, due, []
         cancelled = [entry for entry in (*late, *due) if entry[1] in mask]
         return [*mask.without(late)], [*mask.without(due)], cancelled
+
+    def _count_cancelled(
+        self, progress: Progress, passed: Sequence[Entry[P]], receipts: Sequence[Receipt], installs: Installs | None
+    ) -> Progress:
+        """The progress with how many cancelled records buckets hold after the next transaction."""
+        seals = isinstance(installs, Installation) and not installs.merged_from
+        to_offset = installs.manifest.to_offset if installs is not None and seals else None
+        count = self._counted.plan(
+            self._committed.cancelled,
+            passed,
+            receipts,
+            lambda place: self._stays(place, progress),
+            self._pending.unsealed_from,
+            to_offset,
+        )
+        if isinstance(installs, Adoption):
+            # They were in transit when they were cancelled, and the job has read them.
+            count += self._named.mask.count(self._indexed_to, installs.manifest.to_offset)
+        return progress._replace(cancelled=count)
+
+    def _stays(self, place: Position, progress: Progress) -> bool:
+        """Whether a schedule that is cancelled stays where it is until W comes to it."""
+        if place.offset >= self._pending.mutable.from_offset:
+            return False
+        bucket = next((each for each in self._pending.buckets.values() if each.holds(place.offset)), None)
+        if bucket is None:
+            return place.offset >= self._pending.unsealed_from and place > progress.watermark
+        return place > progress.watermark_of(bucket.manifest.bucket_id)
 
     @property
     def may_freeze(self) -> bool:
@@ -126,6 +157,7 @@ class PartitionIndex(Entering[P, R]):
         self._committed = self._in_flight.progress
         installed = self._in_flight.installs
         self._pending.cancel(self._named.confirm())
+        self._counted.confirm()
         self._pending.drop(self._in_flight.cancelled)
         self._in_flight = None
         self._skipped.forget(self._committed.sealed_to)

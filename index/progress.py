@@ -42,6 +42,7 @@ class Progress(NamedTuple):
       something does not.
     * ``series_key``: what the next occurrences of recurring schedules are signed with, see :mod:`index.occurrences`;
       empty where nothing recurs.
+    * ``cancelled``: how many records in buckets were cancelled and lie behind W, see :mod:`index.counted`.
     """
 
     cursor: int
@@ -52,6 +53,7 @@ class Progress(NamedTuple):
     catching_up: tuple[Behind, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     series_key: bytes = b""
+    cancelled: int = 0
 
     def is_done(self, due_ms: int, offset: int) -> bool:
         """Whether the record at ``offset`` has left: indexed before C and at or before W.

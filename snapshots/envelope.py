@@ -45,6 +45,7 @@ class Kind(IntEnum):
     MASK = 9
     TRANSIT = 10
     IDS = 11
+    SERIES_KEY = 12
 
 
 def wrap(kind: Kind, body: bytes) -> bytes:

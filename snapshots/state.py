@@ -104,8 +104,17 @@ def encode_progress(progress: Progress, delay_topic_id: str, inventory: Inventor
         skipped=[state_pb2.Skipped(from_offset=start, to_offset=end) for start, end in progress.skipped],
         inventory=None if inventory is None else inventory_message(inventory),
         series_key=progress.series_key,
+        cancelled=progress.cancelled,
     )
     return wrap(Kind.PROGRESS, message.SerializeToString())
+
+
+def series_key_of(value: bytes) -> bytes:
+    """Return the key that signs occurrences, of the value of a ``progress`` record; empty where that has none."""
+    try:
+        return _decode_progress(value)[0].series_key
+    except FormatError:
+        return b""
 
 
 def encode_history(history: RuleHistory) -> bytes:
@@ -183,7 +192,7 @@ def _decode_progress(value: bytes) -> tuple[Progress, str, Inventory | None]:
     )
     skipped = tuple(Skipped(each.from_offset, each.to_offset) for each in message.skipped)
     numbers = message.cursor, watermark, message.sealed_to, message.number, message.next_bucket
-    progress = Progress(*numbers, behind, skipped, message.series_key)
+    progress = Progress(*numbers, behind, skipped, message.series_key, max(0, message.cancelled))
     if any(each.watermark > watermark for each in behind) or list(dict(behind)) != sorted(dict(behind)):
         raise FormatError(f"progress says W={watermark} and that buckets are behind it: {behind}")
     edges = [edge for each in skipped for edge in each]

@@ -11,12 +11,15 @@ anything is removed, a transaction must be committed, which nobody can who is fe
 
     decide up to where ──► look what jobs need ──► commit ──► remove, also by what the buckets are now
 
+In front of what is removed lies the copy of the key that signs occurrences (:mod:`snapshots.series_key`). The same
+transaction writes the copy anew, and nothing is removed up to where that was not committed.
+
 The delay topic is trimmed only where the configuration says so: producers' records are somebody's data, and a segment
 that is damaged can then no longer be made good from them.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -39,6 +42,7 @@ from sidecar.payload.ledger import PartitionLedger
 from sidecar.release.transaction import Request
 from sidecar.topics.topics import SNAPSHOTS_POLICY
 from snapshots.manifest import manifest_key, segment_key
+from snapshots.series_key import encode_copy
 
 EVERY_S = 60.0
 
@@ -92,11 +96,49 @@ class Tombstones:
                 self._reclaimed.pop(bucket_id, None)
 
 
+class KeyCopy:
+    """The copy of the key that signs occurrences, as its only writer knows it; there is none where nothing recurs.
+
+    An owner writes a copy with its first transaction, since it does not know where the last one lies.
+    """
+
+    def __init__(self, series_key: bytes, log: Any) -> None:
+        self._series_key = series_key
+        self._at = 0
+        self._is_wanted = bool(series_key)
+        self._trouble = Trouble(log)
+
+    def keep_behind(self, offset: int) -> None:
+        """Have the copy written anew if it lies below ``offset``."""
+        self._is_wanted = self._is_wanted or (bool(self._series_key) and self._at < offset)
+
+    def limit(self, offset: int) -> int:
+        """Return up to where the topic may be trimmed by that, where it could be trimmed up to ``offset``."""
+        return min(offset, self._at) if self._series_key else offset
+
+    def request(self) -> Request | None:
+        """Return what the next transaction is to write; None most of the time."""
+        return Request(self, segments=(encode_copy(self._series_key),)) if self._is_wanted else None
+
+    def committed(self, _request: Request, offsets: Sequence[int]) -> None:
+        """The copy is written."""
+        (self._at,), self._is_wanted = offsets, False
+        self._trouble.is_over()
+
+    def refused(self, _request: Request, why: str) -> None:
+        """Go on without, and ask again with the next trim."""
+        self._is_wanted = False
+        self._trouble.tell("series_key_not_copied", why, again_in_s=EVERY_S)
+
+    def left_out(self, _request: Request) -> None:
+        """The same is requested again."""
+
+
 class Trimming:
     """The trims of one owned partition; used by its worker only.
 
     ``look`` has the backfill topic read to its end: only when it is decided up to where to trim, it is asked for what
-    jobs need.
+    jobs need. ``series_key`` signs occurrences, and is empty where nothing recurs.
     """
 
     wants_commit = False
@@ -110,7 +152,9 @@ class Trimming:
         partition: int,
         metrics: Metrics,
         look: Callable[[], Future[Kept]],
+        series_key: bytes = b"",
     ) -> None:
+        self.key_copy = KeyCopy(series_key, structlog.get_logger().bind(topic=topic.snapshots, partition=partition))
         self._snapshots = _Trim(admin, bootstrap, topic.snapshots, partition, metrics, topic.name)
         self._delay = _Trim(admin, bootstrap, topic.name, partition, metrics, topic.name) if topic.trim else None
         self._look = look
@@ -151,6 +195,7 @@ class Trimming:
         snapshots_to, delay_to = self._needed_from(committed, buckets, being_read)
         if self._snapshots.wants(snapshots_to) or (self._delay is not None and self._delay.wants(delay_to)):
             self._wanted = snapshots_to, delay_to
+            self.key_copy.keep_behind(snapshots_to)
             self._looking = self._look()
 
     def _needed_from(self, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> tuple[int, int]:
@@ -173,6 +218,7 @@ class Trimming:
             # What cannot be read may need anything; the owner withdraws it, or the transaction that hides it ends.
             return
         snapshots_to, delay_to = map(min, self._wanted, needed_from)
+        snapshots_to = self.key_copy.limit(snapshots_to)
         self._snapshots.ask(snapshots_to if kept.snapshots_from is None else min(snapshots_to, kept.snapshots_from))
         if self._delay is not None:
             self._delay.ask(delay_to if kept.delay_topic_from is None else min(delay_to, kept.delay_topic_from))

@@ -19,6 +19,7 @@ from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packed_run import routes_in
 from sidecar.release.gate import Gate
+from sidecar.release.transaction import Request
 from sidecar.topics.retention import Retention
 
 SURVEY_EVERY_S = 5.0
@@ -85,6 +86,10 @@ class Upkeep:
     def wants_commit(self) -> bool:
         """Whether trimming waits for a transaction."""
         return self._trimming.wants_commit
+
+    def request(self) -> Request | None:
+        """Return what trimming wants in the next transaction; None most of the time."""
+        return self._trimming.key_copy.request()
 
     def needs(self) -> Needs:
         """What the delay topic must keep, by what is committed."""

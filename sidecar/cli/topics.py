@@ -195,6 +195,14 @@ def _start_over(config_file: Path | None, place: str, *, yes: bool, as_json: boo
         f" ({planned.log_end - planned.log_start}) are indexed again by the rules of this configuration:\n"
         "pending records are kept, and records that were already released are RELEASED AGAIN."
     )
+    if planned.series.known:
+        click.echo(f"Recurring schedules go on where they stand ({planned.series.known}).")
+    if planned.series.unknown:
+        click.echo(
+            f"RECURRING SCHEDULES END, at most {planned.series.unknown}: neither {topic.state} nor {topic.snapshots}"
+            " has the key that signs their occurrences.\n"
+            "Their pending occurrences will be rejected; such schedules have to be sent again."
+        )
     if not yes:
         click.echo("Nothing was done. To do it, add --yes.")
 

@@ -220,7 +220,10 @@ class KafkaHost:
         shared, topic, partition = self._shared, self._topic, self._partition
         look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.clock.now_ms)
         brokers = shared.config.bootstrap
-        trimming = Trimming(shared.admin, brokers, topic, partition, shared.metrics, lambda: shared.pool.look(look))
+        key = ledger.committed.series_key
+        trimming = Trimming(
+            shared.admin, brokers, topic, partition, shared.metrics, lambda: shared.pool.look(look), key
+        )
         retention = retention_of(self._standing.topics[topic.name].settings)
         hidden = hidden_end(shared.admin, shared.pool, brokers, topic.name, partition)
         return Upkeep(self.context, ledger, trimming, shared.pool, retention, gate, hidden)

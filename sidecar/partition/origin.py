@@ -7,6 +7,7 @@ from pyroaring import FrozenBitMap64
 
 from index.batch import Installation
 from index.bucket import Manifest
+from index.mask import Mask
 from index.progress import Progress
 from index.rule_history import RuleHistory
 from index.transit import InTransit, Lot
@@ -14,7 +15,9 @@ from sidecar.context import PartitionContext
 from sidecar.release.transaction import Outcome, Request, Transaction, Transactions, state_of
 from snapshots.held import HeldEntry
 from snapshots.inventory import InventoryKeeper
+from snapshots.mask import mask_records
 from snapshots.state import StoredState
+from snapshots.transit import encode_transit
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Origin:
     buckets: tuple[Manifest, ...] = ()
     held: tuple[HeldEntry, ...] = ()
     mask: FrozenBitMap64 = field(default_factory=FrozenBitMap64)
-    transit: Mapping[Lot, tuple[InTransit, ...]] = field(default_factory=dict)
+    transit: Mapping[Lot, Sequence[InTransit]] = field(default_factory=dict)
     restored: tuple[tuple[bytes, int], ...] = ()
     changed: tuple[str, ...] = ()
     stale: tuple[bytes, ...] = ()
@@ -50,6 +53,13 @@ class Origin:
         return replace(self, progress=self.progress._replace(series_key=new()), is_stored=False)
 
     @property
+    def made_anew(self) -> list[tuple[bytes, bytes | None]]:
+        """What is masked and in transit of a state that was restored, as records of the state topic."""
+        mask = Mask()
+        mask.add(self.mask)
+        return [*mask_records(mask), *(encode_transit(*lot) for lot in self.transit.items())] if self.restored else []
+
+    @property
     def as_state(self) -> StoredState:
         """The same as the state topic will say it."""
         return StoredState(
@@ -59,7 +69,7 @@ class Origin:
             self.buckets,
             self.held,
             mask=self.mask,
-            transit=self.transit,
+            transit={lot: tuple(notes) for lot, notes in self.transit.items()},
         )
 
 
@@ -86,7 +96,8 @@ def write_origin(transactions: Transactions, origin: Origin) -> None:
         requests.append(Request(nobody, removed=origin.stale, withdrawn=withdrawn))
     # It changes nothing of what buckets, held records and other keys there are by the origin.
     inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit).current
-    transaction = Transaction((), (), origin.progress, inventory, state_of(requests), requests)
+    state = [*state_of(requests), *origin.made_anew]
+    transaction = Transaction((), (), origin.progress, inventory, state, requests)
     result = transactions.commit(transaction)
     if result.outcome is not Outcome.COMMITTED:
         result.give_up()

@@ -235,7 +235,7 @@ class OwnedPartition:
         self._adopting.turn()
         adopting = self._adopting.request(self._housekeeping.free_id())
         request = adopting or self._housekeeping.request(now_ms, memory_full=self._seal_all)
-        requests = [request] if request else []
+        requests = [each for each in (request, self.upkeep.request()) if each]
         if (request and isinstance(request.installs, Adoption)) or self._tail.is_looking:
             # The range that is adopted, now or as soon as the look has ended, was decided by the rules of before.
             return requests

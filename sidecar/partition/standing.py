@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from index.errors import RefusedError
+from index.series_in_log import SeriesInLog
 from sidecar.backfill.restoring import read_backfills
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -15,6 +16,7 @@ from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, TopicFacts, log_range, topic_facts, uncommitted_end
 from sidecar.kafka.compacted import Stored, read_compacted
 from sidecar.kafka.errors import error_of
+from sidecar.topics.series import kept_key, series_of
 from sidecar.topics.start_over import state_keys
 from sidecar.topics.topics import BACKFILL, DELAY, RECEIPTS, SNAPSHOTS, STATE
 from snapshots.state import StoredState, fold_state
@@ -79,6 +81,14 @@ class KafkaStanding:
                 raise
             # Who may not read it has not been given anything there; ``check`` tells.
             return []
+
+    def series_key(self) -> bytes:
+        """Look for it in the state topic, then in the snapshots topic."""
+        return kept_key(self._config, self._topic, self._partition, self._admin)
+
+    def series(self, key: bytes) -> SeriesInLog:
+        """Read the delay partition from its start to its end."""
+        return series_of(self._config, self._topic, self._partition, self._admin, key)
 
     def group_offset(self) -> int:
         """Asked with a consumer: the admin client's answer cannot be trusted, see GroupMember._ask_group."""

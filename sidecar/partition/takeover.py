@@ -12,6 +12,7 @@ Replaying [S, C) and releasing come later; nothing is released before the replay
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import NoReturn, Protocol
 
 from index.errors import FormatError, RefusedError, StateLostError
@@ -20,6 +21,7 @@ from index.retention import rules_needed_from
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.rules_stored import differing
+from index.series_in_log import SeriesInLog
 from sidecar.backfill.restoring import restored_from
 from sidecar.context import PartitionContext
 from sidecar.doubts.aside import Doubts
@@ -59,6 +61,12 @@ class Standing(Protocol):
 
     def staged(self) -> Sequence[Stored]:
         """Everything in the backfill partition."""
+
+    def series_key(self) -> bytes:
+        """Return the key that signs occurrences where the state is lost; empty where it is nowhere any more."""
+
+    def series(self, key: bytes) -> SeriesInLog:
+        """Return what the log of the delay partition tells of recurring schedules."""
 
     def group_offset(self) -> int:
         """What the consumer group has committed for the partition; negative when nothing."""
@@ -120,18 +128,22 @@ def _restored(standing: Standing, rules: Rules, delay_topic_id: str, log: tuple[
     restored, why_not = restored_from(standing.staged(), delay_topic_id, log, standing.snapshots_range(), rules)
     if restored is None:
         return None, why_not
-    written = {PROGRESS_KEY, RULES_KEY, *(manifest_key(manifest.bucket_id) for manifest in restored.buckets)}
+    progress = restored.progress._replace(series_key=standing.series_key())
+    series = standing.series(progress.series_key)
     origin = Origin(
-        restored.progress,
+        progress,
         restored.history,
         delay_topic_id,
         lost=0,
         is_stored=False,
         buckets=restored.buckets,
+        mask=series.gone,
+        transit=series.transit(progress.cursor),
         restored=restored.withdrawn,
-        stale=tuple(key for key in standing.state_keys() if key not in written),
     )
-    return origin, ""
+    written = {PROGRESS_KEY, RULES_KEY, *(manifest_key(manifest.bucket_id) for manifest in restored.buckets)}
+    written |= {key for key, _ in origin.made_anew}
+    return replace(origin, stale=tuple(key for key in standing.state_keys() if key not in written)), ""
 
 
 def _within_log(progress: Progress, log_start: int) -> Progress:

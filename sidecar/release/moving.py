@@ -139,7 +139,8 @@ class Moving:
         if recurrence is None or isinstance(recurrence, Rejection):
             moved = moved_record(accepted, schedule, rules.controls.role, source, due_ms, written_ms)
         else:
-            moved = moved_occurrence(record, recurrence, place.offset, source, due_ms, self.key, written_ms)
+            signed = due_ms, self.key, written_ms, receipt.record.timestamp_ms
+            moved = moved_occurrence(record, recurrence, place.offset, source, *signed)
         id_hash = hash_of(receipt.control.deliver_id)
         entry = (*place, scheduled(schedule, size_of(accepted), accepted))
         moves.append(chain, Appended(receipt.offset, moved, due_ms, id_hash), entry)

@@ -14,7 +14,15 @@ from typing import Final
 from index.controls import KNOWS_ANY_CASE
 from index.headers import SERIES
 from index.names import hash_of
-from index.occurrences import check_cron, first_match_ms, following, is_ours, record_of, shortest_period_ms
+from index.occurrences import (
+    check_cron,
+    first_match_ms,
+    following,
+    is_ours,
+    missed_from_ms,
+    record_of,
+    shortest_period_ms,
+)
 from index.pending import Entry
 from index.record import Record
 from index.recurring import (
@@ -142,7 +150,8 @@ class Series:
             return None
         found.occurrences[offset] = occurrence
         # What is due while this one waits for its place in a burst is not missed.
-        follows = following(recurrence, zone, occurrence, record.timestamp_ms, now_ms - schedule.shift_ms)
+        missed_ms = missed_from_ms(record, recurrence)
+        follows = following(recurrence, zone, occurrence, missed_ms, now_ms - schedule.shift_ms)
         if follows is None:
             return None
         after = Occurrence(occurrence.first_offset, occurrence.number + 1, follows.due_ms)
@@ -159,7 +168,8 @@ class Series:
             return None
         first = Occurrence(offset, 1, due_ms)
         found.beginning[offset] = record
-        found.begun[offset] = record_of(record, first, f"{self._source}{offset}", self._key, now_ms)
+        source, asked_ms = f"{self._source}{offset}", record.timestamp_ms
+        found.begun[offset] = record_of(record, first, source, self._key, now_ms, asked_ms)
         return first
 
     def first_due_ms(self, record: Record, recurrence: Recurrence, rules: Rules) -> int | Rejection:

@@ -3,6 +3,9 @@
 The way out where a partition refuses to start: its state was lost or damaged, or its delay topic was created again.
 What is in the delay topic is then indexed again from its start, and **released again** where it was already.
 
+Recurring schedules go on where they stood: the new state has the key that signs their occurrences, and knows which
+occurrences in the log have left (:mod:`index.series_in_log`).
+
 One transaction under the partition's own transactional.id: it fences whoever owns the partition, writes a tombstone for
 every key found in the state partition and a fresh progress with the rules of today. Rejected: leaving the state empty.
 It needs the group's offset to be removed too, for which librdkafka has no request, and a crash in between the two
@@ -20,14 +23,18 @@ from confluent_kafka.admin import AdminClient
 from index.errors import ConfigError, DelayRouterError
 from index.progress import start_of
 from index.rule_history import RuleHistory
+from index.series_in_log import SeriesInLog
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import TopicFacts, log_range, topic_facts, uncommitted_end
 from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import Verdict, classify, error_of
-from snapshots.inventory import NOTHING_STORED
+from sidecar.topics.series import kept_key, series_of
+from snapshots.inventory import Inventory
+from snapshots.mask import mask_records
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
+from snapshots.transit import encode_transit
 
 ATTEMPTS: Final = 3
 """A router that runs takes its partition back; it and we may fence each other once or twice."""
@@ -47,6 +54,7 @@ class StartOver:
     log_start: int
     log_end: int
     state_keys: int
+    series: SeriesInLog
 
     def as_json(self) -> dict[str, object]:
         """For scripts."""
@@ -56,6 +64,8 @@ class StartOver:
             "log_start": self.log_start,
             "log_end": self.log_end,
             "state_keys": self.state_keys,
+            "series_going_on": self.series.known,
+            "series_ending": self.series.unknown,
         }
 
 
@@ -70,7 +80,8 @@ def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
         if partition >= facts.partitions:
             raise ConfigError(f"{place}: {role} {name} has partitions 0 to {facts.partitions - 1}")
     start, end = log_range(admin, topic.name, partition)
-    return StartOver(topic, partition, start, end, len(state_keys(config, topic, partition, admin)))
+    series = series_of(config, topic, partition, admin, kept_key(config, topic, partition, admin))
+    return StartOver(topic, partition, start, end, len(state_keys(config, topic, partition, admin)), series)
 
 
 def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
@@ -121,10 +132,16 @@ def write_fresh(
     if not isinstance(delay, TopicFacts):
         raise DelayRouterError(f"delay topic {topic.name} does not exist any more")
     start, _ = log_range(admin, topic.name, partition)
-    progress = start_of(start)
-    records: dict[bytes, bytes | None] = dict.fromkeys(stale)
-    records[PROGRESS_KEY] = encode_progress(progress, delay.topic_id, NOTHING_STORED)
+    key = kept_key(config, topic, partition, admin)
+    progress = start_of(start)._replace(series_key=key)
+    # Nobody can append another occurrence any more: the producer has fenced whoever did.
+    series = series_of(config, topic, partition, admin, key)
+    transit = series.transit(start)
+    gone = [*mask_records(series.mask), *(encode_transit(*lot) for lot in transit.items())]
+    inventory = Inventory((), 0, series.mask.containers, len(transit))
+    records: dict[bytes, bytes | None] = dict.fromkeys(stale) | dict(gone)
     records[RULES_KEY] = encode_history(RuleHistory.beginning(progress.cursor, config.rules_for(topic)))
+    records[PROGRESS_KEY] = encode_progress(progress, delay.topic_id, inventory)
     producer.begin_transaction()
     for key, value in records.items():
         _produce(producer, topic.state, partition, key, value)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Progress(_message.Message):
-    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id", "catching_up", "skipped", "inventory", "series_key")
+    __slots__ = ("cursor", "watermark_due_ms", "watermark_offset", "sealed_to", "number", "next_bucket", "delay_topic_id", "catching_up", "skipped", "inventory", "series_key", "cancelled")
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class Progress(_message.Message):
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     INVENTORY_FIELD_NUMBER: _ClassVar[int]
     SERIES_KEY_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
     cursor: int
     watermark_due_ms: int
     watermark_offset: int
@@ -30,7 +31,8 @@ class Progress(_message.Message):
     skipped: _containers.RepeatedCompositeFieldContainer[Skipped]
     inventory: Inventory
     series_key: bytes
-    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[Skipped, _Mapping]]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., series_key: _Optional[bytes] = ...) -> None: ...
+    cancelled: int
+    def __init__(self, cursor: _Optional[int] = ..., watermark_due_ms: _Optional[int] = ..., watermark_offset: _Optional[int] = ..., sealed_to: _Optional[int] = ..., number: _Optional[int] = ..., next_bucket: _Optional[int] = ..., delay_topic_id: _Optional[str] = ..., catching_up: _Optional[_Iterable[_Union[Behind, _Mapping]]] = ..., skipped: _Optional[_Iterable[_Union[Skipped, _Mapping]]] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., series_key: _Optional[bytes] = ..., cancelled: _Optional[int] = ...) -> None: ...
 
 class Inventory(_message.Message):
     __slots__ = ("bucket_id_deltas", "held_keys", "mask_keys", "transit_keys")

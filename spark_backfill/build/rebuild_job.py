@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
+from index.headers import SERIES
 from spark_backfill import cluster
 from spark_backfill.build import answered, released, scope
 from spark_backfill.build.index_job import Options, Outcome, prepare, run
@@ -53,6 +55,11 @@ def rebuild(
     records = read_ranges(spark, connector, topic.name, held, options.task_records)
     say(f"{topic.name}: released and rejected records are in {', '.join(logs) or 'no topic'}")
     left = released.without_left(spark, connector, topic, logs, records, options.task_records)
+    if ending := series_that_end(left, scope.without_series_key(settings, topic, admin, known)):
+        say(
+            f"at most {ending} recurring schedules of {topic.name} end: neither {topic.state} nor {topic.snapshots}"
+            " has the key that signs their occurrences. The router will reject these: send such schedules again"
+        )
     job = partial(prepare, settings, topic, known.delay.topic_id, options=options, admin=admin, restores=True)
     try:
         return run(spark, job(ranges=ranges), left, say, gone_before_ms=released_before_ms)
@@ -71,6 +78,15 @@ def rebuild(
         if ranges
         else Outcome()
     )
+
+
+def series_that_end(left: DataFrame, partitions: Sequence[int]) -> int:
+    """Return how many records that have not left are occurrences, in the partitions whose key is lost."""
+    if not partitions:
+        return 0
+    headers = f.coalesce("headers", f.expr("array()").cast("array<struct<key:string,value:binary>>"))
+    is_occurrence = f.exists(headers, lambda each: f.lower(each["key"]) == SERIES)
+    return left.where(f.col("partition").isin(list(partitions)) & is_occurrence).count()
 
 
 def _receipts(admin: AdminClient, topic: DelayTopic, known: scope.Known) -> Mapping[int, LogRange]:

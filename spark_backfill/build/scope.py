@@ -10,7 +10,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from index.bucket_rules import PlacementRule
 from index.errors import FormatError, StateLostError
-from snapshots.state import StoredState, fold_state
+from snapshots.series_key import COPY_KEY
+from snapshots.state import PROGRESS_KEY, StoredState, fold_state, series_key_of
 from spark_backfill import cluster
 from spark_backfill.cluster import LogRange, Topic
 from spark_backfill.errors import JobError
@@ -174,6 +175,22 @@ def rebuild_ranges(settings: Settings, topic: DelayTopic, known: Known, members:
         )
     logs = known.logs.items()
     return [OffsetRange(partition, min(log.start, log.end - 1), log.end) for partition, log in logs if log.end]
+
+
+def without_series_key(settings: Settings, topic: DelayTopic, admin: AdminClient, known: Known) -> list[int]:
+    """Return the partitions of which nobody has the key that signs occurrences any more; none where nothing recurs."""
+    if not topic.rules.recurring:
+        return []
+    states, copies = (cluster.log_ranges(admin, name, known.logs) for name in (topic.state, topic.snapshots))
+
+    def has_key(partition: int) -> bool:
+        state = dict(cluster.records_of(settings, topic.state, partition, states[partition].end))
+        if series_key_of(state.get(PROGRESS_KEY) or b""):
+            return True
+        copied = cluster.records_of(settings, topic.snapshots, partition, copies[partition].end)
+        return any(key == COPY_KEY and value for key, value in copied)
+
+    return [partition for partition in known.logs if not has_key(partition)]
 
 
 def placement(admin: AdminClient, topic: DelayTopic) -> PlacementRule:

@@ -2,6 +2,7 @@
 
 import json
 
+from tests.integration.readiness import partitions
 from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
 from tests.integration.stored_buckets import state
 
@@ -55,3 +56,26 @@ def test_what_is_cancelled_or_replaced_never_leaves_and_each_control_has_a_recei
     assert (report.sent, report.released_once, report.pending, report.answered) == (10, 1, 1, 5)
     assert (report.cancelled, report.replaced, report.lost) == (2, 1, 0)
     assert report.summary().endswith("lost 0, cancelled 2, replaced 1, answered 5, pending 1")
+
+
+def test_what_was_cancelled_is_not_told_as_pending(stage: Stage) -> None:
+    """In buckets, where it lies until it is due; also by a router that has read of it in the state alone."""
+    out = stage.target()
+    delay = stage.delay(default_target=out, seal_age="1s", seal_beyond="0ms", seal_records=600, max_buckets=100)
+    place = f"{delay}/0"
+    with stage.router() as router:
+        router.start_and_wait()
+        far: Header = ("deliver-at", b"%d" % (now_ms() + HOUR_MS))
+        stage.send_many(delay, [[("deliver-id", b"%d" % number), far] for number in range(2_000)])
+        wait_until(lambda: sum(each.entries for each in state(stage, delay).buckets) == 2_000, "all are in buckets")
+        stage.send_many(delay, [[("deliver-cancel", b"%d" % number)] for number in range(0, 2_000, 2)])
+        stage.wait_records(f"{delay}.receipts", 1_000)
+        wait_until(lambda: partitions(router)[place]["pending"] == 1_000, "half of them are pending")
+        assert sum(each.entries for each in state(stage, delay).buckets) == 2_000
+        router.kill()
+        router.start_and_wait()
+        assert partitions(router)[place]["pending"] == 1_000
+        stage.send_many(delay, [[("deliver-cancel", b"%d" % number)] for number in range(1, 2_000, 2)])
+        wait_until(lambda: partitions(router)[place]["pending"] == 0, "none is pending")
+        assert router.metric(f'delay_router_pending_records{{topic="{delay}"}}') == 0
+        assert router.stop() == 0

@@ -2,10 +2,11 @@
 
 import json
 import time
+from itertools import pairwise
 from random import Random
 
 from sidecar.audit import Record
-from tests.integration.scenario import Header, Stage, header, now_ms, wait_until
+from tests.integration.scenario import CREATE_TIME, Header, Stage, header, now_ms, wait_until
 
 KILLS = 3
 TIMES = 12
@@ -110,6 +111,43 @@ def test_a_series_that_is_cancelled_has_no_further_occurrence_wherever_the_next_
     report = stage.audit()
     assert report.ok, report.samples
     assert (report.pending, report.cancelled, report.replaced, report.answered) == (0, SERIES, 1, SERIES)
+
+
+def test_no_occurrence_is_skipped_that_fell_due_while_no_router_ran(stage: Stage) -> None:
+    """With ``deliver-missed = all``: of a series by cron sent meanwhile, and of one that was moved meanwhile."""
+    out = stage.target("out")
+    delay = stage.delay("delay", default_target=out, recurring=True, max_delay="1h", config=CREATE_TIME)
+    every_missed: Header = ("deliver-missed", b"all")
+    with stage.router() as router:
+        router.start_and_wait()
+        every: Header = ("deliver-every", b"2s")
+        stage.send(delay, ("deliver-id", b"m"), every, every_missed, ("deliver-times", b"8"), value=b"m")
+        stage.wait_records(out, 1)
+        router.kill()
+    sent_ms = now_ms() - 130_000
+    stage.send(
+        delay,
+        ("deliver-cron", b"* * * * *"),
+        every_missed,
+        ("deliver-until", b"%d" % (now_ms() + 1_000)),
+        value=b"cron",
+        timestamp_ms=sent_ms,
+    )
+    stage.send(delay, ("deliver-move", b"m"), ("deliver-after", b"PT15S"), timestamp_ms=now_ms() - 139_000)
+    with stage.router() as router:
+        router.start_and_wait()
+        stage.wait_records(out, 8 + 2)
+        assert router.stop() == 0
+    minutes = _dues_ms(stage.records(out), b"cron")
+    first_ms = -(-sent_ms // 60_000) * 60_000
+    assert minutes[:2] == [first_ms, first_ms + 60_000]
+    assert all(two - one == 60_000 for one, two in pairwise(minutes))
+    moved = _dues_ms(stage.records(out), b"m")[1:]
+    assert [due_ms - moved[0] for due_ms in moved] == [n * 2_000 for n in range(7)]
+
+
+def _dues_ms(records: list[Record], value: bytes) -> list[int]:
+    return [int(header(record, "delay-due") or b"") for record in records if record.value == value]
 
 
 def _reasons(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:

@@ -191,10 +191,8 @@ def _next_of(record: Produced, now_ms: int) -> tuple[int, int] | None:
     if series.begins or series.number >= series.times:
         return None
     due_ms = before_ms = record.due_us // 1_000
-    missed_before_ms = now_ms if not series.takes_all else 0
-    if series.number == 1:
-        missed_before_ms = max(missed_before_ms, record.timestamp_ms)
-    while due_ms == before_ms or due_ms < missed_before_ms:
+    from_ms = record.missed_from_ms if series.takes_all else max(record.missed_from_ms, now_ms)
+    while due_ms == before_ms or due_ms < from_ms:
         due_ms += series.period_ms
     return (series.number + 1, due_ms) if due_ms <= series.until_ms else None
 

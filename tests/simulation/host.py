@@ -24,6 +24,7 @@ from index.record import Record
 from index.retention import Kept
 from index.rule_history import RuleHistory
 from index.schedule import Reason, Rejection
+from index.series_in_log import SeriesInLog
 from sidecar.backfill.restoring import kept_by_backfills
 from sidecar.backfill.staging import Waiting
 from sidecar.buckets.hidden_end import Edges, HiddenEnd
@@ -243,7 +244,8 @@ class Host:
         """Trims the modelled topics."""
         around = self._around
         admin = cast("AdminClient", DeletesRecords(around))
-        trimming = Trimming(admin, "", self.context.topic, 0, METRICS, lambda: _kept(around))
+        key = ledger.committed.series_key
+        trimming = Trimming(admin, "", self.context.topic, 0, METRICS, lambda: _kept(around), key)
         hidden = HiddenEnd(Future[Edges], "", self.context.place)
         return Upkeep(self.context, ledger, trimming, self.pool, Retention(FOREVER_MS), gate, hidden)
 
@@ -287,6 +289,14 @@ class SimulatedStanding:
     def staged(self) -> list[Stored]:
         """What jobs have left behind."""
         return _staged(self._around)
+
+    def series_key(self) -> bytes:
+        """Never asked for: nobody rebuilds a state."""
+        raise AssertionError("no state is lost as a whole")
+
+    def series(self, key: bytes) -> SeriesInLog:
+        """Never asked for, either."""
+        raise AssertionError(f"no state is lost as a whole, and somebody has {key!r}")
 
     def group_offset(self) -> int:
         """Nobody has committed one."""

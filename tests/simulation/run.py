@@ -87,6 +87,9 @@ _ACTIONS = {
 RECURS_SHARE = 0.4
 """Of runs in which schedules recur."""
 
+AWAY_SHARE = 0.3
+"""Of these, in which no router was there while series by cron were sent."""
+
 NAMES_SHARE = 0.6
 """Of runs in which some are cancelled and replaced, recurring ones too."""
 DELAY_SHARE = 0.25
@@ -121,6 +124,8 @@ class Run:
         # Dealt apart, so that all else is as it would be without.
         self._recurring = random.Random(f"{seed}, recurs")
         self._recurs = self._recurring.random() < RECURS_SHARE
+        away = random.Random(f"{seed}, is away")
+        self._away = away if away.random() < AWAY_SHARE else None
         self._named = random.Random(f"{seed}, named")
         self._names = self._named.random() < NAMES_SHARE
         self._delaying = random.Random(f"{seed}, delays")
@@ -197,6 +202,8 @@ class Run:
         self._settle()
         self._checker.follow()
         log = self._around.log
+        if self._recurs and not self._around.store.was_damaged and not self._around.store.has_series_key:
+            raise Violation("nobody could go on with what recurs, were the state lost")
         self._checker.nothing_missing({offset for offset in log.told_lost if offset < log.start})
 
     def _do(self, action: str) -> None:
@@ -234,7 +241,7 @@ class Run:
         append_some(self._rng, self._clock.now_ms, self._around.log)
         if self._recurs:
             ids = IDS if self._names else ()
-            append_recurring(self._recurring, self._clock.now_ms, self._around.log, ids)
+            append_recurring(self._recurring, self._clock.now_ms, self._around.log, ids, self._away)
         if self._names:
             append_named(self._named, self._clock.now_ms, self._around.log, self._delays_ms)
         self._note(f"appended up to {self._around.log.end}")

@@ -13,6 +13,8 @@ TARGETS = ("a", "b")
 LONGEST_DELAY_MS = 3_000
 SHORTEST_PERIOD_MS = 10
 CHAIN_SHARE = 0.2
+MINUTE_MS = 60_000
+AWAY_MS = 2 * MINUTE_MS
 IDS = (b"a", b"b", b"\xff")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -55,15 +57,22 @@ def append_some(rng: random.Random, now_ms: int, log: DelayLog) -> None:
         log.end += 1
 
 
-def append_recurring(rng: random.Random, now_ms: int, log: DelayLog, ids: Sequence[bytes] = ()) -> None:
+def append_recurring(
+    rng: random.Random, now_ms: int, log: DelayLog, ids: Sequence[bytes] = (), away: random.Random | None = None
+) -> None:
     """Append a schedule that recurs, or something that looks like an occurrence and that no router has written.
 
-    With one of these ids, where there are any; some of those replace others.
+    With one of these ids, where there are any; some of those replace others. Series by cron were sent some minutes ago,
+    while no router was there, if ``away`` is given.
     """
     timestamp_ms = now_ms + rng.randint(-5, 5)
     plain = _record(rng, log.end, now_ms, now_ms * 1_000)
     headers: list[tuple[str, bytes | None]] = [each for each in plain.headers if not each[0].startswith("deliver-a")]
     meant, due_ms, legible = _series(rng, log.end, timestamp_ms)
+    if meant.begins and away is not None:
+        due_ms = START_MS - AWAY_MS
+        timestamp_ms = due_ms - away.randint(0, 30)
+        meant = meant._replace(period_ms=MINUTE_MS, times=3, until_ms=START_MS, takes_all=away.random() < 0.7)
     headers += _series_headers(rng, meant, due_ms, timestamp_ms)
     series: Series | None = meant
     if rng.random() < 0.15:
@@ -167,8 +176,12 @@ def _series_headers(
 ) -> list[tuple[str, bytes | None]]:
     headers: list[tuple[str, bytes | None]] = [("deliver-times", b"%d" % series.times)]
     if series.begins:
-        at = b"%d" % (START_MS - rng.randint(0, 1_000))
-        return [*headers, ("deliver-cron", b"* * * * *"), ("deliver-timezone", b"Europe/Berlin"), ("deliver-at", at)]
+        at = b"%d" % (due_ms - rng.randint(0, 1_000))
+        headers += [("deliver-cron", b"* * * * *"), ("deliver-timezone", b"Europe/Berlin"), ("deliver-at", at)]
+        if series.times == 1:
+            return headers
+        missed = b"all" if series.takes_all else b"one"
+        return [*headers, ("deliver-until", b"%d" % series.until_ms), ("deliver-missed", missed)]
     headers.append(("deliver-every", b"%d" % series.period_ms))
     if due_ms != timestamp_ms + series.period_ms:
         headers.append(("deliver-at", b"%d" % due_ms))

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from index.headers import Headers
 from index.record import Record
 from sidecar.doubts.aside import Place
+from snapshots.envelope import Kind
+from snapshots.series_key import COPY_KEY, decode_copy
+from snapshots.state import PROGRESS_KEY, series_key_of
 from tests.simulation.forgetting import Brokers
 
 START_MS = 1_800_000_000_000
@@ -103,7 +106,8 @@ class Produced:
     ``due_us`` is 0 for a record without a time; ``legible`` tells whether its headers can be read at all. ``says`` is
     its value where a router has written it because of another. ``named`` is what it means to others of its id.
     ``moved_by`` is the offset of the control that has moved it, ``moved_last`` of the last one that has moved it or
-    an occurrence of its series before it.
+    an occurrence of its series before it. ``asked_ms`` is when a producer wrote the record because of which a router
+    has written this one, -1 where no producer has asked for this very record.
     """
 
     offset: int
@@ -119,6 +123,12 @@ class Produced:
     named: Named | None = None
     moved_by: int | None = None
     moved_last: int | None = None
+    asked_ms: int | None = None
+
+    @property
+    def missed_from_ms(self) -> int:
+        """What was due before this instant, nobody can have missed."""
+        return self.timestamp_ms if self.asked_ms is None else self.asked_ms
 
     @property
     def value(self) -> bytes:
@@ -147,6 +157,7 @@ class DelayLog:
         by_offset = {each.offset: each for each in self.records}
         before, said = by_offset[offset], dict(record.headers)
         is_moved = before.named is not None and before.named.action == "move"
+        is_asked_for = is_moved or (before.series is not None and before.series.begins)
         series, due_ms, target = None, 0, before.target
         if header := said.get("deliver-series"):
             first, number, due_ms = map(int, header.split(b" ")[:3])
@@ -168,6 +179,7 @@ class DelayLog:
                 named=before.named and Named(before.named.deliver_id),
                 moved_by=offset if is_moved else None,
                 moved_last=offset if is_moved else before.moved_last,
+                asked_ms=before.timestamp_ms if is_asked_for else -1,
             )
         )
         # And the marker of the transaction.
@@ -403,12 +415,20 @@ class Store:
         """Put back what was lost, as whoever has a copy of the topic."""
         self.state = list(self._whole.items())
 
+    @property
+    def has_series_key(self) -> bool:
+        """Whether the snapshots topic has the key that is in the state, in the last copy that was written."""
+        copies = [value for _, (key, value) in sorted(self.snapshots.items()) if key == COPY_KEY]
+        return bool(copies[-1:]) and decode_copy(copies[-1] or b"") == series_key_of(self._whole[PROGRESS_KEY])
+
     def damage(self) -> bool:
         """Flip a bit of a segment, or lose it; whether there was one."""
         offsets = [offset for offset, (_, value) in self.snapshots.items() if value is not None]
         if not offsets:
             return False
-        offset = self._faults.rng.choice(offsets)
+        # Of pages of ids there are few, and they are not read again and again.
+        pages = [offset for offset in offsets if (self.snapshots[offset][1] or b"")[4:5] == bytes([Kind.IDS])]
+        offset = self._faults.rng.choice(pages if pages and self._faults.rng.random() < 0.5 else offsets)
         key, value = self.snapshots.pop(offset)
         if value is not None and self._faults.rng.random() < 0.5:
             place = self._faults.rng.randrange(len(value))

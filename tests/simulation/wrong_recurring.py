@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from index.occurrences import Following, following, record_of
+from index.occurrences import NOBODY_ASKED, Following, following, record_of
 from index.record import Record
 from index.recurring import Occurrence, Recurrence
+from sidecar.buckets.trimming import KeyCopy
 from sidecar.partition.origin import Origin
 from sidecar.partition.takeover import read_origin
 from sidecar.payload.records import Appended
@@ -76,6 +77,17 @@ class MissedAllReleased(Wrong):
     replaces: ClassVar = {_SERIES + "following": _each}
 
 
+def _by_own_record(record: Record, recurrence: Recurrence) -> int:
+    is_first = recurrence.occurrence is None or recurrence.occurrence.number == 1
+    return record.timestamp_ms if is_first else NOBODY_ASKED
+
+
+class MissedFromOwnRecord(Wrong):
+    """Takes for missed only what fell due after a router has written the first occurrence, however late that was."""
+
+    replaces: ClassVar = {_SERIES + "missed_from_ms": _by_own_record}
+
+
 def _not_counted(record: Record, occurrence: Occurrence, *given: Any) -> Record:
     return record_of(record, occurrence._replace(number=max(1, occurrence.number - 1)), *given)
 
@@ -90,6 +102,20 @@ class ForgeryTrusted(Wrong):
     """Takes for its own whatever says that it is an occurrence."""
 
     replaces: ClassVar = {_SERIES + "is_ours": lambda *_: True}
+
+
+class _NeverAgain(KeyCopy):
+    def keep_behind(self, offset: int) -> None:
+        pass
+
+    def limit(self, offset: int) -> int:
+        return offset
+
+
+class KeyCopyTrimmed(Wrong):
+    """Trims the snapshots topic past the copy of the key that signs occurrences, and writes no other."""
+
+    replaces: ClassVar = {"sidecar.buckets.trimming.KeyCopy": _NeverAgain}
 
 
 def _without_key(*given: Any, **more: Any) -> Origin:
@@ -115,8 +141,10 @@ ALL: tuple[type[Wrong], ...] = (
     RefusedEndsSeries,
     PeriodFromRelease,
     MissedAllReleased,
+    MissedFromOwnRecord,
     OccurrenceNotCounted,
     ForgeryTrusted,
+    KeyCopyTrimmed,
     KeyOfEachOwner,
     BeginningReleased,
 )

@@ -288,6 +288,7 @@ class NamedTwin:
             self.read(self.rng.choice([0, 0, 1, 5, 100]))
             self.rng.choices(list(weights), list(weights.values()))[0]()
             self.index.check()
+            self.check_pending()
         self.crash()
         self.now_ms += 8_000
         for _ in range(1_000):
@@ -304,6 +305,25 @@ class NamedTwin:
         self.index.confirm()
         self.check()
         return self.done
+
+    def check_pending(self) -> None:
+        """Whether what was cancelled is not told as pending, of all that lies anywhere behind W."""
+        parts, mask, progress = self.index.parts, self.index.named.mask, self.index.committed
+        stored = [
+            entry[1]
+            for bucket_id, bucket in parts.buckets.items()
+            for ref in bucket.manifest.segments
+            for entry in self.store[ref.record_offset]
+            if entry[:2] > progress.watermark_of(bucket_id)
+        ]
+        in_buckets = sum(offset in mask for offset in stored)
+        assert progress.cancelled == in_buckets, f"{progress.cancelled} of {in_buckets} are counted"
+        unsealed = [parts.mutable] if parts.frozen is None else [parts.frozen, parts.mutable]
+        waiting = sum(offset in mask for part in unsealed for offset in part.settle())
+        told, there = self.index.pending, parts.in_memory + parts.stored
+        assert told == there - in_buckets - waiting, f"{told} pending of {there}, {in_buckets + waiting} cancelled"
+        self.done["cancelled in buckets"] += in_buckets
+        self.done["cancelled before they were sealed"] += waiting
 
     def check(self) -> None:
         """Whether every record and control has come to exactly one end, in the right order."""

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from index.mask import Mask
 from index.named import NamedSchedules
 from index.partition import PartitionIndex
 from index.pending import Entry
-from index.progress import Position
+from index.progress import Position, Progress
 from tests.support.named_twin import NamedTwin, Row
 
 MOST_SEEDS = 500
@@ -26,7 +27,8 @@ def test_the_play_does_everything() -> None:
     for seed in range(20):
         done += NamedTwin(random.Random(seed)).play(200)
     expected = {"cancelled", "replaced", "not-pending", "changed", "replayed", "sealed", "merged", "removed", "thawed"}
-    assert expected <= done.keys()
+    expected |= {"cancelled in buckets", "cancelled before they were sealed"}
+    assert expected <= (+done).keys()
 
 
 class _Forgetful(Mask):
@@ -67,6 +69,21 @@ class _AlwaysPending(PartitionIndex[Row, Row]):
         return True
 
 
+class _CountsCancelled(PartitionIndex[Row, Row]):
+    def _count_cancelled(self, progress: Progress, *_: object) -> Progress:
+        return progress
+
+
+class _NeverPassed(PartitionIndex[Row, Row]):
+    def _count_cancelled(self, progress: Progress, _passed: object, *given: Any) -> Progress:
+        return super()._count_cancelled(progress, [], *given)
+
+
+class _NotSealed(PartitionIndex[Row, Row]):
+    def _count_cancelled(self, progress: Progress, passed: Any, receipts: Any, _installs: object) -> Progress:
+        return super()._count_cancelled(progress, passed, receipts, None)
+
+
 class _PassesDoomed(NamedSchedules):
     def cursor_before_doomed(self, cursor: int, _late: Iterable[Entry[Row]]) -> int:  # type: ignore[override]
         return cursor
@@ -93,6 +110,9 @@ WRONG = {
     "what a receipt cancels is let go of before the receipt is committed": ("PartitionIndex", _LetsGoAtOnce),
     "late records are spared": ("PartitionIndex", _SparesLate),
     "what has left is cancelled": ("PartitionIndex", _AlwaysPending),
+    "what was cancelled is told as pending": ("PartitionIndex", _CountsCancelled),
+    "what W has passed is taken for cancelled and pending": ("PartitionIndex", _NeverPassed),
+    "what is cancelled while it is sealed is forgotten": ("PartitionIndex", _NotSealed),
     "C passes a late record whose receipt stays": ("NamedSchedules", _PassesDoomed),
     "what was cancelled keeps its name": ("NamedSchedules", _KeepsNames),
     "receipts leave that C has not passed": ("NamedSchedules", _AllLeave),

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from index.headers import Headers
 from index.occurrences import (
     COUNTED_AT_MOST,
+    NOBODY_ASKED,
     Following,
     check_cron,
     first_match_ms,
     following,
     is_ours,
+    missed_from_ms,
     record_of,
     shortest_period_ms,
 )
@@ -129,14 +131,12 @@ def test_each_minute_by_itself_says_the_same(
     st.integers(1, 50), st.integers(0, 300), st.integers(0, 300), st.integers(0, 400), st.booleans(), st.integers(1, 3)
 )
 def test_periods_are_counted_one_by_one(
-    period_ms: int, due_ms: int, written_ms: int, now_ms: int, takes_all: bool, number: int
+    period_ms: int, due_ms: int, missed_ms: int, now_ms: int, takes_all: bool, number: int
 ) -> None:
     recurrence = Recurrence(period_ms=period_ms, takes_all=takes_all, until_ms=500, times=3)
-    found = following(recurrence, UTC, Occurrence(1, number, due_ms), written_ms, now_ms)
+    found = following(recurrence, UTC, Occurrence(1, number, due_ms), missed_ms, now_ms)
     candidates, skipped = due_ms + period_ms, 0
-    # What lies before the first record was written is nothing that was missed.
-    missed_from_ms = max(written_ms if number == 1 else 0, 0 if takes_all else now_ms)
-    while candidates < missed_from_ms:
+    while candidates < max(missed_ms, 0 if takes_all else now_ms):
         candidates, skipped = candidates + period_ms, skipped + 1
     expected = None if number == 3 or candidates > 500 else Following(candidates, skipped)
     assert found == expected
@@ -223,6 +223,27 @@ def test_the_next_one_is_the_same_record_with_two_headers_more() -> None:
     assert is_ours(third._replace(timestamp_ms=77), _recurrence(third), KEY)
 
 
+def test_what_was_due_before_somebody_asked_for_an_occurrence_was_not_missed() -> None:
+    assert missed_from_ms(FIRST, _recurrence(FIRST)) == FIRST.timestamp_ms
+    asked = record_of(FIRST, Occurrence(7, 1, 2_000), "d/0/7", KEY, 9, asked_ms=6)
+    assert is_ours(asked, _recurrence(asked), KEY)
+    assert missed_from_ms(asked, _recurrence(asked)) == 6
+    second = record_of(asked, Occurrence(7, 2, 3_000), "d/0/8", KEY, 10)
+    assert missed_from_ms(second, _recurrence(second)) == NOBODY_ASKED
+    assert all(name != "delay-source-timestamp" for name, _ in second.headers)
+    moved = record_of(second, Occurrence(7, 2, 4_000), "d/0/11", KEY, 30, asked_ms=12)
+    assert missed_from_ms(moved, _recurrence(moved)) == 12
+
+
+def test_what_an_older_router_has_written_is_read_as_that_router_read_it() -> None:
+    """Such a router did not tell when somebody asked; what a producer has sent of that name, it passed on."""
+    copied = FIRST._replace(headers=[*FIRST.headers, ("delay-source-timestamp", b"4000")])
+    for number, expected in ((1, 9), (2, NOBODY_ASKED)):
+        headers = [*copied.headers, ("delay-source", b"d/0/7"), ("deliver-series", b"7 %d 2000 " % number + b"0" * 32)]
+        old = Record(b"k", None, headers, 9)
+        assert missed_from_ms(old, _recurrence(old)) == expected
+
+
 def _altered() -> list[Record]:
     second = record_of(FIRST, Occurrence(7, 2, 2_000), "d/0/7", KEY, now_ms=9)
     *headers, (name, series) = second.headers
@@ -235,6 +256,7 @@ def _altered() -> list[Record]:
         [("a", None), *second.headers[1:]],
         [*second.headers, ("x", b"")],
         [*headers[:-1], ("delay-source", b"d/0/8"), (name, series)],
+        [*headers, ("delay-source-timestamp", b"1"), (name, series)],
         [("a", b""), ("a", None), ("deliver-every", b"1s"), (name, series)],
     ]
     return [

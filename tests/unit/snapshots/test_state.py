@@ -73,6 +73,13 @@ def test_the_key_of_recurring_schedules_is_in_the_progress() -> None:
     assert signed[13:-18] == encode_progress(PROGRESS, "id")[13:]
 
 
+def test_how_many_cancelled_records_buckets_hold_is_in_the_progress() -> None:
+    """Golden: field 12, and nothing at all where there are none."""
+    counted = encode_progress(PROGRESS._replace(cancelled=300), "id")
+    assert counted[-3:] == b"\x60\xac\x02"
+    assert counted[13:-3] == encode_progress(PROGRESS, "id")[13:]
+
+
 @pytest.mark.parametrize("name", ["progress-v1-bit-flipped.bin", "progress-v2-future.bin"])
 def test_damaged_and_future_progress_is_refused_by_name(name: str) -> None:
     with pytest.raises(FormatError, match="record 'progress' of the state topic: "):
@@ -94,6 +101,7 @@ def test_truncated_rules_are_refused_by_name() -> None:
         Progress(2**63 - 1, Position(2**63 - 1, 2**63 - 1), 2**63 - 1, 2**63 - 1, 2**63 - 1),
         Progress(9, BEFORE_ALL, 0, 1, skipped=(Skipped(0, 1), Skipped(3, 9))),
         Progress(9, BEFORE_ALL, 0, 1, series_key=b"0123456789abcdef"),
+        Progress(9, BEFORE_ALL, 0, 1, cancelled=1 << 40),
     ],
 )
 def test_progress_comes_back_as_it_was(progress: Progress) -> None:

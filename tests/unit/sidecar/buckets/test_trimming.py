@@ -16,6 +16,7 @@ from index.retention import Kept
 from sidecar.buckets.trimming import EVERY_S, Trimming
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.metrics import Metrics
+from snapshots.series_key import COPY_KEY, decode_copy
 
 SEGMENTS = (
     SegmentRef(Position(5, 100), Position(9, 110), 9, 10, 40, Placement.INLINE),
@@ -97,10 +98,10 @@ class SlowLook(Look):
         return self.futures[-1]
 
 
-def trimming(admin: Any, *, trim: bool, look: Look | None = None) -> tuple[Trimming, Metrics]:
+def trimming(admin: Any, *, trim: bool, look: Look | None = None, key: bytes = b"") -> tuple[Trimming, Metrics]:
     config = DelayTopicConfig.model_validate({"name": "d", "trim": trim})
     metrics = Metrics()
-    return Trimming(admin, "b:1", config, 3, metrics, look or Look()), metrics
+    return Trimming(admin, "b:1", config, 3, metrics, look or Look(), key), metrics
 
 
 def failures(metrics: Metrics) -> float | None:
@@ -116,6 +117,36 @@ def test_only_what_is_committed_and_only_once_a_minute(buckets: list[Bucket]) ->
     turn(trims, 100.0 + EVERY_S, 9, buckets)
     # The first segment has left, the second has not; what it points to is still needed.
     assert admin.asked == [("d.delay-snapshots", 3, 41), ("d", 3, 120)]
+
+
+def test_the_copy_of_the_key_is_never_removed_before_another_is_written(buckets: list[Bucket]) -> None:
+    admin = Admin()
+    trims, _ = trimming(admin, trim=False, key=b"k" * 16)
+    first = trims.key_copy.request()
+    assert first is not None
+    [(key, value)] = first.segments
+    assert (key, decode_copy(value)) == (COPY_KEY, b"k" * 16)
+    turn(trims, 0.0, 9, buckets)
+    turn(trims, EVERY_S, 9, buckets)
+    # Nobody knows yet where the last owner has written its copy.
+    assert admin.asked == []
+    first.owner.committed(first, [39])
+    assert trims.key_copy.request() is None
+
+    turn(trims, 2 * EVERY_S, 9, buckets)
+    assert admin.asked == [("d.delay-snapshots", 3, 39)]
+    admin.answer()
+    again = trims.key_copy.request()
+    assert again is not None
+    again.owner.refused(again, "too large")
+    assert trims.key_copy.request() is None
+    trims.turn(3 * EVERY_S, progress(9), buckets, ())
+    again = trims.key_copy.request()
+    assert again is not None
+    again.owner.committed(again, [57])
+    turn(trims, 3 * EVERY_S, 9, buckets)
+    assert admin.asked == [("d.delay-snapshots", 3, 39), ("d.delay-snapshots", 3, 41)]
+    assert trims.key_copy.request() is None
 
 
 def test_nothing_while_somebody_reads_what_was_merged_meanwhile(buckets: list[Bucket]) -> None:

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from pyroaring import FrozenBitMap64
 
 from index.errors import RefusedError, StateLostError
 from index.progress import BEFORE_ALL, Position, Progress
 from index.rule_history import RuleHistory
 from index.rules import Rules
+from index.series_in_log import SeriesInLog
+from index.transit import Transit
 from sidecar.backfill.restoring import Restored
 from sidecar.clock import SystemClock
 from sidecar.config.delay_topic import DelayTopicConfig
@@ -31,6 +34,7 @@ from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState, fold_state
 from tests.support.stored import MANIFEST, golden
 
 TOPIC = DelayTopicConfig(name="d", default_target="out")
+SERIES_KEY = b"k" * 16
 RULES = Rules("d", default_target="out")
 STORED = StoredState(Progress(15, Position(7, 3), 4), "id", RuleHistory.beginning(0, RULES))
 
@@ -43,6 +47,7 @@ class Stands:
         self._ends = iter(ends)
         self.starts_at = 0
         self.keys: set[bytes] = set()
+        self.in_log = SeriesInLog()
 
     def delay_topic_id(self) -> str:
         return "id"
@@ -69,6 +74,13 @@ class Stands:
 
     def staged(self) -> list[Stored]:
         return []
+
+    def series_key(self) -> bytes:
+        return SERIES_KEY
+
+    def series(self, key: bytes) -> SeriesInLog:
+        assert key == SERIES_KEY
+        return self.in_log
 
     def group_offset(self) -> int:
         return -1
@@ -118,8 +130,25 @@ def test_who_gets_no_answer_begins_with_the_bootstrap_servers_again(monkeypatch:
 LOST = StateLostError("buckets 3 are missing from the state topic: part of the state was lost")
 
 
-def _of_lost_state(monkeypatch: pytest.MonkeyPatch, restored: Restored | None, why_not: str = "") -> Origin:
+WAITED = ((b"bucket/job/0", 5),)
+
+
+class Writes:
+    """Commits whatever it is given."""
+
+    def commit(self, transaction: Transaction) -> Result:
+        self.written = transaction.state_records("id")
+        return Result(Outcome.COMMITTED)
+
+    def find_refused(self, *_: object) -> Refusals:
+        raise AssertionError
+
+
+def _of_lost_state(
+    monkeypatch: pytest.MonkeyPatch, restored: Restored | None, why_not: str = "", in_log: SeriesInLog | None = None
+) -> Origin:
     standing = Stands(LOST)
+    standing.in_log = in_log or SeriesInLog()
     standing.keys = {PROGRESS_KEY, RULES_KEY, manifest_key(0), manifest_key(4), b"held/7/0", b"owed/t/0/3/0/1"}
     monkeypatch.setattr(takeover, "restored_from", lambda *_: (restored, why_not))
     return read_origin(CONTEXT, standing, RULES)
@@ -142,27 +171,38 @@ def test_what_is_left_of_a_lost_state_is_removed_where_a_job_has_made_it_anew(mo
         Progress(10_000, BEFORE_ALL, 10_000, 0, 43),
         RuleHistory.beginning(0, RULES),
         (MANIFEST,),
-        ((b"bucket/job/0", 5),),
+        WAITED,
     )
     origin = _of_lost_state(monkeypatch, restored)
-    assert (origin.progress, origin.is_stored, origin.held) == (restored.progress, False, ())
+    with_key = restored.progress._replace(series_key=SERIES_KEY)
+    assert (origin.progress, origin.is_stored, origin.held) == (with_key, False, ())
     assert sorted(origin.stale) == [manifest_key(0), manifest_key(4), b"held/7/0", b"owed/t/0/3/0/1"]
-
-    class Writes:
-        def commit(self, transaction: Transaction) -> Result:
-            self.written = transaction.state_records("id")
-            return Result(Outcome.COMMITTED)
-
-        def find_refused(self, *_: object) -> Refusals:
-            raise AssertionError
 
     transactions = Writes()
     write_origin(transactions, origin)
     left = [(manifest_key(0), b""), (b"held/7/0", b""), (b"owed/t/0/3/0/1", b""), (manifest_key(4), b"")]
     found = fold_state([*left, *transactions.written])
     assert found is not None
-    assert (found.progress, found.buckets, found.held) == (restored.progress, (MANIFEST,), ())
+    assert (found.progress, found.buckets, found.held) == (with_key, (MANIFEST,), ())
     assert found.inventory == Inventory((MANIFEST.bucket_id,))
+
+
+@pytest.mark.parametrize(("gone", "transit_keys"), [([7, 9_000], 0), ([7, 70_000], 1)])
+def test_of_a_state_that_was_made_anew_no_occurrence_is_released_that_another_has_followed(
+    monkeypatch: pytest.MonkeyPatch, gone: list[int], transit_keys: int
+) -> None:
+    restored = Restored(
+        Progress(10_000, BEFORE_ALL, 10_000, 0, 43), RuleHistory.beginning(0, RULES), (MANIFEST,), WAITED
+    )
+    origin = _of_lost_state(monkeypatch, restored, in_log=SeriesInLog(FrozenBitMap64(gone), 1))
+    transactions = Writes()
+    write_origin(transactions, origin)
+    found = fold_state(transactions.written)
+    assert found is not None
+    assert (list(found.mask), found.progress.series_key) == (gone, SERIES_KEY)
+    # What is read from C on is dropped as well.
+    assert Transit(found.transit).reaches == (70_001 if transit_keys else 0)
+    assert found.inventory == Inventory((MANIFEST.bucket_id,), 0, 1 + transit_keys, transit_keys)
 
 
 @pytest.mark.parametrize(("inventory", "starts_at"), [(None, 9), (NOTHING_STORED, 0)])

@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from index.headers import Headers
+from index.moving import moved_occurrence
 from index.occurrences import record_of
 from index.pending import Entry
 from index.record import Record
@@ -118,6 +119,51 @@ def test_a_series_by_cron_begins_with_an_occurrence_of_its_own() -> None:
     first = look(entry_of(found.begun[7], 30))
     assert first.occurrences == {30: Occurrence(7, 1, due_ms)}
     assert occurrence_in(first.next[30]) == Occurrence(7, 2, due_ms + 86_400_000)
+
+
+def _dues_ms(entry: Entry[Scheduled], count: int) -> list[int]:
+    """Due times of this occurrence and of those that follow it, each released at once by a router that was away."""
+    dues_ms, offset = [], entry[1]
+    for _ in range(count):
+        found = look(entry)
+        told = found.occurrences[offset]
+        dues_ms.append(told.due_ms)
+        entry, offset = entry_of(found.next[offset], offset + 1), offset + 1
+    return dues_ms
+
+
+ALL_MISSED: Final = ("deliver-missed", b"all")
+
+
+def test_no_minute_is_skipped_of_a_series_by_cron_that_a_router_reads_late() -> None:
+    """Each minute; sent while no router runs, and read 130 seconds later."""
+    minute_ms = NOW_MS - NOW_MS % 60_000
+    sent = entry([("deliver-cron", b"* * * * *"), ALL_MISSED], timestamp_ms=minute_ms - 130_000)
+    first = entry_of(look(sent).begun[7], 30)
+    assert _dues_ms(first, 4) == [minute_ms - 120_000, minute_ms - 60_000, minute_ms, minute_ms + 60_000]
+    # The series began where it was asked to, and nobody had asked for it before it was sent.
+    earlier = ("deliver-at", b"%d" % (minute_ms - 300_000))
+    sent = entry([("deliver-cron", b"* * * * *"), ALL_MISSED, earlier], timestamp_ms=minute_ms - 130_000)
+    first = entry_of(look(sent).begun[7], 30)
+    assert _dues_ms(first, 3) == [minute_ms - 300_000, minute_ms - 120_000, minute_ms - 60_000]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_nothing_is_skipped_of_a_series_that_was_moved_while_no_router_ran(number: int) -> None:
+    """Every two seconds; moved to 15 seconds after the control was written, and read 139 seconds after that."""
+    record = Record(b"k", b"v", [("deliver-every", b"2000"), ALL_MISSED], NOW_MS - 150_000)
+    if number > 1:
+        record = record_of(record, Occurrence(3, number, NOW_MS - 140_000), "d/3/4", KEY, NOW_MS - 142_000)
+    recurrence = recurrence_of(record.headers)
+    assert isinstance(recurrence, Recurrence)
+    control_ms = NOW_MS - 139_000
+    for due_ms, expected_ms in (
+        (control_ms + 15_000, [control_ms + 15_000, control_ms + 17_000, control_ms + 19_000]),
+        # Moved to a time that had passed: what was due between that and the control, nobody has missed.
+        (control_ms - 60_500, [control_ms - 60_500, control_ms + 1_500, control_ms + 3_500]),
+    ):
+        moved = moved_occurrence(record, recurrence, 3, "d/3/9", due_ms, KEY, NOW_MS, control_ms)
+        assert _dues_ms(entry_of(moved, 20), 3) == expected_ms
 
 
 @pytest.mark.parametrize(

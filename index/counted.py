@@ -1,0 +1,75 @@
+"""How many cancelled records are still counted among what is pending.
+
+What lies in a bucket, or is being sealed, cannot be taken out of there once it is cancelled: it stays until W comes to
+it, and the mask drops it then (:mod:`index.mask`). Until then it is part of what is in memory and in segments, and must
+not be told as pending. The mask does not tell how many such records there are: it also holds records that were
+cancelled before they were sealed, and records that W has passed. So they are counted, and the progress has the number
+of those in buckets (``Progress.cancelled``)::
+
+    a receipt is committed ──► +1 for each schedule of it that stays where it is
+    W passes a cancelled one ──► -1
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from pyroaring import BitMap64
+
+from index.pending import Entry
+from index.progress import Position
+from index.receipts import Receipt
+
+P = TypeVar("P")
+
+
+class CountedStill:
+    """Of one owned partition: offsets of cancelled records that wait to be sealed, and what is to be added in buckets.
+
+    ``plan`` counts for the next transaction, and ``confirm`` says that it was committed.
+    """
+
+    def __init__(self) -> None:
+        self._unsealed = BitMap64()
+        self._planned = BitMap64()
+
+    def __len__(self) -> int:
+        """How many there are that are in no bucket."""
+        return len(self._unsealed)
+
+    @property
+    def offsets(self) -> BitMap64:
+        """Offsets of those; to look at only."""
+        return self._unsealed
+
+    def plan(
+        self,
+        in_buckets: int,
+        passed: Sequence[Entry[P]],
+        receipts: Iterable[Receipt],
+        stays: Callable[[Position], bool],
+        unsealed_from: int,
+        sealed_to: int | None,
+    ) -> int:
+        """Return how many there are in buckets after the next transaction; ``in_buckets`` were there before it.
+
+        ``passed`` are the cancelled records that W passes with it. ``stays`` tells of a schedule that one of the
+        ``receipts`` names whether it is in a bucket or being sealed, behind W. Below ``unsealed_from`` everything is in
+        a bucket, and below ``sealed_to`` after the transaction, if that seals one.
+        """
+        cancelled = [place for receipt in receipts for place in receipt.cancelled]
+        fresh = {place.offset for place in cancelled}
+        gone = BitMap64(offset for _, offset, _ in passed if offset not in fresh)
+        new = BitMap64(place.offset for place in cancelled if stays(place))
+        in_bucket = BitMap64(offset for offset in new if offset < unsealed_from)
+        in_buckets += len(in_bucket) - len(gone - self._unsealed)
+        self._planned = (self._unsealed - gone) | (new - in_bucket)
+        if sealed_to is not None:
+            sealed = BitMap64(offset for offset in self._planned if offset < sealed_to)
+            self._planned -= sealed
+            in_buckets += len(sealed)
+        # Where an older version has not counted, more may pass than there were.
+        return max(0, in_buckets)
+
+    def confirm(self) -> None:
+        """The transaction was committed."""
+        self._unsealed = self._planned

@@ -1,0 +1,76 @@
+"""The recurring schedules of a delay partition by its log alone, for a partition whose state is begun anew.
+
+The log holds the occurrences that have left beside the one that is pending, since each was a record of it. Of a series
+only the last of its records can be pending: the transaction that writes it has released, moved or begun the one before.
+A state that is begun anew must not release the others, for each of them would be followed by a next one, and the series
+would go on several times::
+
+    log   ── F ──── 2 ──── 3 ──── 4 ──►      F the first record of a series, 2 to 4 its occurrences
+             gone   gone   gone   pending
+
+Only records that are signed count (:mod:`index.occurrences`): nobody else's record can take the place of the last.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pyroaring import BitMap64, FrozenBitMap64
+
+from index.id_runs import HASH_BYTES
+from index.mask import Mask
+from index.occurrences import is_ours
+from index.progress import Position
+from index.record import Record
+from index.recurring import Recurrence, may_recur, recurrence_of
+from index.transit import InTransit, Lot
+
+_NO_ID: Final = bytes(HASH_BYTES)
+
+
+class SeriesInLog(NamedTuple):
+    """What a log tells of its recurring schedules.
+
+    * ``gone``: offsets of records that have left, since a later record of their series is there.
+    * ``known``: how many series have an occurrence in the log that the key has signed.
+    * ``unknown``: how many others have an occurrence there; a router with this key will take these for forged.
+    """
+
+    gone: FrozenBitMap64 = FrozenBitMap64()
+    known: int = 0
+    unknown: int = 0
+
+    @property
+    def mask(self) -> Mask:
+        """The mask that keeps what has left from being released again; not stored yet."""
+        mask = Mask()
+        mask.add(self.gone)
+        return mask
+
+    def transit(self, cursor: int) -> Mapping[Lot, Sequence[InTransit]]:
+        """Return the note by which the mask is asked about records that are read from ``cursor`` on, if it has some.
+
+        A router asks the mask about what it reads for the first time only up to where it knows of something in transit.
+        No id has the hash of the note.
+        """
+        if not self.gone or self.gone.max() < cursor:
+            return {}
+        return {(0, 0): (InTransit(Position(0, self.gone.max()), _NO_ID),)}
+
+
+def series_in_log(records: Iterable[tuple[int, Record]], key: bytes, from_offset: int) -> SeriesInLog:
+    """Return what the records of a log, by offset and from ``from_offset`` on, tell of series that ``key`` signs."""
+    last: dict[int, int] = {}
+    unknown: set[int] = set()
+    gone = BitMap64()
+    for offset, record in records:
+        recurrence = recurrence_of(record.headers) if may_recur(record.headers) else None
+        if not isinstance(recurrence, Recurrence) or recurrence.occurrence is None:
+            continue
+        first = recurrence.occurrence.first_offset
+        if is_ours(record, recurrence, key):
+            gone.add(last.get(first, first))
+            last[first] = offset
+        else:
+            unknown.add(first)
+    gone.remove_range(0, from_offset)
+    return SeriesInLog(FrozenBitMap64(gone), len(last), len(unknown - last.keys()))

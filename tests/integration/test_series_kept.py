@@ -1,0 +1,89 @@
+"""Recurring schedules of a partition that is started over go on where they stood, once; or it is told how many end."""
+
+import time
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from snapshots.series_key import COPY_KEY
+from snapshots.state import PROGRESS_KEY
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import Header, Stage, header, wait_until
+from tests.integration.stored_buckets import delete_records
+
+EVERY: Final[Header] = ("deliver-every", b"2s")
+
+
+def _numbers(stage: Stage, topic: str, value: bytes) -> list[int]:
+    found = [each for each in stage.records(topic) if each.value == value]
+    dues_ms = [int(header(each, "delay-due") or b"") for each in found]
+    assert all((two - one) % 2_000 == 0 for one, two in pairwise(dues_ms))
+    return [int(header(each, "delay-occurrence") or b"") for each in found]
+
+
+def _create_again(stage: Stage, topic: str) -> None:
+    stage.delete(topic)
+    stage.create([NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})])
+
+
+def _began(stage: Stage, router: RouterProcess, delay: str, out: str) -> None:
+    """Let two series run for a while, the first record of one of which is gone from the log then, and stop."""
+    router.start_and_wait()
+    stage.send(delay, EVERY, value=b"gone")
+    stage.send(delay, EVERY, value=b"there")
+    wait_until(lambda: len(_numbers(stage, out, b"there")) >= 4, "four occurrences")
+    wait_until(lambda: len(_numbers(stage, out, b"gone")) >= 4, "four occurrences")
+    assert router.stop() == 0
+    delete_records(stage, delay, 0, 1)
+
+
+@pytest.mark.parametrize("loses", ["nothing", "its progress", "all of it"])
+def test_they_go_on_where_they_stood(stage: Stage, loses: str) -> None:
+    """By the key of the state, or by the copy of it where the state is damaged or gone."""
+    out = stage.target()
+    delay = stage.delay(default_target=out, recurring=True)
+    with stage.router() as router:
+        _began(stage, router, delay, out)
+        if loses == "its progress":
+            stage.send(f"{delay}.delay-state", key=PROGRESS_KEY, value=b"damaged")
+        elif loses == "all of it":
+            _create_again(stage, f"{delay}.delay-state")
+        before = {value: _numbers(stage, out, value) for value in (b"gone", b"there")}
+        asked = router.command("start-over", f"{delay}/0")
+        assert "Recurring schedules go on where they stand (2)." in asked.stdout, asked
+        assert "END" not in asked.stdout
+        assert router.command("start-over", f"{delay}/0", "--yes").returncode == 0
+        router.start_and_wait()
+        most = max(map(len, before.values()))
+        wait_until(lambda: min(len(_numbers(stage, out, value)) for value in before) >= most + 3, "three more of each")
+        assert router.stop() == 0
+    for value in before:
+        # Nothing of them was released again, and nothing goes on twice.
+        found = _numbers(stage, out, value)
+        assert found == list(range(1, len(found) + 1))
+    assert stage.records(f"{delay}.rejected") == []
+
+
+def test_who_starts_over_without_a_key_is_told_how_many_end(stage: Stage) -> None:
+    out = stage.target()
+    delay = stage.delay(default_target=out, recurring=True)
+    with stage.router() as router:
+        _began(stage, router, delay, out)
+        stage.send(f"{delay}.delay-state", key=PROGRESS_KEY, value=b"damaged")
+        assert any(each.key == COPY_KEY for each in stage.records(f"{delay}.delay-snapshots"))
+        _create_again(stage, f"{delay}.delay-snapshots")
+        asked = router.command("start-over", f"{delay}/0")
+        assert "RECURRING SCHEDULES END, at most 2" in asked.stdout, asked
+        assert "Nothing was done" in asked.stdout
+        assert router.command("start-over", f"{delay}/0", "--yes").returncode == 0
+        began = len(_numbers(stage, out, b"there"))
+        router.start_and_wait()
+        # The first record of one of them is still there: it begins anew, and its old occurrences are rejected.
+        wait_until(lambda: _numbers(stage, out, b"there")[began:][:2] == [1, 2], "the series begins anew")
+        time.sleep(0.5)
+        assert router.stop() == 0
+    rejected = stage.records(f"{delay}.rejected")
+    assert {header(each, "delay-error") for each in rejected} == {b"INVALID_SCHEDULE"}
+    assert {each.value for each in rejected} == {b"gone", b"there"}
