@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from index.record import Record
 from sidecar.buckets.pool import LoaderPool
-from sidecar.intake.offset_reader import OffsetReader
+from sidecar.intake.offset_reader import OffsetReader, ReadEach
 from tests.simulation.checker import Violation
 from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store
 
@@ -41,6 +41,9 @@ class Reader(OffsetReader):
             return {offset: self._segment(offset) for offset in offsets}
         held = {each.offset: record_of(each) for each in self._log.records if each.offset >= self._log.start}
         return {offset: held.get(offset) for offset in offsets}
+
+    def read_each(self, topic: str, partition: int, offsets: Sequence[int]) -> ReadEach:
+        yield from self.read(topic, partition, offsets).items()
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         return self.read(topic, partition, offsets)
