@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from sidecar.asking import needed_records
+from sidecar.asking import container_memory, needed_records
 from sidecar.config.model import Config
 from sidecar.kafka.admin import topic_settings
 from sidecar.kafka.commands import alter_command
@@ -31,7 +31,7 @@ def report(config: Config) -> list[Finding]:
     except reach.UnreachableError as unreachable:
         return [*check.configuration_findings(config), unreachable.finding]
     try:
-        return [*check.findings(config, client), *_of_timestamps(config, client), *_of_needed(config, client)]
+        return [*check.findings(config, client), *_of_timestamps(config, client), *_of_topics(config, client)]
     except KafkaException as exception:
         return [*check.configuration_findings(config), reach.unreachable(config, [error_of(exception).str()])]
 
@@ -67,9 +67,12 @@ def timestamp_findings(
             yield replace(found, topic=topic)
 
 
-def _of_needed(config: Config, client: AdminClient) -> Iterator[Finding]:
+def _of_topics(config: Config, client: AdminClient) -> Iterator[Finding]:
     answers = check.topic_answers(config, client)
-    return needed_records.findings(config, answers, time.time_ns() // NS_PER_MS)
+    yield from needed_records.findings(config, answers, time.time_ns() // NS_PER_MS)
+    memory = container_memory.finding(config, answers, container_memory.limit_bytes())
+    if memory is not None:
+        yield memory
 
 
 def _of_timestamps(config: Config, client: AdminClient) -> Iterator[Finding]:

@@ -97,8 +97,9 @@ def _needed(readers: Readers, topic: DelayTopicConfig, facts: TopicFacts, partit
     if state is None or state.delay_topic_id != facts.topic_id:
         return None
     start, end = readers.log_range((topic.name, partition))
-    first = next(readers.records.scan(topic.name, partition, max(start, needed_from(state)), end), None)
-    return None if first is None else Needed(partition, first[0], first[1].timestamp_ms)
+    offset = max(start, needed_from(state))
+    timestamp_ms = readers.records.first_timestamp_ms(topic.name, partition, offset) if offset < end else None
+    return None if timestamp_ms is None else Needed(partition, offset, timestamp_ms)
 
 
 def _age(needed: Needed, now_ms: int) -> str:

@@ -81,6 +81,13 @@ class OffsetReader:
         """Every record of [from_offset, to_offset) that the topic still holds, with its offset."""
         return self._bulk.scan((topic, partition), max(from_offset, self.log_start(topic, partition)), to_offset)
 
+    def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
+        """Return the timestamp of the first record from an offset on; None without one, or where the offset is gone.
+
+        The record may be of any size: no object is made of it.
+        """
+        return self._scattered.first_timestamp_ms((topic, partition), from_offset)
+
     def log_start(self, topic: str, partition: int) -> int:
         """The first offset that the topic still has."""
         return self._bulk.log_start((topic, partition))
@@ -142,6 +149,9 @@ class _Head:
                     from_offset = at + 1
         finally:
             self._rest()
+
+    def first_timestamp_ms(self, place: Place, from_offset: int) -> int | None:
+        return self._raw.first_timestamp_ms(*place, from_offset)
 
     def log_start(self, place: Place) -> int:
         return self._connected().get_watermark_offsets(TopicPartition(*place), READ_TIMEOUT_S)[0]

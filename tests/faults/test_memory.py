@@ -8,16 +8,20 @@ import pytest
 from index.bucket_rules import SealRules
 from tests.faults.stage import FaultStage, settled
 from tests.integration.scenario import now_ms
+from tests.wire import Broker, WireBatch, WireRecord, codecs
 
 MIB = 1_048_576
 PAYLOAD_MIB = 128
-PROCESS_MIB = 200
+PROCESS_MIB = 350
 PARTITION_MIB = 2
 RECORD_BYTES = 8
-"""The formula: payload_memory + 200 MiB + 2 MiB for each partition + 8 B for each pending record."""
+"""The formula: payload_memory + 350 MiB + 2 MiB for each partition + 8 B for each pending record."""
 
 LEAD_MS = 15_000
 """Before the first record is due: long enough for all to be in, sealed, and loaded again."""
+
+BOMB_BYTES = 1_000_000_000
+"""Of zeros, which gzip packs into less than the brokers' default of max.message.bytes."""
 
 LARGE_BYTES = 900_000
 assert SealRules().segment_bytes < LARGE_BYTES, "fits into a segment"
@@ -58,6 +62,27 @@ def test_a_process_takes_no_more_memory_than_operations_says(
         most_mib = _most_kib(router.pid) / 1_024
         print(f"{most_mib:.0f} MiB of {allowed_mib:.0f}")
         assert most_mib < allowed_mib
+        assert router.stop() == 0
+
+
+def test_a_bomb_takes_its_size_once_and_is_rejected(lone: FaultStage) -> None:
+    """It stays below the chart's limit with room for payload_memory: 2,048 - 512 MiB."""
+    out = lone.target("out")
+    delay = lone.delay(default_target=out)
+    soon = (b"deliver-after", b"200")
+    good = WireBatch([WireRecord(b"k", b"good", [soon])])
+    with Broker(lone.bootstrap) as broker:
+        broker.produce(delay, 0, good.encode())
+        broker.produce(delay, 0, WireBatch([WireRecord(b"k", bytes(BOMB_BYTES), [soon])], codecs.GZIP).encode())
+        broker.produce(delay, 0, good.encode())
+    with lone.router(transaction_timeout="60s") as router:
+        router.start_and_wait()
+        lone.wait_records(out, 2, 180)
+        [stub] = lone.wait_records(f"{delay}.rejected", 1)
+        most_mib = _most_kib(router.pid) / 1_024
+        print(f"{most_mib:.0f} MiB for {BOMB_BYTES // MIB}")
+        assert most_mib < BOMB_BYTES / MIB + PROCESS_MIB + PARTITION_MIB
+        assert dict(stub.headers)["delay-error"] == b"UNREADABLE"
         assert router.stop() == 0
 
 

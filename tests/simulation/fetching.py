@@ -60,6 +60,10 @@ class Reader(OffsetReader):
             if max(from_offset, self._log.start) <= each.offset < to_offset:
                 yield each.offset, record_of(each)
 
+    def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
+        first = next(self.scan(topic, partition, from_offset, 1 << 62), None)
+        return None if first is None else first[1].timestamp_ms
+
     def log_start(self, topic: str, partition: int) -> int:
         assert (topic, partition) == (DELAY_TOPIC, 0)
         return self._log.start
