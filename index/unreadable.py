@@ -97,6 +97,11 @@ def as_accepted(record: Record) -> Record:
     return record
 
 
+def count_headers(raw: bytes) -> int:
+    """Return how many headers an encoding says that it holds; none of them is decoded."""
+    return _varint(raw, 0)[0]
+
+
 def decode_headers(raw: bytes) -> list[RawHeader]:
     """The headers as they came, from the content of ``delay-unreadable-headers``; ValueError on anything else."""
     return _decoded(raw, *_varint(raw, 0))

@@ -1,5 +1,6 @@
 """What ``check`` has to say, and what ``init`` must know, of the cluster where policies have a say too."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from sidecar.asking import container_memory, needed_records
 from sidecar.config.model import Config
 from sidecar.kafka.admin import topic_settings
 from sidecar.kafka.commands import alter_command
@@ -17,6 +19,7 @@ from sidecar.policies.topic import PoliciesOnDemand
 from sidecar.topics import check, reach, topics
 from sidecar.topics.findings import Finding, warn
 
+NS_PER_MS: Final = 1_000_000
 _TYPE: Final = "message.timestamp.type"
 _WHAT: Final = {"due": "due time", "source": "time of sending"}
 
@@ -28,7 +31,7 @@ def report(config: Config) -> list[Finding]:
     except reach.UnreachableError as unreachable:
         return [*check.configuration_findings(config), unreachable.finding]
     try:
-        return [*check.findings(config, client), *_of_timestamps(config, client)]
+        return [*check.findings(config, client), *_of_timestamps(config, client), *_of_topics(config, client)]
     except KafkaException as exception:
         return [*check.configuration_findings(config), reach.unreachable(config, [error_of(exception).str()])]
 
@@ -62,6 +65,14 @@ def timestamp_findings(
                 alter_command(bootstrap, target, {_TYPE: "CreateTime"}),
             )
             yield replace(found, topic=topic)
+
+
+def _of_topics(config: Config, client: AdminClient) -> Iterator[Finding]:
+    answers = check.topic_answers(config, client)
+    yield from needed_records.findings(config, answers, time.time_ns() // NS_PER_MS)
+    memory = container_memory.finding(config, answers, container_memory.limit_bytes())
+    if memory is not None:
+        yield memory
 
 
 def _of_timestamps(config: Config, client: AdminClient) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ from index.schedule import Rejection, Schedule
 from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.loading import Loading
 from sidecar.buckets.pool import LoaderPool
-from sidecar.buckets.segments import SegmentSource
+from sidecar.buckets.segments import SegmentSource, keep_nothing
 from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.errors import error_of, is_unreadable
@@ -209,7 +209,7 @@ class StoredIds:
                     raise
                 # Segments have nothing that nobody can read, and do not point to it.
                 for number in left:
-                    for _, offset, (schedule, _, _) in self._source.load(manifest, number, reader):
+                    for _, offset, (schedule, _, _) in self._source.load(manifest, number, reader, keep_nothing):
                         yield from _found(offset, schedule)
                 return
             if reader.log_start(self._topic, self._partition) <= manifest.from_offset:

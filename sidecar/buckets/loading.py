@@ -19,7 +19,7 @@ from sidecar.buckets.pool import LoaderPool, Run
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
 from sidecar.kafka.errors import error_of
-from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.budget import BudgetShare, LoadMemory, PayloadBudget
 from sidecar.payload.packed_run import resident_of
 from sidecar.payload.records import Payload, resident_bytes
 
@@ -52,8 +52,14 @@ of objects that have not been touched for long is freed slowly, 10,000 of them i
 class _Load:
     numbers: range
     size_bytes: int
-    future: Future[Run] | None
+    memory: LoadMemory
+    future: Future[Run] | None = None
     retry_s: float = 0.0
+
+    def abandon(self) -> None:
+        """Give its memory back, as soon as it has ended."""
+        if self.future is not None:
+            self.future.add_done_callback(lambda _: self.memory.close())
 
 
 class Loading:
@@ -66,11 +72,14 @@ class Loading:
         source: SegmentSource,
         pool: LoaderPool,
         budget: PayloadBudget,
+        share: BudgetShare,
     ) -> None:
+        """``share`` is what the partition has taken of ``budget``."""
         self._parts = parts
         self._source = source
         self._pool = pool
         self._budget = budget
+        self._share = share
         self._metrics = context.metrics
         self._topic = context.name
         self._clock = context.clock
@@ -82,12 +91,13 @@ class Loading:
         """Whether something is being fetched."""
         return bool(self._loads)
 
-    def turn(self, now_ms: int, watermark: Position) -> int:
-        """Take in what has arrived and ask for what is due soon; returns the bytes of payload to count as used.
+    def turn(self, now_ms: int, watermark: Position) -> None:
+        """Take in what has arrived, count its payload as used, and ask for what is due soon.
 
         RefusedError when a segment is lost for good.
         """
-        taken_bytes = sum([self._take_in(bucket_id, watermark) for bucket_id in list(self._loads)])
+        for bucket_id in list(self._loads):
+            self._take_in(bucket_id, watermark)
         room = self._budget.room_bytes > 0
         until_ms = now_ms + (LEAD_MS if room else URGENT_MS)
         buckets = [bucket for bucket in self._parts.buckets.values() if bucket.barrier is not None]
@@ -95,7 +105,11 @@ class Loading:
             buckets = [min(buckets, key=_barrier)]
         for bucket in buckets:
             self._ask(bucket, until_ms)
-        return taken_bytes
+
+    def close(self) -> None:
+        """Give back the memory of what has not arrived."""
+        for bucket_id in list(self._loads):
+            self._abandon(bucket_id)
 
     def let_go(self) -> int:
         """Drop some of what was sealed and needs no place in memory any more; returns its bytes of payload."""
@@ -112,7 +126,7 @@ class Loading:
             return
         loads = self._loads.setdefault(bucket_id, deque())
         if loads and loads[0].future is None and self._clock.running_s() >= loads[0].retry_s:
-            loads[0].future = self._load(bucket, loads[0].numbers)
+            self._load(bucket, loads[0])
         most = RUNS_AHEAD if self._budget.room_bytes > ROOM_FOR_AHEAD_BYTES else 1
         while len(loads) < most:
             first = loads[-1].numbers.stop if loads else number
@@ -120,42 +134,50 @@ class Loading:
             if not numbers:
                 break
             size_bytes = sum([segment.size_bytes for segment in bucket.manifest.segments[numbers.start : numbers.stop]])
-            loads.append(_Load(numbers, size_bytes, self._load(bucket, numbers)))
+            loads.append(_Load(numbers, size_bytes, LoadMemory(self._budget, until_ms)))
+            self._load(bucket, loads[-1])
         if not loads:
             del self._loads[bucket_id]
 
     def _asked_bytes(self) -> int:
         return sum([load.size_bytes for loads in self._loads.values() for load in loads])
 
-    def _load(self, bucket: Bucket, numbers: range) -> Future[Run]:
-        manifest = bucket.manifest
-        return self._pool.load(lambda reader: self._source.load_run(manifest, numbers, reader))
+    def _load(self, bucket: Bucket, load: _Load) -> None:
+        manifest, numbers, memory = bucket.manifest, load.numbers, load.memory
+        load.future = self._pool.load(lambda reader: self._source.load_run(manifest, numbers, reader, memory.keeps))
 
-    def _take_in(self, bucket_id: int, watermark: Position) -> int:
-        """Take in what has arrived of one bucket, in order; returns its bytes of payload."""
+    def _abandon(self, bucket_id: int) -> None:
+        for load in self._loads.pop(bucket_id):
+            load.abandon()
+
+    def _take_in(self, bucket_id: int, watermark: Position) -> None:
+        """Take in what has arrived of one bucket, in order."""
         loads = self._loads[bucket_id]
         if bucket_id not in self._parts.buckets:
             # Merged away meanwhile: the merged bucket has the same entries.
-            del self._loads[bucket_id]
-            return 0
-        taken_bytes = 0
+            self._abandon(bucket_id)
+            return
         while loads and (future := loads[0].future) is not None and future.done():
             try:
                 run = future.result()
             except KafkaException as exception:
                 self._failed(bucket_id, loads[0], exception)
                 break
-            for number, entries in zip(loads.popleft().numbers, run, strict=True):
+            taken_bytes = 0
+            for number, entries in zip(loads[0].numbers, run, strict=True):
                 dropped = self._parts.load(bucket_id, number, entries, watermark)
                 failpoints.passing("load.taken")
                 taken_bytes += resident_bytes(entries) - resident_bytes(dropped)
+            counted_bytes = loads.popleft().memory.hand_over()
+            self._share.adopt(counted_bytes)
+            self._share.give_back(counted_bytes - taken_bytes)
         if not loads:
             del self._loads[bucket_id]
-        return taken_bytes
 
     def _failed(self, bucket_id: int, load: _Load, exception: KafkaException) -> None:
         self._metrics.load_failures.labels(self._topic).inc()
         self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=error_of(exception).str())
+        load.memory.close()
         load.future = None
         load.retry_s = self._clock.running_s() + RETRY_AFTER_S
 

@@ -5,9 +5,10 @@ own; that also checks it. A segment that is missing or damaged is made good from
 the bucket's ledger range. Otherwise the partition must stop: going on would lose records in silence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import repeat
-from typing import cast
+from typing import TypeAlias, cast
 
 import structlog
 
@@ -27,7 +28,15 @@ from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.rows import RowPacker
 from snapshots.segment import Columns, StoredEntry
 
+Keeps: TypeAlias = Callable[[int, int], bool]
+"""Whether a record that was read again in the delay topic is kept in memory, by its due time and its size."""
+
 _new_tuple = tuple.__new__
+
+
+def keep_nothing(_due_ms: int, _size_bytes: int) -> bool:
+    """Keep no record that was read again: its schedule is enough."""
+    return False
 
 
 class SegmentSource:
@@ -50,17 +59,22 @@ class SegmentSource:
         """Decide by this history, which knows all epochs of before: a load may be under way about the oldest."""
         self._history = history
 
-    def load(self, manifest: Manifest, number: int, reader: OffsetReader) -> list[Entry[Scheduled]]:
-        """Entries of a segment in release order, their records read again where the segment only points to them.
+    def load(self, manifest: Manifest, number: int, reader: OffsetReader, keeps: Keeps) -> list[Entry[Scheduled]]:
+        """Return the entries of a segment in release order.
+
+        A record that the segment only points to is read again in the delay topic. Where ``keeps`` says no, the entry
+        has the schedule and the size of the record alone.
 
         KafkaException when the cluster does not answer; RefusedError when the segment is lost and cannot be made good.
         """
-        return self.load_run(manifest, range(number, number + 1), reader)[0]
+        return self.load_run(manifest, range(number, number + 1), reader, keeps)[0]
 
-    def load_run(self, manifest: Manifest, numbers: range, reader: OffsetReader) -> list[list[Entry[Scheduled]]]:
-        """Entries of each of some segments that follow each other; errors as of ``load``."""
+    def load_run(
+        self, manifest: Manifest, numbers: range, reader: OffsetReader, keeps: Keeps
+    ) -> list[list[Entry[Scheduled]]]:
+        """Return the entries of each of some segments that follow each other, as ``load`` does."""
         read = self.read(manifest, numbers, reader)
-        return [self._loaded(manifest, *each, reader) for each in zip(numbers, read, strict=True)]
+        return [self._loaded(manifest, *each, reader, keeps) for each in zip(numbers, read, strict=True)]
 
     def read(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> list[Record | None]:
         """Some segments, ascending, as they lie in the snapshots topic; None for one that is not there.
@@ -97,16 +111,17 @@ class SegmentSource:
         return packed_rows(rows, packer, self._codec)
 
     def _loaded(
-        self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader
+        self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader, keeps: Keeps
     ) -> list[Entry[Scheduled]]:
         try:
             columns = self._columns(manifest.segments[number], record)
         except FormatError as error:
             made_good = self._from_delay_topic(manifest, number, reader, error)
-            return self._scheduled(_unmasked(manifest, made_good), reader)
+            return self._scheduled(_unmasked(manifest, made_good), reader, keeps)
         if manifest.built_from is not None and min(columns.offsets) < manifest.from_offset:
-            return self._scheduled(_unmasked(manifest, columns.entries()), reader)
-        return self._alike(columns, manifest.segments[number].size_bytes) or self._scheduled(columns.entries(), reader)
+            return self._scheduled(_unmasked(manifest, columns.entries()), reader, keeps)
+        alike = self._alike(columns, manifest.segments[number].size_bytes)
+        return alike or self._scheduled(columns.entries(), reader, keeps)
 
     def _columns(self, ref: SegmentRef, record: Record | None) -> Columns:
         """The segment that a record holds; FormatError when it is not the one that the manifest means."""
@@ -133,14 +148,28 @@ class SegmentSource:
         payloads = map(_new_tuple, repeat(Scheduled), zip(schedules, repeat(size), records, strict=False))
         return list(zip(columns.dues_ms, columns.offsets, payloads, strict=True))
 
-    def _scheduled(self, stored: Sequence[StoredEntry], reader: OffsetReader) -> list[Entry[Scheduled]]:
-        absent = sorted(offset for _, offset, record in stored if record is None)
-        read = reader.read(self._topic.name, self._partition, absent) if absent else {}
-        entries: list[Entry[Scheduled]] = []
-        for due_ms, offset, inline in stored:
-            record = inline or read.get(offset)
-            entries.append((due_ms, offset, self._payload(due_ms, offset, record)))
-        return entries
+    def _scheduled(self, stored: Sequence[StoredEntry], reader: OffsetReader, keeps: Keeps) -> list[Entry[Scheduled]]:
+        read = self._read_again({offset: due_ms for due_ms, offset, record in stored if record is None}, reader, keeps)
+        return [
+            (due_ms, offset, read[offset] if inline is None else self._payload(due_ms, offset, inline))
+            for due_ms, offset, inline in stored
+        ]
+
+    def _read_again(self, dues_ms: dict[int, int], reader: OffsetReader, keeps: Keeps) -> dict[int, Scheduled]:
+        """Read the records at these offsets in the delay topic, each with its due time, and keep what may be kept."""
+        read: dict[int, Scheduled] = {}
+        if not dues_ms:
+            return read
+        with closing(reader.read_each(self._topic.name, self._partition, sorted(dues_ms))) as records:
+            for offset, record in records:
+                due_ms = dues_ms[offset]
+                payload = self._payload(due_ms, offset, record)
+                # What has no target is kept whatever it takes: it is to be rejected, or gone.
+                if keeps(due_ms, payload.size_bytes) or not payload.schedule.targets:
+                    read[offset] = payload
+                else:
+                    read[offset] = payload._replace(record=None)
+        return read
 
     def _payload(self, due_ms: int, offset: int, record: Record | None) -> Scheduled:
         if record is None:

@@ -48,8 +48,10 @@ class SingleRecords:
             else:
                 in_segments.setdefault((segment[0].bucket_id, segment[1]), (segment, []))[1].append(place.offset)
         for segment, offsets in in_segments.values():
-            held = self._load(segment)
+            held = self._stored(segment)
             found |= {offset: held.get(offset) for offset in offsets}
+            # What was too large for the segment.
+            in_log += [offset for offset in offsets if offset in held and held[offset] is None]
         return found | (self._read(sorted(in_log)) if in_log else {})
 
     def _segment_of(self, place: Position) -> _Segment | None:
@@ -62,6 +64,7 @@ class SingleRecords:
                     return bucket.manifest, number
         return None
 
-    def _load(self, segment: _Segment) -> dict[int, Record | None]:
-        entries = self._source.load(*segment, self._reader)
-        return {offset: payload.record for _, offset, payload in entries}
+    def _stored(self, segment: _Segment) -> dict[int, Record | None]:
+        manifest, number = segment
+        [record] = self._source.read(manifest, [number], self._reader)
+        return {offset: held for _, offset, held in self._source.stored(manifest, number, record, self._reader)}

@@ -15,7 +15,6 @@ from sidecar.buckets.hidden_end import HiddenEnd
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.trimming import Trimming
 from sidecar.context import PartitionContext
-from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packed_run import routes_in
 from sidecar.release.gate import Gate
@@ -27,7 +26,6 @@ COUNT_FOR_S = 0.002
 """How long a turn may count before the release goes on."""
 
 LOOK_EVERY_S = 60.0
-_END = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,9 @@ class Upkeep:
         self._place = context.place
         self._counting: Generator[None, None, Survey] | None = None
         self._count_next_s = 0.0
-        self._look_next_s = 0.0
+        # Sooner where the end of the log is reached: until then its records are being read and unpacked anyway.
+        self._look_next_s = context.clock.running_s() + LOOK_EVERY_S
+        self._has_looked = False
         self._looking: Future[int | None] | None = None
         self._looked_from = 0
         self._must_be_there = False
@@ -118,8 +118,10 @@ class Upkeep:
         if self._looking is not None and self._looking.done():
             self._take_in(self._looking)
             self._looking = None
-        if self._looking is not None or now_s < self._look_next_s:
+        is_first = at_end and not self._has_looked
+        if self._looking is not None or not (is_first or now_s >= self._look_next_s):
             return
+        self._has_looked = True
         self._look_next_s = now_s + LOOK_EVERY_S
         needed_from = self.needs().from_offset
         if at_end and needed_from >= self._ledger.indexed_to:
@@ -128,12 +130,7 @@ class Upkeep:
         self._looked_from = needed_from
         # At C itself there may be nothing yet; what lies before it was there when it was indexed.
         self._must_be_there = needed_from < self._ledger.committed.cursor
-        self._looking = self._pool.look(lambda reader: self._timestamp_at(reader, needed_from))
-
-    def _timestamp_at(self, reader: OffsetReader, offset: int) -> int | None:
-        """Timestamp of the first record at or behind an offset; None when the offset is gone, or nothing is there."""
-        first = next(reader.scan(*self._place, offset, _END), None)
-        return None if first is None else first[1].timestamp_ms
+        self._looking = self._pool.look(lambda reader: reader.first_timestamp_ms(*self._place, needed_from))
 
     def _take_in(self, looking: "Future[int | None]") -> None:
         try:

@@ -188,6 +188,15 @@ _NOT_SHOWN: Final = frozenset(
 KNOWN: Final = HARMLESS | REFUSED.keys() | _NOT_SHOWN
 """Names to compare a mistyped key with; not a list of what is allowed."""
 
+MOST_UNPACKED: Final = "receive.message.max.bytes"
+MOST_UNPACKED_BYTES: Final = 100_000_000
+"""The default of the client."""
+
+
+def most_unpacked_bytes(kafka: Mapping[str, object]) -> int:
+    """Return the most bytes that a batch of zstd may unpack to, and that a record of any codec may have."""
+    return int(str(kafka.get(MOST_UNPACKED, MOST_UNPACKED_BYTES)))
+
 
 def refusal(key: str, value: str) -> str | None:
     """Why this key must not be in ``[kafka]``, or None; whether it exists is for librdkafka to say."""

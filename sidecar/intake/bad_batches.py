@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from sidecar.config.librdkafka_keys import MOST_UNPACKED
 from sidecar.kafka.errors import is_unreadable
 
 TRIES: Final = 3
@@ -28,6 +29,16 @@ class BadBatch(NamedTuple):
     from_offset: int
     to_offset: int
     why: str
+
+
+def too_large(offset: int, size_bytes: int, most_bytes: int) -> BadBatch:
+    """Return what is said of a record that the client has unpacked, and that is too large for anything else.
+
+    The client refuses such a batch of zstd by itself; those of other codecs it unpacks, whatever comes of it. No
+    object is made of the record: that would take its memory a second time.
+    """
+    why = f"a record of {size_bytes} bytes, more than {MOST_UNPACKED}={most_bytes}"
+    return BadBatch(offset, offset + 1, why)
 
 
 class BadBatches:

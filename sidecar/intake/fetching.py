@@ -5,31 +5,42 @@ so and where it ends (:mod:`sidecar.intake.bad_batches`).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from sidecar.config.librdkafka_keys import MOST_UNPACKED_BYTES, most_unpacked_bytes
 from sidecar.config.model import Config
-from sidecar.intake.bad_batches import BadBatches
+from sidecar.intake.bad_batches import BadBatch, BadBatches
 from sidecar.intake.tails import Fetch, NativeTail, PythonTail, RawFetch, Tail
 from sidecar.kafka import clients
 from sidecar.kernel.choice import PYTHON, Kernel
 
+MOST_FETCHED_BYTES: Final = 1_048_576
+"""Of a delay partition at once, as it is packed."""
+
 
 class Connects(NamedTuple):
-    """What makes the consumers that read a delay partition: on and on, once more, and batches that may be bad."""
+    """What makes the consumers that read a delay partition: on and on, once more, and batches that may be bad.
+
+    A record with more than ``most_bytes`` is stepped over.
+    """
 
     tail: Callable[[], Consumer]
     again: Callable[[], Consumer]
     probe: Callable[[], Consumer]
+    most_bytes: int = MOST_UNPACKED_BYTES
 
 
-def connects_of(config: Config, prefetched_bytes: int) -> Connects:
-    """What connects a consumer with these settings; the one at the tail prefetches so much."""
+def connects_of(config: Config, prefetched_bytes: int, most_batch_bytes: int) -> Connects:
+    """Return what connects a consumer; the one at the tail prefetches so much, of batches as large as that at most."""
+    # A fetch is unpacked as a whole. So it holds several batches only where they are together as large as one may be.
+    fetched_bytes = min(prefetched_bytes // 4, MOST_FETCHED_BYTES, most_batch_bytes)
     return Connects(
-        lambda: clients.tail(config, prefetched_bytes),
+        lambda: clients.tail(config, prefetched_bytes, fetched_bytes),
         lambda: clients.bulk_reader(config),
         lambda: clients.prober(config),
+        most_unpacked_bytes(config.kafka),
     )
 
 
@@ -41,7 +52,7 @@ class Fetching:
         self._at = at
         self._kernel = kernel
         self._bad = BadBatches(connects.probe, at.topic, at.partition)
-        self._stumbled: KafkaError | None = None
+        self._stumbled: KafkaError | BadBatch | None = None
         self._next_offset = at.offset
         self._tail = self._begun()
 
@@ -54,15 +65,17 @@ class Fetching:
             return None
         self._stumbled = read.stumbled
         if read.next_offset is None:
+            # With nothing in front of it: what lies there is told by the next read.
             return None
         self._next_offset = read.next_offset
         return read.fetch
 
-    def _step_over(self, error: KafkaError) -> Fetch:
+    def _step_over(self, stumbled: KafkaError | BadBatch) -> Fetch:
         """Go on behind what cannot be read; KafkaException when that is not certain."""
-        bad = self._bad.at(self._next_offset)
+        bad = stumbled if isinstance(stumbled, BadBatch) else self._bad.at(self._next_offset)
         if bad is None:
-            raise KafkaException(error)
+            assert isinstance(stumbled, KafkaError)
+            raise KafkaException(stumbled)
         # A client that was told to seek may still hand over older records, and this one may have skipped the batch.
         self._tail.close()
         self._next_offset = bad.to_offset
@@ -74,9 +87,9 @@ class Fetching:
         at = TopicPartition(self._at.topic, self._at.partition, self._next_offset)
         consumer = self._connects.tail()
         return (
-            NativeTail(consumer, self._kernel, at)
+            NativeTail(consumer, self._kernel, at, self._connects.most_bytes)
             if self._kernel.is_native
-            else PythonTail(consumer, self._connects.again, at)
+            else PythonTail(consumer, self._connects.again, at, self._connects.most_bytes)
         )
 
     def log_end(self) -> int:

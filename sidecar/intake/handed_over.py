@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from confluent_kafka import Message
 
 from index.headers import Headers
-from index.unreadable import MAX_HEADERS, are_plain, decode_headers
+from index.unreadable import MAX_HEADERS, are_plain, count_headers, decode_headers
 from sidecar.kafka.librdkafka import header_count, serialized_sizes
 
 _LEAST_HEADER_BYTES: Final = 2
@@ -74,10 +74,11 @@ def readable_headers(message: Message) -> Headers:
 
 
 def headers_as_handed_over(raw: bytes) -> Headers | None:
-    """What the client makes of headers that are encoded so: a name ends at its first NUL; None for nothing at all."""
-    headers = decode_headers(raw)
-    if len(headers) > MAX_HEADERS:
+    """Return the headers that the client makes of an encoding, None for none: a name ends at its first NUL."""
+    # Before any of them is decoded: an object for each of 300,000 would take 0.26 s.
+    if count_headers(raw) > MAX_HEADERS:
         return None
+    headers = decode_headers(raw)
     try:
         return [(name.split(b"\0", 1)[0].decode(), content) for name, content in headers] or None
     except UnicodeDecodeError:

@@ -1,7 +1,8 @@
 """Reads records again by offset: segments, and records of a delay topic that are not in memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import takewhile
+from typing import TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -13,6 +14,7 @@ from sidecar.kafka.admin import Place
 from sidecar.kafka.compacted import learn_leaders
 from sidecar.kafka.errors import is_unreadable
 from sidecar.kafka.librdkafka import serialized_sizes
+from sidecar.payload.records import size_of
 
 SCAN_GAP_RECORDS = 300
 """Scan through smaller gaps, seek over larger ones: a seek costs 0.6 ms, a scanned record 2 us (measured)."""
@@ -28,9 +30,15 @@ record: of what was rejected for them, too."""
 
 READ_TIMEOUT_S = 10.0
 
+STEP_BYTES = 4 * 1_048_576
+"""Records that take so much memory are handed over before the next one is read."""
+
 _NOWHERE = -SCAN_GAP_RECORDS - 1
 
 Connect = Callable[[], Consumer]
+
+ReadEach: TypeAlias = Generator[tuple[int, Record | None], None, None]
+"""Offsets in ascending order, each with its record; None for one that the topic no longer holds."""
 
 _NO_PLACE: Place = ("", -1)
 
@@ -51,12 +59,19 @@ class OffsetReader:
 
         KafkaException on timeout or any other error: then nothing may be concluded.
         """
+        return dict(self.read_each(topic, partition, offsets))
+
+    def read_each(self, topic: str, partition: int, offsets: Sequence[int]) -> ReadEach:
+        """Yield the records that ``read`` returns, where they may be too many to hold at once; to be closed.
+
+        The reader holds ``STEP_BYTES`` of them at most, and one record more.
+        """
         dense = len(offsets) >= DENSE_RECORDS and offsets[-1] - offsets[0] < DENSE_GAP * len(offsets)
         return (self._bulk if dense else self._scattered).read((topic, partition), offsets)
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         """As ``read``, for records of hundreds of kB that a router has written, and whose headers do not matter."""
-        return self._bulk.read((topic, partition), offsets, examines=False)
+        return dict(self._bulk.read((topic, partition), offsets, examines=False))
 
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Every record of [from_offset, to_offset) with its offset; none at all when the first ones are gone."""
@@ -65,6 +80,13 @@ class OffsetReader:
     def scan_left(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Every record of [from_offset, to_offset) that the topic still holds, with its offset."""
         return self._bulk.scan((topic, partition), max(from_offset, self.log_start(topic, partition)), to_offset)
+
+    def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
+        """Return the timestamp of the first record from an offset on; None without one, or where the offset is gone.
+
+        The record may be of any size: no object is made of it.
+        """
+        return self._scattered.first_timestamp_ms((topic, partition), from_offset)
 
     def log_start(self, topic: str, partition: int) -> int:
         """The first offset that the topic still has."""
@@ -89,17 +111,29 @@ class _Head:
         self._raw = RawHeaders(connect)
         self._doubtful: set[int] = set()
 
-    def read(self, place: Place, offsets: Sequence[int], *, examines: bool = True) -> dict[int, Record | None]:
+    def read(self, place: Place, offsets: Sequence[int], *, examines: bool = True) -> ReadEach:
         self._doubtful.clear()
         try:
-            found = {offset: self._read_one(place, offset) for offset in offsets}
+            found: dict[int, Record | None] = {}
+            held_bytes = 0
+            for offset in offsets:
+                record = found[offset] = self._read_one(place, offset)
+                held_bytes += 0 if record is None else size_of(record)
+                if held_bytes >= STEP_BYTES:
+                    yield from self._whole(place, found, examines=examines)
+                    found, held_bytes = {}, 0
         finally:
             self._rest()
+        yield from self._whole(place, found, examines=examines)
+
+    def _whole(self, place: Place, found: dict[int, Record | None], *, examines: bool) -> ReadEach:
+        """Yield records that were read, each with the headers that the log holds."""
         # What was passed on the way is of no interest.
-        doubtful = sorted(self._doubtful.intersection(offsets)) if examines else []
+        doubtful = sorted(self._doubtful.intersection(found)) if examines else []
         for offset, raw in self._raw.read(*place, doubtful).items():
             found[offset] = _examined(found[offset], raw)
-        return found
+        self._doubtful.clear()
+        yield from found.items()
 
     def scan(self, place: Place, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         self._doubtful.clear()
@@ -115,6 +149,9 @@ class _Head:
                     from_offset = at + 1
         finally:
             self._rest()
+
+    def first_timestamp_ms(self, place: Place, from_offset: int) -> int | None:
+        return self._raw.first_timestamp_ms(*place, from_offset)
 
     def log_start(self, place: Place) -> int:
         return self._connected().get_watermark_offsets(TopicPartition(*place), READ_TIMEOUT_S)[0]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from sidecar.kafka.errors import error_of
 from sidecar.kafka.librdkafka import Partition
 
 READ_TIMEOUT_S = 10.0
@@ -28,6 +29,24 @@ class RawHeaders:
             with Partition(self._consumer, TopicPartition(topic, partition, left[0])) as log:
                 self._scan(log, left, found)
         return found
+
+    def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
+        """Return the timestamp of the first record from an offset on, and make no object of its content.
+
+        None where there is no record, or the offset is gone; KafkaException on any other error.
+        """
+        self._consumer = self._consumer or self._connect()
+        with Partition(self._consumer, TopicPartition(topic, partition, from_offset)) as log:
+            try:
+                record = log.next(READ_TIMEOUT_S)
+            except KafkaException as exception:
+                if error_of(exception).code() != KafkaError._AUTO_OFFSET_RESET:
+                    raise
+                record = None
+        if record is None:
+            # Asked again after such an error, a consumer may not answer at all.
+            self.close()
+        return None if record is None else record.timestamp_ms
 
     def _scan(self, log: Partition, offsets: Sequence[int], found: dict[int, bytes]) -> None:
         """Read on to each of ``offsets`` that lies near enough."""

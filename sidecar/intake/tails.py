@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from index.headers import Headers
 from index.unreadable import UnreadableHeaders, examined
-from sidecar.intake.bad_batches import BadBatch
+from sidecar.intake.bad_batches import BadBatch, too_large
 from sidecar.intake.handed_over import handed_over, headers_as_handed_over
 from sidecar.intake.raw_headers import RawHeaders
 from sidecar.kafka.errors import is_unreadable
@@ -61,11 +61,11 @@ class RawFetch(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What was read, and where to go on; ``stumbled`` is the error of a batch behind it that cannot be read."""
+    """What was read, and where to go on; ``stumbled`` is what lies behind it and cannot be read, or its error."""
 
     fetch: Fetch | RawFetch
     next_offset: int | None
-    stumbled: KafkaError | None
+    stumbled: KafkaError | BadBatch | None
 
 
 class Tail(Protocol):
@@ -84,7 +84,9 @@ class Tail(Protocol):
 class PythonTail:
     """By a consumer that this owns; ``again`` makes one that reads what is doubtful once more."""
 
-    def __init__(self, consumer: Consumer, again: Callable[[], Consumer], at: TopicPartition) -> None:
+    def __init__(self, consumer: Consumer, again: Callable[[], Consumer], at: TopicPartition, most_bytes: int) -> None:
+        """A record with more than ``most_bytes`` is not read."""
+        self._most_bytes = most_bytes
         self._consumer = consumer
         self._raw = RawHeaders(again)
         self._at = at
@@ -97,8 +99,12 @@ class PythonTail:
             return None
         # Errors have no headers, so that they are looked for among few.
         bad = next((at for at, size in enumerate(sizes) if not size and _is_bad(messages[at])), None)
-        stumbled = None if bad is None else messages[bad].error()
+        stumbled: KafkaError | BadBatch | None = None if bad is None else messages[bad].error()
         messages, sizes = messages[:bad], sizes[:bad]
+        large = next((at for at, message in enumerate(messages) if len(message) > self._most_bytes), None)
+        if large is not None:
+            stumbled = too_large(messages[large].offset() or 0, len(messages[large]), self._most_bytes)
+            messages, sizes = messages[:large], sizes[:large]
         found = handed_over(messages, sizes)
         if found.doubtful:
             self._examine(messages, found.headers, found.doubtful)
@@ -145,7 +151,9 @@ class PythonTail:
 class NativeTail:
     """By a consumer that this owns, and the kernel."""
 
-    def __init__(self, consumer: Consumer, kernel: Kernel, at: TopicPartition) -> None:
+    def __init__(self, consumer: Consumer, kernel: Kernel, at: TopicPartition, most_bytes: int) -> None:
+        """A record with more than ``most_bytes`` is not read."""
+        self._most_bytes = most_bytes
         self._consumer = consumer
         self._at = at
         # Taken before there is anything in it.
@@ -166,7 +174,12 @@ class NativeTail:
         messages = self._read = self._reader.read(int(wait_s * 1_000), most_records, MOST_HEADER_BYTES)
         if not len(messages):
             return None
-        stumbled = None
+        stumbled: KafkaError | BadBatch | None = None
+        large = messages.too_large(self._most_bytes)
+        if large is not None:
+            place, offset, size_bytes = large
+            stumbled = too_large(offset, size_bytes, self._most_bytes)
+            messages.cut(place)
         for at in messages.errors():
             [message] = messages.handed(at, at + 1, KafkaError)
             if _is_bad(message):

@@ -115,16 +115,16 @@ _SMALL_FETCHES: Final[Mapping[str, object]] = {
 """For single records here and there."""
 
 
-def tail(config: Config, prefetched_bytes: int) -> Consumer:
-    """Assign-only consumer that indexes one delay partition from S to its end and on, prefetching so much."""
+def tail(config: Config, prefetched_bytes: int, fetched_bytes: int) -> Consumer:
+    """Make an assign-only consumer that reads one delay partition on, so much at once, prefetching so much."""
     return _consumer(
         config,
         "tail",
         {
             "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
             "queued.max.messages.kbytes": prefetched_bytes // 1_024,
-            # By so much more is prefetched.
-            "fetch.message.max.bytes": prefetched_bytes // 4,
+            # By so much more is prefetched, as it is packed; all batches of a fetch are unpacked together.
+            "fetch.message.max.bytes": fetched_bytes,
             # When the queue is full look again soon: the default of 1 s is a stall of 1 s while catching up.
             "fetch.queue.backoff.ms": 10,
         },

@@ -75,6 +75,7 @@ _queue_of = _declared("rd_kafka_queue_get_partition", ctypes.c_void_p, ctypes.c_
 _queue_forward = _declared("rd_kafka_queue_forward", None, ctypes.c_void_p, ctypes.c_void_p)
 _queue_destroy = _declared("rd_kafka_queue_destroy", None, ctypes.c_void_p)
 _consume = _declared("rd_kafka_consume_queue", ctypes.POINTER(_CMessage), ctypes.c_void_p, ctypes.c_int)
+_timestamp = _declared("rd_kafka_message_timestamp", ctypes.c_int64, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
 _message_destroy = _declared("rd_kafka_message_destroy", None, ctypes.c_void_p)
 _headers_new = _declared("rd_kafka_headers_new", ctypes.c_void_p, ctypes.c_size_t)
 _headers_destroy = _declared("rd_kafka_headers_destroy", None, ctypes.c_void_p)
@@ -97,6 +98,7 @@ class RawRecord(NamedTuple):
 
     offset: int
     headers: bytes
+    timestamp_ms: int = -1
 
 
 def check_client() -> None:
@@ -213,6 +215,7 @@ class Partition:
                 raise KafkaException(KafkaError(message.err))
             size = ctypes.c_int32.from_address(place + _RAW_HEADERS_SIZE).value
             content = ctypes.c_void_p.from_address(place + _RAW_HEADERS).value
-            return RawRecord(message.offset, ctypes.string_at(content, size) if content and size > 0 else b"\0")
+            headers = ctypes.string_at(content, size) if content and size > 0 else b"\0"
+            return RawRecord(message.offset, headers, _timestamp(place, ctypes.byref(ctypes.c_int())))
         finally:
             _message_destroy(place)

@@ -13,7 +13,7 @@ from sidecar.kernel._deciding cimport ID, MAX_HEADERS, Judge, Seen
 from sidecar.kernel._notations cimport Bytes
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 8
+REVISION = 9
 
 cdef const char *SOMEWHERE = ""
 

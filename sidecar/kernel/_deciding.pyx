@@ -33,7 +33,7 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 8
+REVISION = 9
 
 cdef enum:
     MAX_NAME_BYTES = 256

@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 8
+REVISION = 9
 
 ctypedef Py_ssize_t (*ConsumeFunction)(void *queue, int timeout_ms, Message **messages, size_t count) noexcept nogil
 ctypedef int64_t (*TimestampFunction)(const Message *message, int *kind) noexcept nogil
@@ -87,6 +87,16 @@ cdef class Messages:
         """The places of what is no record."""
         cdef Py_ssize_t place
         return [place for place in range(self.count) if self.taken[place].message.code]
+
+    def too_large(self, int64_t most_bytes):
+        """Return place, offset and bytes of the first record with more bytes of key and value; None without one."""
+        cdef Py_ssize_t place
+        cdef Message *message
+        for place in range(self.count):
+            message = self.taken[place].message
+            if not message.code and <int64_t>(message.key_size + message.value_size) > most_bytes:
+                return place, message.offset, message.key_size + message.value_size
+        return None
 
     def handed(self, Py_ssize_t start, Py_ssize_t stop, make_error):
         """Messages as objects, from one place up to another; ``make_error`` makes one of a code and a text."""

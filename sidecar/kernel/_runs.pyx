@@ -13,7 +13,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 8
+REVISION = 9
 
 
 cdef struct Entry:

@@ -24,7 +24,7 @@ cdef extern from "Python.h":
         allocfunc tp_alloc
 
 # Of what is given and returned here; choice.py has the same number.
-REVISION = 8
+REVISION = 9
 
 cdef enum:
     # As in snapshots.segment.

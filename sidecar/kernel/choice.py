@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
-REVISION: Final = 8
+REVISION: Final = 9
 """Of the compiled modules that this code calls: raised with each change of what one of them is given or gives."""
 
 _FUNCTIONS: Final = ("rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")

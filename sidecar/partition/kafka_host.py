@@ -44,7 +44,7 @@ from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import TargetDirectory
 from sidecar.release.writer import PartitionWriter
 from sidecar.topics.check_brokers import too_long_remedy
-from sidecar.topics.retention import retention_of
+from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, retention_of
 from snapshots.codec import SegmentCodec
 
 SERIES_KEY_BYTES = 16
@@ -196,8 +196,9 @@ class KafkaHost:
             stops_at_bad=(lambda: ledger.committed.cursor) if topic.on_unreadable == "stop" else None,
             kernel=self._shared.kernel,
         )
+        most_batch_bytes = self._standing.topics[topic.name].number("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
         fetching = Fetching(
-            connects_of(config, budget.prefetched_bytes),
+            connects_of(config, budget.prefetched_bytes, most_batch_bytes),
             TopicPartition(topic.name, self._partition, ledger.indexed_to),
             self._shared.kernel,
         )

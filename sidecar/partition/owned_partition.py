@@ -118,7 +118,8 @@ class OwnedPartition:
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None
         pages = IdPageSource(topic.name, topic.snapshots, context.partition)
-        self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget)
+        self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget, self._resident)
+        closing.callback(self._loading.close)
         self._ids = StoredIds(context, self.ledger, source, pages, host.pool, self._loading, self.gate)
         self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, self._ids, looked)
         closing.callback(self._tail.close)
@@ -227,7 +228,7 @@ class OwnedPartition:
 
     def load(self, now_ms: int) -> None:
         """Take in segments that have arrived, ask for those that are due soon, let go of what is sealed."""
-        self._resident.take(self._loading.turn(now_ms, self.ledger.committed.watermark))
+        self._loading.turn(now_ms, self.ledger.committed.watermark)
         self._resident.give_back(self._loading.let_go())
 
     def requests(self, now_ms: int) -> list[Request]:

@@ -25,7 +25,7 @@ from sidecar.release.gate import waiting_since_ms
 from sidecar.release.plan import Plan, Released
 from sidecar.release.transaction import Request
 
-MAX_BATCH_BYTES = 64 * 1_048_576
+MAX_BATCH_BYTES = 48 * 1_048_576
 """Most payload in one transaction, however fast the brokers are: what is in it is in memory twice."""
 
 IDLE_WAIT_S = 0.25

@@ -15,6 +15,14 @@ LEAST_PREFETCHED_BYTES: Final = 524_288
 counted. In memory it is several times as much for small records, of which librdkafka keeps some hundred bytes each."""
 
 
+LEAST_LOADED_BYTES: Final = 4 * 1_048_576
+"""A load keeps so many bytes of records that it reads again even where memory is full: an inline segment takes as much,
+and comes as a whole."""
+
+LARGE_BYTES: Final = 65_536
+"""A seek takes as long as reading so much: a larger record may as well be read by itself."""
+
+
 class PayloadBudget:
     """A counter with a limit; partitions take from it in runs and give back what they released."""
 
@@ -76,6 +84,38 @@ class PayloadBudget:
         """Have all who wait look again, as those do that are to end."""
         with self._changes:
             self._changes.notify_all()
+
+
+class LoadMemory:
+    """Memory for the records that one load reads again in the delay topic, counted as used while they are read.
+
+    The thread that loads uses it until the load is done, and the worker afterwards. A large record that is due after
+    ``soon_ms`` is not kept: to read it once more when it is due takes hardly longer than to copy it.
+    """
+
+    def __init__(self, budget: PayloadBudget, soon_ms: int) -> None:
+        self._budget = budget
+        self._soon_ms = soon_ms
+        self.taken_bytes = 0
+
+    def keeps(self, due_ms: int, size_bytes: int) -> bool:
+        """Count a record as used, if there is room for it."""
+        if size_bytes > LARGE_BYTES and due_ms > self._soon_ms:
+            return False
+        if self._budget.is_full and self.taken_bytes + size_bytes > LEAST_LOADED_BYTES:
+            return False
+        self._budget.take(size_bytes)
+        self.taken_bytes += size_bytes
+        return True
+
+    def hand_over(self) -> int:
+        """Return the bytes that are counted as used; from here on the caller answers for them."""
+        taken_bytes, self.taken_bytes = self.taken_bytes, 0
+        return taken_bytes
+
+    def close(self) -> None:
+        """Give back the bytes that nobody has taken over."""
+        self._budget.give_back(self.hand_over())
 
 
 class BudgetShare:

@@ -111,3 +111,30 @@ def test_auto_looks_at_retention_when_it_takes_over(
         assert worker.status.retention_ms == retention_ms
     placements = {ref.placement for manifest in stored_manifests(command.config) for ref in manifest.segments}
     assert placements == {expected}
+
+
+def test_retention_that_is_lowered_while_records_are_pending_is_an_error(
+    make: Callable[[str], Command], kafka_admin: AdminClient
+) -> None:
+    command = make('seal_age = "200ms"\n')
+    producer = Producer({"bootstrap.servers": command.config.kafka["bootstrap.servers"]})
+    due_ms = time.time_ns() // 1_000_000 + 3_600_000
+    for number in range(500):
+        producer.produce(command.topic, b"v", headers=[("deliver-at", b"%d" % (due_ms + number))])
+    assert producer.flush(30) == 0
+    sent_s = time.monotonic()
+    with one_worker(command.config) as worker:
+        wait_until(lambda: worker.status.sealed_to >= 500, "everything is sealed as pointers")
+    assert command("check").exit_code == 0
+    # It was written with a retention of weeks; brokers look after five minutes, so that nothing is gone yet.
+    retention_ms = 2_000
+    alter(kafka_admin, command.topic, {"retention.ms": str(retention_ms)})
+    time.sleep(max(0.0, sent_s + retention_ms / 1_000 + 1 - time.monotonic()))
+    checked = command("check")
+    assert checked.exit_code == 1
+    errors = [message for level, message in about(command, "delay topic") if level == "error"]
+    assert len(errors) == 1, errors
+    assert f"older records are still needed: {command.topic}/0 offset 0 (" in errors[0]
+    alter(kafka_admin, command.topic, {"retention.ms": str(30 * DAY_MS)})
+    assert command("check").exit_code == 0
+    assert "keeps every record that is still needed" in about(command, "delay topic")[-1][1]

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from index.record import Record
 from sidecar.buckets.pool import LoaderPool
-from sidecar.intake.offset_reader import OffsetReader
+from sidecar.intake.offset_reader import OffsetReader, ReadEach
 from tests.simulation.checker import Violation
 from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store
 
@@ -42,6 +42,9 @@ class Reader(OffsetReader):
         held = {each.offset: record_of(each) for each in self._log.records if each.offset >= self._log.start}
         return {offset: held.get(offset) for offset in offsets}
 
+    def read_each(self, topic: str, partition: int, offsets: Sequence[int]) -> ReadEach:
+        yield from self.read(topic, partition, offsets).items()
+
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         return self.read(topic, partition, offsets)
 
@@ -56,6 +59,10 @@ class Reader(OffsetReader):
         for each in self._log.records:
             if max(from_offset, self._log.start) <= each.offset < to_offset:
                 yield each.offset, record_of(each)
+
+    def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
+        first = next(self.scan(topic, partition, from_offset, 1 << 62), None)
+        return None if first is None else first[1].timestamp_ms
 
     def log_start(self, topic: str, partition: int) -> int:
         assert (topic, partition) == (DELAY_TOPIC, 0)

@@ -17,6 +17,7 @@ from index.unreadable import (
     UnreadableHeaders,
     are_plain,
     as_accepted,
+    count_headers,
     decide,
     decode_headers,
     examined,
@@ -67,6 +68,7 @@ def test_more_headers_than_are_read_are_kept_as_one() -> None:
     raw = encode_headers([(b"n", None)] * (MAX_HEADERS + 1))
     assert list(examined(raw, None)) == [(DELAY_UNREADABLE_HEADERS, raw)]
     assert not are_plain([("n", None)] * (MAX_HEADERS + 1))
+    assert count_headers(raw) == MAX_HEADERS + 1
 
 
 def test_what_was_decided_by_older_rules_is_decided_so_again() -> None:

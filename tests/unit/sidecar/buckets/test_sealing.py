@@ -19,9 +19,9 @@ from index.schedule import Schedule
 from index.unsealed import Unsealed
 from sidecar.buckets.id_pages import Encode
 from sidecar.buckets.sealing import WORTH_BYTES, Sealing
-from sidecar.buckets.segments import SegmentSource
+from sidecar.buckets.segments import SegmentSource, keep_nothing
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.intake.offset_reader import OffsetReader
+from sidecar.intake.offset_reader import OffsetReader, ReadEach
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, Scheduled, packed, scheduled, size_of
 from snapshots.manifest import segment_key
@@ -162,6 +162,9 @@ class DelayTopic:
 
     read_large = read
 
+    def read_each(self, topic: str, partition: int, offsets: Sequence[int]) -> ReadEach:
+        yield from self.read(topic, partition, offsets).items()
+
     def scan(self, _topic: str, _partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         if from_offset in self._held:
             yield from ((offset, self._held[offset]) for offset in sorted(self._held) if offset < to_offset)
@@ -172,7 +175,7 @@ def load() -> Callable[[dict[int, Record], int], list[Entry[Scheduled]]]:
     def load(held: dict[int, Record], entries: int) -> list[Entry[Scheduled]]:
         ref = SegmentRef(Position(1_000, 2), Position(3_000, 6), entries, 10, 0, Placement.INLINE)
         source = SegmentSource(DelayTopicConfig(name="d", default_target="t"), 0, RuleHistory.beginning(0, RULES))
-        return source.load(Manifest(1, 0, 8, None, (ref,)), 0, cast("OffsetReader", DelayTopic(held)))
+        return source.load(Manifest(1, 0, 8, None, (ref,)), 0, cast("OffsetReader", DelayTopic(held)), keep_nothing)
 
     return load
 

@@ -15,9 +15,9 @@ from index.record import Record
 from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
 from index.schedule import AT_ONCE
-from sidecar.buckets.segments import SegmentSource
+from sidecar.buckets.segments import SegmentSource, keep_nothing
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.intake.offset_reader import OffsetReader
+from sidecar.intake.offset_reader import OffsetReader, ReadEach
 from sidecar.payload.records import Scheduled, size_of
 from snapshots.segment import StoredEntry, encode_segment
 from snapshots.writing import SegmentWriter
@@ -40,6 +40,10 @@ ENTRIES: list[StoredEntry] = [
 ]
 
 
+def keep_all(_due_ms: int, _size_bytes: int) -> bool:
+    return True
+
+
 class Reader(OffsetReader):
     """Holds a delay topic and one segment; ``fails`` when the cluster does not answer."""
 
@@ -59,6 +63,9 @@ class Reader(OffsetReader):
             return {SNAPSHOT_OFFSET: None if self._segment is None else Record(b"key", self._segment or None, [], 0)}
         assert topic == "d"
         return {offset: self._log.get(offset) if offset >= self._log_start else None for offset in offsets}
+
+    def read_each(self, topic: str, partition: int, offsets: Sequence[int]) -> ReadEach:
+        yield from self.read(topic, partition, offsets).items()
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         assert topic == "d.delay-snapshots"
@@ -111,7 +118,7 @@ def shown(loaded: Sequence[Entry[Scheduled]]) -> list[StoredEntry]:
 def test_an_inline_segment_is_loaded_without_the_delay_topic() -> None:
     manifest, value = stored()
     reader = Reader(value, {})
-    assert shown(source().load(manifest, 0, reader)) == ENTRIES
+    assert shown(source().load(manifest, 0, reader, keep_all)) == ENTRIES
     assert reader.asked == [("d.delay-snapshots", [SNAPSHOT_OFFSET])]
 
 
@@ -119,7 +126,7 @@ def test_a_pointer_segment_is_loaded_with_the_records_it_points_to_read_in_offse
     manifest, value = stored(Placement.POINTER)
     reader = Reader(value, log())
     assert manifest.needs_from == 103
-    assert shown(source().load(manifest, 0, reader)) == ENTRIES
+    assert shown(source().load(manifest, 0, reader, keep_all)) == ENTRIES
     assert reader.asked[1:] == [("d", [103, 107, 111, 115])]
 
 
@@ -128,13 +135,36 @@ def test_of_an_inline_segment_only_absent_records_are_read() -> None:
     manifest, value = stored(entries=absent)
     reader = Reader(value, log())
     assert manifest.needs_from == 111
-    assert shown(source().load(manifest, 0, reader)) == ENTRIES
+    assert shown(source().load(manifest, 0, reader, keep_all)) == ENTRIES
     assert reader.asked[1:] == [("d", [111])]
+
+
+def test_of_what_is_read_again_only_so_much_is_kept_as_there_is_memory_for() -> None:
+    manifest, value = stored(Placement.POINTER)
+    asked: list[tuple[int, int]] = []
+
+    def keep_one(due_ms: int, size_bytes: int) -> bool:
+        asked.append((due_ms, size_bytes))
+        return len(asked) == 1
+
+    loaded = source().load(manifest, 0, Reader(value, log()), keep_one)
+    size_bytes = size_of(record(5_020))
+    assert asked == [(DUE[offset], size_bytes) for offset in sorted(DUE)]
+    assert {offset: payload.record for _, offset, payload in loaded} == {
+        offset: record(DUE[103]) if offset == 103 else None for offset in DUE
+    }
+    assert [(payload.schedule.targets, payload.size_bytes) for _, _, payload in loaded] == [(("out",), size_bytes)] * 4
+
+
+def test_what_is_to_be_rejected_is_kept_whatever_memory_there_is() -> None:
+    manifest, value = stored(Placement.POINTER, [(AT_ONCE, 105, None)])
+    [(_, _, payload)] = source().load(manifest, 0, Reader(value, log()), keep_nothing)
+    assert payload.record == log()[105]
 
 
 def test_a_record_that_retention_removed_is_lost_when_it_is_due_and_not_before() -> None:
     manifest, value = stored(Placement.POINTER)
-    loaded = source().load(manifest, 0, Reader(value, log(), log_start=106))
+    loaded = source().load(manifest, 0, Reader(value, log(), log_start=106), keep_all)
     assert [entry[:2] for entry in loaded] == [entry[:2] for entry in ENTRIES]
     assert [offset for _, offset, payload in loaded if payload.record is None] == [103]
 
@@ -147,13 +177,13 @@ def test_a_record_that_is_not_the_one_that_was_indexed_stops_the_partition(
     entries = [(due_ms, offset, changed if offset == 103 else kept) for due_ms, offset, kept in ENTRIES]
     manifest, value = stored(placement, entries)
     with pytest.raises(RefusedError, match=r"record at offset 103 is not the one .* due at 5020.*start-over d/3"):
-        source().load(manifest, 0, Reader(value, log(_103=changed)))
+        source().load(manifest, 0, Reader(value, log(_103=changed)), keep_all)
 
 
 def test_what_is_loaded_is_decided_by_the_rules_that_decided_it_when_it_was_indexed() -> None:
     manifest, value = stored()
     epochs = RuleEpoch(100, RULES), RuleEpoch(107, OTHER_RULES), RuleEpoch(112, RULES)
-    loaded = source(*epochs).load(manifest, 0, Reader(value, {}))
+    loaded = source(*epochs).load(manifest, 0, Reader(value, {}), keep_all)
     assert {offset: payload.schedule.targets for _, offset, payload in loaded} == {
         103: ("out",),
         107: ("elsewhere",),
@@ -182,7 +212,7 @@ def test_a_lost_segment_is_made_good_from_the_delay_topic(segment: bytes | None,
     manifest, _ = stored(placement)
     reader = Reader(segment, log())
     with capture_logs() as logged:
-        assert shown(source().load(manifest, 0, reader)) == ENTRIES
+        assert shown(source().load(manifest, 0, reader, keep_all)) == ENTRIES
     assert ("scan", (FROM, TO)) in reader.asked
     assert [entry["event"] for entry in logged] == ["segment_damaged", "segment_made_good"]
     assert logged[0]["bucket"] == 7
@@ -190,7 +220,7 @@ def test_a_lost_segment_is_made_good_from_the_delay_topic(segment: bytes | None,
 
 def test_what_was_released_before_the_segment_was_written_comes_with_it() -> None:
     manifest, _ = stored()
-    loaded = source().load(manifest, 0, Reader(None, log(_113=record(5_015))))
+    loaded = source().load(manifest, 0, Reader(None, log(_113=record(5_015))), keep_all)
     assert [entry[1] for entry in loaded] == [107, 111, 113, 103, 115]
 
 
@@ -198,10 +228,10 @@ def test_what_cancels_others_was_never_in_the_segment_nor_makes_up_for_what_was(
     at_once = {offset: Record(None, b"now", [], 5_000) for offset in (109, 113)}
     cancels = Record(None, None, [("deliver-cancel", b"order-7")], 5_000)
     manifest, _ = stored(entries=[(0, offset, each) for offset, each in at_once.items()])
-    loaded = source().load(manifest, 0, Reader(None, {**at_once, 110: cancels}))
+    loaded = source().load(manifest, 0, Reader(None, {**at_once, 110: cancels}), keep_all)
     assert [entry[1] for entry in loaded] == [109, 113]
     with pytest.raises(RefusedError, match="holds 1 of its 2 records"):
-        source().load(manifest, 0, Reader(None, {109: at_once[109], 110: cancels}))
+        source().load(manifest, 0, Reader(None, {109: at_once[109], 110: cancels}), keep_all)
 
 
 @pytest.mark.parametrize("segment", LOST)
@@ -209,7 +239,7 @@ def test_a_lost_segment_stops_the_partition_when_the_delay_topic_is_gone_too(seg
     manifest, _ = stored()
     named = r"segment 0 of bucket 7 of d/3 is lost .*holds 0 of its 4 records.*Restore d\.delay-snapshots.*start-over"
     with pytest.raises(RefusedError, match=named):
-        source().load(manifest, 0, Reader(segment, log(), log_start=FROM + 1))
+        source().load(manifest, 0, Reader(segment, log(), log_start=FROM + 1), keep_all)
 
 
 def test_a_lost_segment_is_not_made_good_in_part() -> None:
@@ -217,7 +247,7 @@ def test_a_lost_segment_is_not_made_good_in_part() -> None:
     held = log()
     del held[111]
     with pytest.raises(RefusedError, match="holds 3 of its 4 records"):
-        source().load(manifest, 0, Reader(None, held))
+        source().load(manifest, 0, Reader(None, held), keep_all)
 
 
 def test_the_segment_that_is_lost_is_the_only_one_that_is_made_good() -> None:
@@ -227,8 +257,8 @@ def test_the_segment_that_is_lost_is_the_only_one_that_is_made_good() -> None:
         writer.written([ref], [SNAPSHOT_OFFSET])
     manifest = writer.manifest()
     reader = Reader(None, log())
-    assert shown(source().load(manifest, 0, reader)) == ENTRIES[:2]
-    assert shown(source().load(manifest, 1, reader)) == ENTRIES[2:]
+    assert shown(source().load(manifest, 0, reader, keep_all)) == ENTRIES[:2]
+    assert shown(source().load(manifest, 1, reader, keep_all)) == ENTRIES[2:]
 
 
 def test_when_the_cluster_does_not_answer_nothing_is_concluded() -> None:
@@ -236,7 +266,7 @@ def test_when_the_cluster_does_not_answer_nothing_is_concluded() -> None:
     reader = Reader(value, log())
     reader.fails = True
     with pytest.raises(KafkaException):
-        source().load(manifest, 0, reader)
+        source().load(manifest, 0, reader, keep_all)
 
 
 def as_stored(manifest: Manifest, reader: Reader, number: int = 0) -> list[StoredEntry]:
@@ -279,7 +309,7 @@ def adopted_log() -> dict[int, Record]:
 @pytest.mark.parametrize("damaged", [False, True])
 def test_what_a_backfill_leaves_to_be_rejected_comes_with_its_record_and_no_target(damaged: bool) -> None:
     manifest, value = adopted()
-    loaded = source().load(manifest, 0, Reader(None if damaged else value, adopted_log()))
+    loaded = source().load(manifest, 0, Reader(None if damaged else value, adopted_log()), keep_all)
     assert [entry[:2] for entry in loaded] == [entry[:2] for entry in REJECTED + ENTRIES]
     for _, offset, payload in loaded[:2]:
         assert payload.schedule.targets == ()
@@ -291,7 +321,7 @@ def test_one_of_those_that_is_gone_is_lost() -> None:
     manifest, value = adopted()
     held = adopted_log()
     del held[105]
-    payload = source().load(manifest, 0, Reader(value, held))[0][2]
+    payload = source().load(manifest, 0, Reader(value, held), keep_all)[0][2]
     assert (payload.schedule.targets, payload.record) == ((), None)
 
 
@@ -299,12 +329,14 @@ def test_one_of_those_that_is_gone_is_lost() -> None:
 def test_what_lies_below_an_adopted_bucket_is_not_loaded(damaged: bool) -> None:
     manifest, value = adopted(from_offset=107)
     reader = Reader(None if damaged else value, adopted_log())
-    assert shown(source().load(manifest, 0, reader)) == [entry for entry in ENTRIES if entry[1] >= 107]
+    assert shown(source().load(manifest, 0, reader, keep_all)) == [entry for entry in ENTRIES if entry[1] >= 107]
     assert as_stored(manifest, reader) == [entry for entry in ENTRIES if entry[1] >= 107]
 
 
 def test_an_adopted_bucket_is_made_good_by_the_rules_in_force_where_it_was_adopted() -> None:
     manifest, _ = adopted(from_offset=111)
     others = Rules("d", default_target="elsewhere", max_delay_ms=1)
-    loaded = source(RuleEpoch(0, others), RuleEpoch(110, RULES)).load(manifest, 0, Reader(None, adopted_log()))
+    loaded = source(RuleEpoch(0, others), RuleEpoch(110, RULES)).load(
+        manifest, 0, Reader(None, adopted_log()), keep_all
+    )
     assert [entry[1] for entry in loaded] == [entry[1] for entry in ENTRIES if entry[1] >= 111]

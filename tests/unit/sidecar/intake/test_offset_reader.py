@@ -4,11 +4,13 @@ Who leads a topic is asked once.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from sidecar.intake import offset_reader
 from sidecar.intake.offset_reader import FETCHED_RECORDS, OffsetReader
 from tests.support.mock_broker import MockBroker
 
@@ -18,6 +20,7 @@ COUNT = 1 + FETCHES * FETCHED_RECORDS
 """One that is waited for, and what has been fetched meanwhile."""
 
 ENOUGH_S = 10.0
+_TELLS = {"enable.partition.eof": True, "auto.offset.reset": "error", "log_level": 0}
 
 
 class Counting(Consumer):
@@ -89,3 +92,35 @@ def test_it_asks_once_who_leads_a_topic_before_it_reads_from_it(consumer: Counti
     reader.close()
     assert consumer.asked == [TOPIC, OTHER]
     assert consumer.assigned == [TOPIC, OTHER, TOPIC, OTHER]
+
+
+def test_the_first_timestamp_from_an_offset_on(consumer: Counting, bootstrap: str) -> None:
+    reader = OffsetReader(lambda: Consumer({"bootstrap.servers": bootstrap, "group.id": "look", **_TELLS}))
+    whole = OffsetReader(lambda: consumer)
+    [(_, record)] = whole.scan(TOPIC, 0, 5, 6)
+    assert reader.first_timestamp_ms(TOPIC, 0, 5) == record.timestamp_ms > 0
+    end = COUNT + FETCHED_RECORDS + 1
+    assert reader.first_timestamp_ms(TOPIC, 0, end) is None
+    assert reader.first_timestamp_ms(TOPIC, 0, end + 1_000) is None
+    assert reader.first_timestamp_ms(TOPIC, 0, 0) is not None
+    reader.close()
+    whole.close()
+
+
+def test_what_is_read_one_by_one_is_handed_over_before_more_is_read(
+    consumer: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_reader, "STEP_BYTES", 1)
+    reader = OffsetReader(lambda: consumer)
+    offsets = [0, 1, 2, COUNT]
+    with closing(reader.read_each(TOPIC, 0, offsets)) as records:
+        for number, (offset, record) in enumerate(records):
+            assert offset == offsets[number]
+            assert record is not None
+            assert record.value == b"%d" % offset
+            if offset < COUNT:
+                assert consumer.polled == number + 1
+    assert {offset: record and record.value for offset, record in reader.read(TOPIC, 0, offsets).items()} == {
+        offset: b"%d" % offset for offset in offsets
+    }
+    reader.close()

@@ -32,6 +32,7 @@ NOW_MS: Final = 1_800_000_000_000
 RULES: Final = Rules("d", default_target="t", allowed_targets=("t*",))
 BEFORE: Final = Rules("d", default_target="t", version=2)
 PLENTY: Final = 1 << 40
+MOST_BYTES: Final = 1_000_000
 
 
 def _varint(number: int) -> bytes:
@@ -215,8 +216,8 @@ def _consumer(broker: MockBroker) -> Consumer:
 
 def _tail(broker: MockBroker, kernel: Kernel, at: TopicPartition) -> Tail:
     if kernel.is_native:
-        return NativeTail(_consumer(broker), kernel, at)
-    return PythonTail(_consumer(broker), lambda: _consumer(broker), at)
+        return NativeTail(_consumer(broker), kernel, at, MOST_BYTES)
+    return PythonTail(_consumer(broker), lambda: _consumer(broker), at, MOST_BYTES)
 
 
 def _written(broker: MockBroker, topic: str, count: int) -> None:
@@ -287,6 +288,30 @@ def test_it_closes_with_messages_that_nobody_has_looked_at(broker: MockBroker, k
     while fetch is None:
         fetch = fetching.read(0.25, 20)
     fetching.close()
+
+
+@pytest.mark.parametrize("kernel", [PYTHON, NATIVE], ids=lambda each: each.name)
+def test_a_record_that_is_too_large_is_stepped_over(broker: MockBroker, kernel: Kernel) -> None:
+    topic, sizes = f"large-{kernel.name}", [10, 1_001, 1_000, 1_002, 1_003, 20]
+    broker.producer.begin_transaction()
+    for size in sizes:
+        broker.producer.produce(topic, bytes(size), partition=0, headers=[("name", b"value")])
+    broker.producer.commit_transaction()
+    connects = Connects(lambda: _consumer(broker), lambda: _consumer(broker), lambda: _consumer(broker), 1_000)
+    fetching = Fetching(connects, TopicPartition(topic, 0, 0), kernel)
+    bad: list[tuple[int, int]] = []
+    found: list[tuple[int, int]] = []
+    while not found or found[-1][0] < len(sizes) - 1:
+        fetch = fetching.read(0.25, 100)
+        if fetch is not None and fetch.bad is not None:
+            bad.append((fetch.bad.from_offset, fetch.bad.to_offset))
+            assert fetch.bad.why == f"a record of {sizes[bad[-1][0]]} bytes, more than receive.message.max.bytes=1000"
+        elif fetch is not None:
+            some = [message for message, _ in fetch.some(0, 100) if message.error() is None]
+            found += [(message.offset() or 0, len(message.value() or b"")) for message in some]
+    fetching.close()
+    assert bad == [(1, 2), (3, 4), (4, 5)]
+    assert found == [(0, 10), (2, 1_000), (5, 20)]
 
 
 @settings(max_examples=30)

@@ -1,0 +1,119 @@
+"""Records that a delay topic must still keep, compared with its retention: what ``check`` says of them.
+
+The state topic tells the lowest offset that is needed, whether a router runs or not. Brokers remove a record that is
+older than the retention whenever they get to it, and with whole files of the log, so that it may stay for hours.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaException
+
+from index.bucket import Bucket
+from index.errors import FormatError, RefusedError
+from index.retention import delay_topic_needed_from
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.model import Config
+from sidecar.durations import spoken_duration
+from sidecar.finding.kept_readers import Readers
+from sidecar.kafka.admin import Described, TopicFacts
+from sidecar.kafka.commands import alter_command
+from sidecar.kafka.errors import error_of, text_of
+from sidecar.topics.findings import Finding, counted, error, ok, warn
+from sidecar.topics.retention import FOREVER_MS, retention_of, wanted_retention_ms
+from snapshots.state import StoredState, fold_state
+
+MS_PER_S: Final = 1_000
+SHOWN: Final = 3
+"""Partitions that are named."""
+
+
+class Needed(NamedTuple):
+    """The first record of a partition that is still needed."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+def findings(config: Config, answers: Mapping[str, Described], now_ms: int) -> Iterator[Finding]:
+    """Compare the oldest needed record of each delay topic with the retention of the topic; ``answers`` describe them.
+
+    Nothing is said of a topic that keeps records for ever, is not there, or may not be described.
+    """
+    for topic in config.delay_topics:
+        facts = answers.get(topic.name)
+        if not isinstance(facts, TopicFacts) or not isinstance(answers.get(topic.state), TopicFacts):
+            continue
+        keeps_ms = retention_of(facts.settings).keeps_ms
+        if keeps_ms is not None and keeps_ms >= 0:
+            yield _finding(config, topic, facts, keeps_ms, now_ms)
+
+
+def needed_from(state: StoredState) -> int:
+    """Return the lowest offset of the delay topic that is needed, by a stored state."""
+    return delay_topic_needed_from(state.progress, [_bucket(state, number) for number in range(len(state.buckets))])
+
+
+def compared(topic: DelayTopicConfig, bootstrap: str, needed: Sequence[Needed], keeps_ms: int, now_ms: int) -> Finding:
+    """Compare the first needed record of each partition with the time that the topic keeps records for."""
+    thing = f"delay topic {topic.name}"
+    old = sorted((each for each in needed if now_ms - each.timestamp_ms > keeps_ms), key=lambda each: each.timestamp_ms)
+    if not old:
+        return ok(thing, f"keeps every record that is still needed (retention.ms={keeps_ms})")
+    named = ", ".join(
+        f"{topic.name}/{each.partition} offset {each.offset} ({_age(each, now_ms)} old)" for each in old[:SHOWN]
+    )
+    more = f" and {counted(len(old) - SHOWN, 'partition')} more" if len(old) > SHOWN else ""
+    oldest_ms = now_ms - old[0].timestamp_ms
+    wanted_ms = wanted_retention_ms(topic)
+    # A record may be older than every delay that is allowed now, since the limit may have been lowered.
+    longer_ms = FOREVER_MS if wanted_ms < 0 or wanted_ms <= oldest_ms else wanted_ms
+    return error(
+        thing,
+        f"retention.ms={keeps_ms} keeps {spoken_duration(keeps_ms)}, but older records are still needed: {named}{more};"
+        " brokers may remove them at any time, and then they are lost",
+        alter_command(bootstrap, topic.name, {"retention.ms": str(longer_ms)}),
+    )
+
+
+def _finding(config: Config, topic: DelayTopicConfig, facts: TopicFacts, keeps_ms: int, now_ms: int) -> Finding:
+    readers = Readers(config)
+    try:
+        needed = [each for number in range(facts.partitions) if (each := _needed(readers, topic, facts, number))]
+    except (FormatError, RefusedError) as problem:
+        return _unknown(topic, str(problem))
+    except KafkaException as exception:
+        return _unknown(topic, text_of(error_of(exception)))
+    finally:
+        readers.close()
+    return compared(topic, config.bootstrap, needed, keeps_ms, now_ms)
+
+
+def _needed(readers: Readers, topic: DelayTopicConfig, facts: TopicFacts, partition: int) -> Needed | None:
+    """Return the first record of a partition that is needed; None where there is none, or no state tells."""
+    records, _ = readers.state_since((topic.state, partition), 0)
+    state = fold_state((record.key, record.value) for record in records)
+    if state is None or state.delay_topic_id != facts.topic_id:
+        return None
+    start, end = readers.log_range((topic.name, partition))
+    offset = max(start, needed_from(state))
+    timestamp_ms = readers.records.first_timestamp_ms(topic.name, partition, offset) if offset < end else None
+    return None if timestamp_ms is None else Needed(partition, offset, timestamp_ms)
+
+
+def _age(needed: Needed, now_ms: int) -> str:
+    return spoken_duration((now_ms - needed.timestamp_ms) // MS_PER_S * MS_PER_S)
+
+
+def _unknown(topic: DelayTopicConfig, why: str) -> Finding:
+    return warn(f"delay topic {topic.name}", f"the records that it must still keep are not known: {why}", "try again")
+
+
+def _bucket(state: StoredState, number: int) -> Bucket:
+    manifest = state.buckets[number]
+    watermark = state.progress.watermark_of(manifest.bucket_id)
+    bucket = Bucket(manifest, watermark)
+    if manifest.bucket_id in dict(state.progress.catching_up):
+        bucket.behind = watermark
+    return bucket

@@ -1,0 +1,92 @@
+"""The memory of a router process, compared with the formula in OPERATIONS, for records of any size."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from index.bucket_rules import SealRules
+from tests.faults.stage import FaultStage, settled
+from tests.integration.scenario import now_ms
+from tests.wire import Broker, WireBatch, WireRecord, codecs
+
+MIB = 1_048_576
+PAYLOAD_MIB = 128
+PROCESS_MIB = 350
+PARTITION_MIB = 2
+RECORD_BYTES = 8
+"""The formula: payload_memory + 350 MiB + 2 MiB for each partition + 8 B for each pending record."""
+
+LEAD_MS = 15_000
+"""Before the first record is due: long enough for all to be in, sealed, and loaded again."""
+
+BOMB_BYTES = 1_000_000_000
+"""Of zeros, which gzip packs into less than the brokers' default of max.message.bytes."""
+
+LARGE_BYTES = 900_000
+assert SealRules().segment_bytes < LARGE_BYTES, "fits into a segment"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize(
+    ("records", "value_bytes", "within_ms"),
+    [
+        pytest.param(600, LARGE_BYTES, 0, id="large, due together"),
+        pytest.param(600, LARGE_BYTES, 60_000, id="large, due within a minute"),
+        pytest.param(5_000, 100_000, 0, id="middling, due together"),
+        pytest.param(100_000, 200, 0, id="small, due together"),
+    ],
+)
+def test_a_process_takes_no_more_memory_than_operations_says(
+    lone: FaultStage, rng: Random, records: int, value_bytes: int, within_ms: int
+) -> None:
+    out = lone.target("out")
+    # Due at one instant, records stay in the delay topic (placement auto): one segment points to thousands of them.
+    delay = lone.delay(default_target=out)
+    value = rng.randbytes(value_bytes)
+    with lone.router(payload_memory=f"{PAYLOAD_MIB}MiB", transaction_timeout="60s") as router:
+        router.start_and_wait()
+        in_ms = records * value_bytes // 50_000
+        due_ms = now_ms() + LEAD_MS + in_ms
+        for number in range(records):
+            at_ms = due_ms + (rng.randrange(within_ms) if within_ms else 0)
+            lone.post(delay, ("deliver-at", b"%d" % at_ms), value=value, key=b"%d" % number)
+            if number % (32 * MIB // value_bytes) == 0:
+                lone.flush()
+        lone.flush()
+        assert now_ms() < due_ms, "not all were in before they were due"
+        report = settled(lone, at_least=records, timeout_s=300)
+        assert report.released_once == records
+        allowed_mib = PAYLOAD_MIB + PROCESS_MIB + PARTITION_MIB + RECORD_BYTES * records / MIB
+        most_mib = _most_kib(router.pid) / 1_024
+        print(f"{most_mib:.0f} MiB of {allowed_mib:.0f}")
+        assert most_mib < allowed_mib
+        assert router.stop() == 0
+
+
+def test_a_bomb_takes_its_size_once_and_is_rejected(lone: FaultStage) -> None:
+    """It stays below the chart's limit with room for payload_memory: 2,048 - 512 MiB."""
+    out = lone.target("out")
+    delay = lone.delay(default_target=out)
+    soon = (b"deliver-after", b"200")
+    good = WireBatch([WireRecord(b"k", b"good", [soon])])
+    with Broker(lone.bootstrap) as broker:
+        broker.produce(delay, 0, good.encode())
+        broker.produce(delay, 0, WireBatch([WireRecord(b"k", bytes(BOMB_BYTES), [soon])], codecs.GZIP).encode())
+        broker.produce(delay, 0, good.encode())
+    with lone.router(transaction_timeout="60s") as router:
+        router.start_and_wait()
+        lone.wait_records(out, 2, 180)
+        [stub] = lone.wait_records(f"{delay}.rejected", 1)
+        most_mib = _most_kib(router.pid) / 1_024
+        print(f"{most_mib:.0f} MiB for {BOMB_BYTES // MIB}")
+        assert most_mib < BOMB_BYTES / MIB + PROCESS_MIB + PARTITION_MIB
+        assert dict(stub.headers)["delay-error"] == b"UNREADABLE"
+        assert router.stop() == 0
+
+
+def _most_kib(pid: int) -> int:
+    """Return the most memory that a process has had, as Linux counts it."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
