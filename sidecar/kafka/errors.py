@@ -180,12 +180,17 @@ def reason_of(error: KafkaError) -> Reason:
     return Reason.TARGET_DENIED
 
 
+def is_partition_end(error: KafkaError) -> bool:
+    """Whether a consumer says that a partition ends here."""
+    return error.code() == KafkaError._PARTITION_EOF
+
+
 def is_end(message: Message) -> bool:
     """Whether a consumer says that a partition ends here; KafkaException when it says anything else but a record."""
     error = message.error()
     if error is None:
         return False
-    if error.code() != KafkaError._PARTITION_EOF:
+    if not is_partition_end(error):
         raise KafkaException(error)
     return True
 
