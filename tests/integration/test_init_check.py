@@ -118,6 +118,16 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
     assert not problems(command.json("check"), "warn")
 
 
+def test_all_topics_of_many_partitions_are_there_when_init_has_ended(command: Command, kafka: Cluster) -> None:
+    rows = command.json("init", "--partitions", 100, "--create-targets")["topics"]
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=20).topics
+    assert {row["action"] for row in rows} == {"created"}
+    assert len(rows) == 9
+    for row in rows:
+        assert len(there[row["name"]].partitions) == row["partitions"], row
+    assert command("check").exit_code == 0
+
+
 def test_targets_are_created_only_when_asked_for(command: Command, kafka_admin: AdminClient) -> None:
     first = command("init")
     assert first.exit_code == 0
