@@ -79,6 +79,16 @@ _STALE_LOOK = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
     }
 )
+# What the client says when no broker has answered in time, or none could be reached.
+_UNANSWERED = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+    }
+)
 _REFUSALS = _TOO_LARGE | _UNKNOWN_TARGET | _REFUSED_RECORD | _SPOILT
 
 
@@ -168,6 +178,11 @@ def is_leaderless(error: KafkaError) -> bool:
 def tells_of_stale_look(error: KafkaError) -> bool:
     """Whether the client asked nobody, or somebody who no longer leads: a new look at the cluster may mend that."""
     return error.code() in _STALE_LOOK
+
+
+def is_unanswered(error: KafkaError) -> bool:
+    """Whether no broker has said anything, so that brokers may be away."""
+    return error.code() in _UNANSWERED
 
 
 def reason_of(error: KafkaError) -> Reason:
