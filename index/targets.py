@@ -29,7 +29,10 @@ MAX_TOPIC_CHARS: Final = 249
 
 INTERNAL_PREFIX: Final = "__"
 
-SCHEME: Final = (".delay-state", ".delay-snapshots", ".delay-backfill", ".rejected", ".receipts")
+STATE_ENDING: Final = ".delay-state"
+"""How the name of the topic ends that tells of a delay topic: whatever precedes the ending is one."""
+
+SCHEME: Final = (STATE_ENDING, ".delay-snapshots", ".delay-backfill", ".rejected", ".receipts")
 """How the names of topics end that a router keeps beside a delay topic, unless it is configured otherwise."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")

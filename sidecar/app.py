@@ -156,7 +156,8 @@ def _serve(
         return 0
     if not topics:
         return 1
-    watch = TopicWatch(usable, workers)
+    topics_doubted = threading.Event()
+    watch = TopicWatch(usable, workers, topics_doubted)
     running.stop_at_end(watch)
     shared = Shared(
         config=config,
@@ -173,6 +174,7 @@ def _serve(
         limits=RateLimits(clock.running_s),
         kernel=kernel,
         tracing=tracing or NO_TRACING,
+        topics_doubted=topics_doubted,
     )
     garbage = GarbageCollection(lambda: budget.used_bytes)
     heap = HeapTrim(lambda: budget.used_bytes, lambda: pool.is_merging, glibc_trim())

@@ -1,9 +1,11 @@
 """What the paths ask and change, behind bounded calls, with errors turned into refusals."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, Protocol, Self, TypeVar
 
@@ -18,12 +20,13 @@ from sidecar.api.calls import CANCELLING_THREADS, CHANGING_THREADS, PRODUCING_TH
 from sidecar.config.model import Config
 from sidecar.controls.ordering import Order as ControlOrder
 from sidecar.controls.receipts import Told
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.errors import error_of, is_unanswered
 from sidecar.kafka.record_writer import Written
 from sidecar.policies.origin import Origin
 from sidecar.policies.policy import Policy, Scope
 from sidecar.policies.switches import Switches
 from sidecar.policies.table import PolicyTable
+from sidecar.process.broker_pulse import AlwaysAnswering, Pulse
 from sidecar.rejected.counting import Counted
 from sidecar.rejected.listing import Page, Position
 from sidecar.rejected.redriving import Order, Report
@@ -31,6 +34,9 @@ from sidecar.rejected.selection import Selection
 from sidecar.status.answers import Inquiries
 
 T = TypeVar("T")
+
+LOOK_EVERY_S: Final = 0.25
+"""While a question waits for brokers: how soon it is seen that they have gone."""
 
 FRESH_FOR_S: Final = 0.25
 """Asking whether there is a newer policy costs a fetch; a hundred readers a second share four of them."""
@@ -94,6 +100,7 @@ class Services:
     rejected: RejectedRecords
     records: RecordSink
     controls: Controls
+    pulse: Pulse = field(default_factory=AlwaysAnswering)
 
 
 class Backend:
@@ -106,6 +113,7 @@ class Backend:
         self.rejected = services.rejected
         self.records = services.records
         self.controls = services.controls
+        self.pulse = services.pulse
         self._reading = Calls("admin-read", READING_THREADS, timeout_s)
         self._changing = Calls("admin-change", CHANGING_THREADS, timeout_s)
         # One after the other, since the later would fence the earlier; and no pause waits behind it.
@@ -120,28 +128,54 @@ class Backend:
         self._changes = self._seen_changes = 0
 
     async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
-        """The answer to a question; what there is not is 404."""
-        return await _refusing(self._reading, HTTPStatus.NOT_FOUND, function, *arguments)
+        """Return the answer to a question; 404 for what there is not, 503 as soon as the brokers do not answer."""
+        self._refuse_silence()
+        answer = asyncio.ensure_future(_refusing(self._reading, HTTPStatus.NOT_FOUND, function, *arguments))
+        try:
+            while not (await asyncio.wait({answer}, timeout=LOOK_EVERY_S))[0]:
+                self._refuse_silence()
+            return await answer
+        finally:
+            answer.cancel()
 
     async def change(self, function: Callable[..., T], *arguments: Any) -> T:
         """Carry out a change; what cannot be is 422, with the remedy."""
         try:
-            return await _refusing(self._changing, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
+            return await self._carry_out(self._changing, function, *arguments)
         finally:
             # Whoever reads next is to see it.
             self._changes += 1
 
     async def redrive(self, function: Callable[..., T], *arguments: Any) -> T:
         """Drive rejected records again; an order that cannot be is 422."""
-        return await _refusing(self._redriving, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
+        return await self._carry_out(self._redriving, function, *arguments)
 
     async def produce(self, function: Callable[..., T], *arguments: Any) -> T:
         """Write a record."""
-        return await _refusing(self._producing, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
+        return await self._carry_out(self._producing, function, *arguments)
 
     async def cancel(self, function: Callable[..., T], *arguments: Any) -> T:
         """Write controls, and wait for their receipts."""
-        return await _refusing(self._cancelling, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
+        return await self._carry_out(self._cancelling, function, *arguments)
+
+    async def _carry_out(self, calls: Calls, function: Callable[..., T], *arguments: Any) -> T:
+        """Begin nothing while the brokers do not answer; what has begun goes on, since it may come about."""
+        self._refuse_silence(", and nothing was begun")
+        return await _refusing(calls, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
+
+    def silence(self) -> str:
+        """Return since when the brokers do not answer and what that means, for people; empty while they answer."""
+        since_ms = self.pulse.silent_since_ms()
+        if since_ms is None:
+            return ""
+        since = datetime.fromtimestamp(since_ms // 1_000, UTC)
+        return (
+            f"the brokers do not answer, since {since:%Y-%m-%d %H:%M:%S}Z: this router releases nothing until they do"
+        )
+
+    def _refuse_silence(self, more: str = "") -> None:
+        if told := self.silence():
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, told + more)
 
     def table(self) -> PolicyTable:
         """All policies, at most ``FRESH_FOR_S`` old; blocks."""
@@ -177,7 +211,8 @@ async def _refusing(calls: Calls, wrong: HTTPStatus, function: Callable[..., T],
         # Its text may name brokers.
         failed = error_of(exception)
         structlog.get_logger().warning("admin_kafka_failed", error=failed.str(), code=failed.name())
-        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"the cluster did not do it ({failed.name()})") from None
+        told = "the brokers did not answer in time" if is_unanswered(failed) else "the cluster did not do it"
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{told} ({failed.name()})") from None
     except DelayRouterError as error:
         structlog.get_logger().warning("admin_refused", why=str(error))
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"the router cannot do that now; {problems.INTERNAL}") from None

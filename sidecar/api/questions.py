@@ -1,16 +1,16 @@
-"""Questions: status, pending records, look-ups, and who asks."""
+"""Questions: status, pending records, look-ups, who asks, and whether the brokers answer."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
-from sidecar.api.shapes import CallerAnswer, Offset, Partition, TopicName
+from sidecar.api.shapes import BrokersAnswer, CallerAnswer, Offset, Partition, TopicName
 from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
 
 
 def routes(backend: Backend) -> APIRouter:
-    """Paths below ``/topics``, and ``/caller``."""
+    """Return the paths below ``/topics``, ``/caller`` and ``/brokers``."""
     router = APIRouter(tags=["questions"])
     inquiries = backend.inquiries
 
@@ -19,6 +19,12 @@ def routes(backend: Backend) -> APIRouter:
         """What the token of this request may do."""
         caller = request.state.caller
         return bodies.whole(CallerAnswer(role=caller.role, sees_payload=caller.sees_payload, token=caller.name))
+
+    @router.get("/brokers", response_model=BrokersAnswer)
+    async def get_brokers() -> Response:
+        """Whether the brokers answer this router, and since when they do not; told at once, without asking them."""
+        since_ms, detail = backend.pulse.silent_since_ms(), backend.silence()
+        return bodies.whole(BrokersAnswer(answering=not detail, silent_since_ms=since_ms, detail=detail))
 
     @router.get("/topics", response_model=StatusAnswer)
     async def list_topics() -> Response:

@@ -1,4 +1,7 @@
-"""Writing a record to a delay topic, for what can call HTTP and is no Kafka client; a role of its own allows it.
+"""Writing a record to a delay topic, for what can call HTTP and is no Kafka client.
+
+A schedule takes the role ``produce``. A control (``deliver-cancel``, ``-replace``, ``-move``) takes ``operate`` on each
+path, since it changes schedules that somebody else has written. A header's name alone tells, whatever its value.
 
 The record is judged first, by the rules that hold now, so that the caller is told what would otherwise only show in
 the rejected topic. Nothing makes a call that is repeated one call: who gets no answer looks before asking again.
@@ -8,21 +11,27 @@ import base64
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from index.headers import Headers
+from index.control_headers import NAMES
+from index.headers import CONTROL_PREFIX, Headers, lowered
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from sidecar import clock
+from sidecar.admission.guard import refuse_role
 from sidecar.admission.problems import Refusal
+from sidecar.admission.tokens import Caller, Role
 from sidecar.api import bodies
 from sidecar.api.backend import Backend
 from sidecar.api.shapes import JSON_ONLY, TopicName
 from sidecar.kafka.record_writer import OutcomeUnknownError, Written
 from sidecar.policies.table import settings_of
 from sidecar.status.answers import Answer
+
+_CONTROLS: Final = NAMES | {CONTROL_PREFIX + "cancel-where"}
+"""Headers that make a record a control, for this router or for one that reads the delay topic after an upgrade."""
 
 _BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
@@ -72,13 +81,26 @@ def routes(backend: Backend) -> APIRouter:
         status_code=HTTPStatus.CREATED,
         dependencies=JSON_ONLY,
     )
-    async def write_record(topic: TopicName, body: RecordOrder) -> Response:
-        """Write a record to a delay topic, unless it would be rejected there; twice when it is asked for twice."""
+    async def write_record(request: Request, topic: TopicName, body: RecordOrder) -> Response:
+        """Write a record to a delay topic, unless it would be rejected there; twice when it is asked for twice.
+
+        A control (deliver-cancel, -replace, -move, -if-due) takes the role operate.
+        """
+        require_role(request.state.caller, body)
         backend.require_topic(topic)
         answer = await backend.produce(write, backend, topic, body)
         return bodies.whole(answer, HTTPStatus.CREATED)
 
     return router
+
+
+def require_role(caller: Caller, body: RecordOrder) -> None:
+    """Raise a Refusal unless the caller's role may write a record with these headers."""
+    control = next((each.name for each in body.headers if lowered(each.name) in _CONTROLS), None)
+    if control is not None:
+        refuse_role(caller, Role.OPERATE, f"a record with {control}, which changes other schedules,")
+    else:
+        refuse_role(caller, Role.PRODUCE)
 
 
 def write(backend: Backend, topic: str, body: RecordOrder, more: Headers = ()) -> RecordWrittenAnswer:

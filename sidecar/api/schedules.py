@@ -16,7 +16,7 @@ from sidecar.api import bodies
 from sidecar.api.backend import Backend
 from sidecar.api.records import RecordOrder, RecordWrittenAnswer, bytes_of, write
 from sidecar.api.shapes import JSON_ONLY, DueMs, DueMsText, Id, MillisecondsText, TopicName, milliseconds
-from sidecar.controls.ordering import Order
+from sidecar.controls.ordering import Order, UnknownPartitionError
 from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError, Told
 from sidecar.finding.wanted import PLACE, Wanted
 from sidecar.status.answers import Answer, SchedulesAnswer
@@ -187,10 +187,10 @@ def _schedules(told: Told) -> tuple[CancelledSchedule, ...]:
 
 
 def _definitely(order: Callable[[], T]) -> T:
-    """Carry out what has a receipt; Refusal by what that says."""
+    """Carry out an order and return what its receipt says; Refusal where nothing was done, or no receipt has come."""
     try:
         return order()
-    except NothingPendingError as error:
+    except (NothingPendingError, UnknownPartitionError) as error:
         raise Refusal(HTTPStatus.NOT_FOUND, str(error)) from None
     except ChangedError as error:
         raise Refusal(HTTPStatus.CONFLICT, str(error)) from None

@@ -242,6 +242,14 @@ class CallerAnswer(Answer):
     token: str = Field(description="First 8 hex digits of the token's SHA-256, as the log names it")
 
 
+class BrokersAnswer(Answer):
+    """Whether the brokers answer this router."""
+
+    answering: bool
+    silent_since_ms: int | None = Field(description="When they answered last; null while they answer")
+    detail: str = Field(description="What that means, for people; empty while they answer")
+
+
 class Nothing(Answer):
     """An empty object."""
 

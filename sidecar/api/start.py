@@ -5,6 +5,7 @@ from collections.abc import Callable
 from confluent_kafka.admin import AdminClient
 
 from sidecar import clock
+from sidecar.clock import SystemClock
 from sidecar.config.model import Config
 from sidecar.policies.operations import Operations
 from sidecar.policies.table import Policies
@@ -32,6 +33,7 @@ class AdminApi:
         from sidecar.api.backend import Services  # noqa: PLC0415
         from sidecar.controls.operations import ControlOperations  # noqa: PLC0415
         from sidecar.kafka.record_writer import RecordWriter  # noqa: PLC0415
+        from sidecar.process.broker_pulse import pulse_of  # noqa: PLC0415
         from sidecar.rejected.operations import RejectedOperations  # noqa: PLC0415
 
         name = instance_name(config)
@@ -40,12 +42,15 @@ class AdminApi:
         self._stops.append(inquiries.close)
         records = RecordWriter(config)
         self._stops.append(records.close)
+        pulse = pulse_of(admin, SystemClock()).start()
+        self._stops.append(pulse.stop)
         services = Services(
             Operations(config, admin, policies),
             inquiries,
             RejectedOperations(config, admin),
             records,
             ControlOperations(config, admin),
+            pulse,
         )
         serving = server.serve(config, services)
         self._stops.append(serving.stop)

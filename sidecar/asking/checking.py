@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from sidecar.asking import container_memory, needed_records
+from sidecar.asking import bypassing, container_memory, needed_records
 from sidecar.config.model import Config
 from sidecar.kafka.admin import topic_settings
 from sidecar.kafka.commands import alter_command
@@ -31,7 +31,8 @@ def report(config: Config) -> list[Finding]:
     except reach.UnreachableError as unreachable:
         return [*check.configuration_findings(config), unreachable.finding]
     try:
-        return [*check.findings(config, client), *_of_timestamps(config, client), *_of_topics(config, client)]
+        found = [*check.findings(config, client), *_of_timestamps(config, client), *_of_topics(config, client)]
+        return [*found, *bypassing.findings(config, client)]
     except KafkaException as exception:
         return [*check.configuration_findings(config), reach.unreachable(config, [error_of(exception).str()])]
 

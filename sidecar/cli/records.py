@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 @click.option("--value-file", type=click.File("rb"), help="Read the value from a file; - is stdin.")
 @click.option("--null", "null", is_flag=True, help="No value: a tombstone.")
 @click.option("--lines", is_flag=True, help="One record for each line of stdin.")
-@click.option("--force", is_flag=True, help="Send even what will be rejected.")
+@click.option(
+    "--force", is_flag=True, help="Send even what will be rejected, and to the delay topic of another router."
+)
 def send_command(
     topic: str,
     config_file: Path | None,
@@ -86,6 +88,7 @@ def send_command(
         raise click.UsageError("give one of --value, --value-file, --null and --lines")
     _check_replacement(replace=replace, lines=lines, waits=wait_s is not None)
     config = load(config_file)
+    send.refuse_undelayed(config, topic)
     released_key = None if deliver_key is None else deliver_key.encode()
     asked = {"every": every, "cron": cron, "timezone": timezone, "until": until, "times": times, "missed": missed}
     recurs = tuple((name, text) for name, text in asked.items() if text)
@@ -98,6 +101,7 @@ def send_command(
     values = _values(value, value_file, lines=lines)
     client = reach.connect(config)
     send.require_topic(config, client, topic)
+    send.refuse_unserved(config, client, topic, force=force)
     if isinstance(verdict, Schedule) and config.delay_topic(topic):
         for target in send.missing_targets(client, verdict.targets):
             click.echo(f"warning: target topic {target} does not exist: create it before the record is due", err=True)

@@ -6,6 +6,7 @@ topic is configured, and sent by an idempotent producer with the partitioner of 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from typing import Final
 
@@ -18,6 +19,7 @@ from index.headers import Headers
 from index.record import Record
 from index.recurring import Recurrence, recurrence_of
 from index.rules import Rejection, Rules, Schedule
+from index.targets import INTERNAL_PREFIX, SCHEME, STATE_ENDING
 from sidecar import clock
 from sidecar.config.model import Config
 from sidecar.config.problems import did_you_mean
@@ -121,6 +123,54 @@ def spread_ms(config: Config, topic: str, verdict: Schedule | Rejection) -> int:
     if configured is None or isinstance(verdict, Rejection) or is_past(verdict.due_ms):
         return 0
     return config.rules_for(configured).spread_ms_of(verdict.targets)
+
+
+def refuse_undelayed(config: Config, topic: str) -> None:
+    """Raise a ConfigError for a target, or a topic that routers keep for themselves: nothing is delayed there."""
+    if config.delay_topic(topic) is not None:
+        return
+    if (owner := _owner_of(config, topic)) is not None:
+        raise ConfigError(f"{topic} is a topic that the router keeps for itself{_meant(owner)}")
+    delivering = [each.name for each in config.delay_topics if topic in each.named_targets()]
+    if delivering:
+        raise ConfigError(
+            f"{topic} is a target: a record that is sent there is delivered at once{_meant(delivering[0])}"
+        )
+
+
+def refuse_unserved(config: Config, client: AdminClient, topic: str, *, force: bool) -> None:
+    """Raise a ConfigError for an existing topic that is no delay topic, as far as this configuration tells.
+
+    With ``force`` another router is taken to serve it. Of a topic that a pattern of ``allowed_targets`` covers that is
+    only so where there is a state topic beside it.
+    """
+    if config.delay_topic(topic) is not None:
+        return
+    covering = [each.name for each in config.delay_topics if config.rules_for(each).allowed(topic)]
+    if covering and not (force and admin.is_there(client, topic + STATE_ENDING)):
+        raise ConfigError(f"{topic} is a target: a record that is sent there is delivered at once{_meant(covering[0])}")
+    if force:
+        return
+    known = [each.name for each in config.delay_topics]
+    close = covering[:1] or get_close_matches(topic, known, n=1)
+    raise ConfigError(
+        f"{topic} is no delay topic of this configuration ({', '.join(known) or 'it has none'}), and a record that is"
+        f" sent there is delivered at once, unless another router serves it: then give --force{_meant(*close)}"
+    )
+
+
+def _owner_of(config: Config, topic: str) -> str | None:
+    """Return the delay topic for which a router keeps this topic, empty where there is no such one; None for others."""
+    for each in config.delay_topics:
+        if topic in (name for _, _, name in each.roles()):
+            return each.name
+    if topic.startswith(INTERNAL_PREFIX) or topic in (config.router.policies_topic, config.router.status_topic):
+        return ""
+    return next((topic.removesuffix(ending) for ending in SCHEME if topic.endswith(ending)), None)
+
+
+def _meant(delay_topic: str = "") -> str:
+    return f"; did you mean {delay_topic}?" if delay_topic else ""
 
 
 def require_topic(config: Config, client: AdminClient, topic: str) -> None:

@@ -40,6 +40,10 @@ _TIMEOUT_MS: Final = 5_000
 _FLUSH_S: Final = 6.0
 
 
+class UnknownPartitionError(ConfigError):
+    """The delay topic has no partition of this number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What to cancel or to move: all that is pending under an id, or what is due exactly then.
@@ -73,7 +77,8 @@ def carry_out(
     """Cancel or move it, and return what was once that is committed.
 
     NothingPendingError, ChangedError, NotMovedError and NoReceiptError say what became of it otherwise; ConfigError
-    when the delay topic accepts no such control, KafkaException when the cluster does not answer.
+    when the delay topic accepts no such control, UnknownPartitionError when it has no such partition, KafkaException
+    when the cluster does not answer.
     """
     verdict = config.rules_for(topic).decide(order.headers, clock.now_ms())
     if isinstance(verdict, Rejection):
@@ -91,7 +96,7 @@ def carry_out(
 def _partitions(admin: AdminClient, topic: str, wanted: int | None) -> Sequence[int]:
     there = partitions_of(admin, topic)
     if wanted is not None and wanted >= there:
-        raise ConfigError(f"{topic} has {there} partitions, from 0 on")
+        raise UnknownPartitionError(f"{topic} has no partition {wanted}: it has {there}, from 0 on")
     return range(there) if wanted is None else [wanted]
 
 

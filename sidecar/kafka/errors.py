@@ -79,6 +79,16 @@ _STALE_LOOK = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
     }
 )
+# What the client says when no broker has answered in time, or none could be reached.
+_UNANSWERED = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+    }
+)
 _REFUSALS = _TOO_LARGE | _UNKNOWN_TARGET | _REFUSED_RECORD | _SPOILT
 
 
@@ -170,6 +180,11 @@ def tells_of_stale_look(error: KafkaError) -> bool:
     return error.code() in _STALE_LOOK
 
 
+def is_unanswered(error: KafkaError) -> bool:
+    """Whether no broker has said anything, so that brokers may be away."""
+    return error.code() in _UNANSWERED
+
+
 def reason_of(error: KafkaError) -> Reason:
     """The rejection code for a record that the broker refused with this error."""
     code = error.code()
@@ -180,12 +195,17 @@ def reason_of(error: KafkaError) -> Reason:
     return Reason.TARGET_DENIED
 
 
+def is_partition_end(error: KafkaError) -> bool:
+    """Whether a consumer says that a partition ends here."""
+    return error.code() == KafkaError._PARTITION_EOF
+
+
 def is_end(message: Message) -> bool:
     """Whether a consumer says that a partition ends here; KafkaException when it says anything else but a record."""
     error = message.error()
     if error is None:
         return False
-    if error.code() != KafkaError._PARTITION_EOF:
+    if not is_partition_end(error):
         raise KafkaException(error)
     return True
 

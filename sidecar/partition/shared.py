@@ -1,7 +1,8 @@
 """What the workers of a process have in common."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 
 from confluent_kafka.admin import AdminClient
 
@@ -22,7 +23,8 @@ from sidecar.tracing.releases import NO_TRACING, Tracing
 class Shared:
     """Each part is safe to use from any thread.
 
-    ``still_ours`` asks the group whether this process is still assigned a partition.
+    ``still_ours`` asks the group whether this process is still assigned a partition. A worker sets ``topics_doubted``
+    when brokers have refused something: whoever watches the topics then looks at once which right or topic is missing.
     """
 
     config: Config
@@ -38,3 +40,4 @@ class Shared:
     policies: Policies = WITHOUT_POLICIES
     kernel: Kernel = PYTHON
     tracing: Tracing = NO_TRACING
+    topics_doubted: Event = field(default_factory=Event)

@@ -21,7 +21,7 @@ from index.transaction_size import TransactionSize
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka.connections import ConnectionLostError
-from sidecar.kafka.errors import classify, error_of
+from sidecar.kafka.errors import classify, error_of, is_unanswered
 from sidecar.logs.events import Trouble
 from sidecar.partition.kafka_host import KafkaHost
 from sidecar.partition.owned_partition import OwnedPartition, take_over
@@ -222,6 +222,8 @@ class Worker(threading.Thread):
         verdict = classify(error).name
         self._trouble.tell("partition_interrupted", error=error.str(), code=error.name(), verdict=verdict)
         self._shared.metrics.transactions.labels(self._topic.name, "abandoned").inc()
+        if not is_unanswered(error):
+            self._shared.topics_doubted.set()
         self._pause_longer(f"{error.name()}: {error.str()}")
 
     def _pause_longer(self, why: str) -> None:
@@ -235,6 +237,7 @@ class Worker(threading.Thread):
         except KafkaException:
             ours = True
         if ours:
+            self._shared.topics_doubted.set()
             self._trouble.tell("partition_refused", str(error), level="error")
             self._pause(PartitionState.REFUSED, str(error), LOOK_AGAIN_S)
         else:

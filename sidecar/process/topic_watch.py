@@ -3,6 +3,9 @@
 Retention that was lowered, a topic that was deleted or created again, rights taken away: the check of the start is
 made anew, what is wrong is logged once and stands in the status, and the workers learn what concerns them. In a thread
 of its own, since a cluster that does not answer holds up whoever asks.
+
+A worker whose transaction is refused learns an error code from the client, and seldom which topic it is about: the
+state topic that may not be written, say. So it has the topics looked at, and a finding names topic, right and command.
 """
 
 import threading
@@ -15,13 +18,17 @@ from sidecar.process.served_topics import UsableTopics
 from sidecar.process.workers import Workers
 
 EVERY_S = 15.0
+APART_S = 1.0
+"""However often workers ask for a look."""
+
 END_WITHIN_S = 0.5
 
 
 class TopicWatch:
-    """Looks at the topics every ``EVERY_S``, from ``start`` to ``stop``."""
+    """Looks at the topics every ``EVERY_S``, and soon after ``doubted`` is set, from ``start`` to ``stop``."""
 
-    def __init__(self, usable: UsableTopics, workers: Workers) -> None:
+    def __init__(self, usable: UsableTopics, workers: Workers, doubted: threading.Event | None = None) -> None:
+        self._doubted = threading.Event() if doubted is None else doubted
         self._usable = usable
         self._workers = workers
         self._stopping = threading.Event()
@@ -35,6 +42,7 @@ class TopicWatch:
     def stop(self) -> None:
         """End, waiting for it a moment."""
         self._stopping.set()
+        self._doubted.set()
         if self._thread.is_alive():
             self._thread.join(END_WITHIN_S)
 
@@ -44,7 +52,11 @@ class TopicWatch:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._stopping.wait(EVERY_S):
+        while not self._stopping.wait(APART_S):
+            self._doubted.wait(max(0.0, EVERY_S - APART_S))
+            self._doubted.clear()
+            if self._stopping.is_set():
+                return
             try:
                 answers = self._usable.look()
             except KafkaException as exception:

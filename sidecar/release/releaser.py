@@ -110,7 +110,7 @@ class Releaser:
                 skipped = attempt.recurring.skipped_before(transaction.appended)
                 told = transaction.receipts
                 return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held, skipped, told)
-        raise RefusedError(f"a batch of {len(plan.batch)} records was refused {MAX_REFUSAL_ROUNDS} times in a row")
+        raise RefusedError(f"{attempt.why_blamed}: {len(plan.batch)} records were refused {MAX_REFUSAL_ROUNDS} times")
 
     def _screened(self, plan: Plan, batch: Leaving) -> Attempt:
         """What leaves, and what has to wait for its target."""

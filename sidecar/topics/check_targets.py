@@ -3,11 +3,10 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from index.targets import SCHEME, matches, of_scheme
+from index.targets import STATE_ENDING, matches, of_scheme
 from sidecar.config.model import Config
 from sidecar.topics.findings import Finding, ok, warn
 
-_STATE: Final = SCHEME[0]
 _SHOWN: Final = 5
 
 
@@ -17,9 +16,9 @@ def findings(config: Config, existing: Iterable[str]) -> Iterator[Finding]:
     Delay topics of others stay allowed, since one may be handed on to on purpose: a record that comes back without a
     time is rejected after some rounds (see index.released_headers).
     """
-    own = config.forbidden_targets()
+    own, existing = config.forbidden_targets(), [*existing]
     others = sorted({name for name in existing if of_scheme(name)} - own)
-    delay_topics = sorted({name.removesuffix(_STATE) for name in others if name.endswith(_STATE)} - own)
+    delay_topics = delay_topics_of_others(config, existing)
     for topic in config.delay_topics:
         rules, thing = config.rules_for(topic), f"delay topic {topic.name}"
         if covered := [name for name in delay_topics if rules.allowed(name)]:
@@ -31,6 +30,13 @@ def findings(config: Config, existing: Iterable[str]) -> Iterator[Finding]:
         for pattern in topic.allowed_targets:
             if kept := [name for name in others if matches(pattern, name)]:
                 yield ok(thing, f"{pattern!r} covers what other routers keep, never a target: {_some(kept)}")
+
+
+def delay_topics_of_others(config: Config, existing: Iterable[str]) -> list[str]:
+    """Return the delay topics that other routers serve, as far as their state topics tell by their names."""
+    own = config.forbidden_targets()
+    states = {name for name in existing if name.endswith(STATE_ENDING)} - own
+    return sorted({name.removesuffix(STATE_ENDING) for name in states} - own)
 
 
 def _some(names: Collection[str]) -> str:

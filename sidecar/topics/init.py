@@ -2,10 +2,11 @@
 
 Idempotent: a second run creates nothing and alters nothing. Order: delay topics (and targets, when asked for) first,
 because the topics beside a delay topic take its partition count and replication; existing ones are given the partitions
-that they lack. Then it is written where partitions begin that nobody has served (:mod:`sidecar.topics.first_start`).
+that they lack. A fresh look at the whole cluster then has to show every topic that was made: what a broker has promised
+may still be missing. At the end it is written where partitions begin that nobody has served
+(:mod:`sidecar.topics.first_start`).
 """
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,9 +14,18 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from sidecar.clock import Clock, SystemClock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.kafka.admin import Described, TopicFacts, add_partitions, create_topic, topic_facts
+from sidecar.kafka.admin import (
+    REQUEST_TIMEOUT_S,
+    Denied,
+    Described,
+    TopicFacts,
+    add_partitions,
+    create_topic,
+    topic_facts,
+)
 from sidecar.kafka.commands import describe_hint
 from sidecar.kafka.errors import error_of
 from sidecar.topics import first_start, topics
@@ -24,14 +34,18 @@ from sidecar.topics.findings import Finding, Level, error
 from sidecar.topics.status_topic import wanted_status
 from sidecar.topics.topics import WantedTopic
 
+SYSTEM_CLOCK: Final = SystemClock()
 BROKER_DEFAULT: Final = -1
 _APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
 """Of targets whose records are to be stamped with their release: only the broker's own time tells an audit that."""
 _STAMPED: Final = {"message.timestamp.type": "CreateTime"}
 """Of those that are stamped otherwise; spelled out, since brokers may have the other as their default."""
 
-VISIBLE_TIMEOUT_S: Final = 15.0
-"""How long a created topic may take until every broker tells of it."""
+VISIBLE_WITHIN_S: Final = 60.0
+"""How long a created topic may take until brokers tell of it: a busy broker has taken 40 s for 100 partitions."""
+
+SETTINGS_WITHIN_S: Final = 15.0
+"""How long they may take to tell its settings as well; where these may not be described they never do."""
 
 VISIBLE_PAUSE_S: Final = 0.1
 
@@ -81,9 +95,9 @@ class InitReport:
     targets_missing: bool = False
 
 
-def initialise(config: Config, admin: AdminClient, options: InitOptions) -> InitReport:
-    """Create what is missing; KafkaException when the cluster does not answer."""
-    made = _Made(admin)
+def initialise(config: Config, admin: AdminClient, options: InitOptions, clock: Clock = SYSTEM_CLOCK) -> InitReport:
+    """Create what is missing, and report it; KafkaException when the cluster does not answer."""
+    made = _Made(admin, clock)
     made.ensure(_first(config, options))
     beside: list[tuple[DelayTopicConfig, TopicFacts, tuple[WantedTopic, ...]]] = []
     for topic in config.delay_topics:
@@ -94,6 +108,7 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions) -> Init
     if beside:
         # As safe as the safest of what they are about.
         made.ensure(_of_all_routers(config, max(delay.replication_factor for _, delay, _ in beside)))
+    made.verify()
     found = [*made.failures]
     for topic, delay, several in beside:
         found += topics.examine_delay_topic(topic, delay, config.bootstrap)
@@ -156,8 +171,10 @@ def _first(config: Config, options: InitOptions) -> list[WantedTopic]:
 class _Made:
     """Topics as they are after creating the missing ones."""
 
-    def __init__(self, admin: AdminClient) -> None:
+    def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin
+        self._clock = clock
+        self._changed: dict[str, WantedTopic] = {}
         self.facts: dict[str, Described] = {}
         self.rows: list[InitRow] = []
         self.failures: list[Finding] = []
@@ -170,7 +187,9 @@ class _Made:
         before = topic_facts(self._admin, by_name)
         created = {name for name, answer in before.items() if answer is None and self._create(by_name[name])}
         grown = {name for name, answer in before.items() if self._grow(by_name[name], answer)}
-        self.facts |= before | self._visible({name: by_name[name].partitions for name in created | grown})
+        changed = {name: by_name[name] for name in created | grown}
+        self._changed |= changed
+        self.facts |= before | self._visible(changed)
         for name, topic in by_name.items():
             facts = self.facts[name]
             action = "created" if name in created else "grown" if name in grown else "exists"
@@ -178,7 +197,8 @@ class _Made:
                 row = InitRow(topic.role, name, action, facts.partitions, facts.replication_factor)
             else:
                 row = InitRow(topic.role, name, "failed", 0, 0)
-                if name not in created and facts is not None:
+                if isinstance(facts, Denied):
+                    self._changed.pop(name, None)
                     self._fail(topic, "may not be described", describe_hint(name))
             self.rows.append(row)
 
@@ -213,16 +233,47 @@ class _Made:
         self.partitions_before[topic.name] = answer.partitions
         return True
 
-    def _visible(self, partitions: Mapping[str, int]) -> dict[str, Described]:
+    def verify(self) -> None:
+        """Look at the whole cluster anew, and fail for each topic that was made and is not there after a while."""
+        if not self._changed:
+            return
+        until_s = self._clock.running_s() + VISIBLE_WITHIN_S
+        there = self._partitions_there()
+        while (unseen := self._unseen(there)) and self._clock.running_s() < until_s:
+            self._clock.sleep(VISIBLE_PAUSE_S)
+            there = self._partitions_there()
+        # Nothing is known of a topic that has only shown now, and the topics beside it were not made.
+        late = [each for each in self._changed.values() if not isinstance(self.facts[each.name], TopicFacts)]
+        failed = {topic.name: topic for topic in (*unseen, *late)}
+        for name, topic in failed.items():
+            told = f"{there[name]} of {max(topic.partitions, 1)} partitions" if there.get(name) else "no such topic"
+            told = told if topic in unseen else "it only now"
+            message = f"was made, and after {VISIBLE_WITHIN_S:.0f} s the brokers tell of {told}"
+            self._fail(topic, message, "wait until the brokers are less busy, then run init again")
+        self.rows = [replace(row, action="failed") if row.name in failed else row for row in self.rows]
+
+    def _partitions_there(self) -> dict[str, int]:
+        """Return how many partitions each topic of the cluster has, by new metadata of all topics."""
+        found = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+
+    def _unseen(self, there: Mapping[str, int]) -> list[WantedTopic]:
+        return [topic for name, topic in self._changed.items() if there.get(name, 0) < max(topic.partitions, 1)]
+
+    def _visible(self, changed: Mapping[str, WantedTopic]) -> dict[str, Described]:
         """Facts of topics, once the broker asked knows them as they were made: the controller tells of them first."""
-        deadline = time.monotonic() + VISIBLE_TIMEOUT_S
+        started_s = self._clock.running_s()
         while True:
-            answers = topic_facts(self._admin, partitions)
-            complete = all(_complete(answer, partitions[name]) for name, answer in answers.items())
-            if complete or time.monotonic() > deadline:
+            answers = topic_facts(self._admin, changed)
+            waited_s = self._clock.running_s() - started_s
+            is_there = all(_is_there(answer, changed[name].partitions) for name, answer in answers.items())
+            is_told = all(isinstance(answer, TopicFacts) and answer.settings for answer in answers.values())
+            within_s = SETTINGS_WITHIN_S if is_there else VISIBLE_WITHIN_S
+            if (is_there and is_told) or waited_s > within_s:
                 return answers
-            time.sleep(VISIBLE_PAUSE_S)
+            self._clock.sleep(VISIBLE_PAUSE_S)
 
 
-def _complete(answer: Described, partitions: int) -> bool:
-    return isinstance(answer, TopicFacts) and bool(answer.settings) and answer.partitions >= partitions
+def _is_there(answer: Described, partitions: int) -> bool:
+    """Whether waiting shows no more of a topic: it has its partitions, or nothing is told of it for want of rights."""
+    return isinstance(answer, Denied) or (isinstance(answer, TopicFacts) and answer.partitions >= partitions)

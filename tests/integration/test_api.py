@@ -11,7 +11,7 @@ import httpx
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from sidecar import local_kafka
+from sidecar import clock, local_kafka
 from sidecar.demo.router import free_port, toml
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import APPEND_TIME, Stage, header, wait_until
@@ -144,18 +144,24 @@ def test_what_was_sent_by_http_is_cancelled_and_replaced_by_http(stage: Stage, s
     hour = {"name": "deliver-after", "value": "1h"}
     place = one.ask("POST", f"/topics/{delay}/records", {"headers": [named, hour]}, PRODUCE).json()
     assert one.ask("DELETE", path, None, READ).status_code == 403
+    for control in ("deliver-cancel", "Deliver-Move", "deliver-replace"):
+        headers = [{"name": control, "value": "order-7"}]
+        refused = one.ask("POST", f"/topics/{delay}/records", {"headers": headers}, PRODUCE)
+        assert (refused.status_code, "takes one of operate" in refused.text) == (403, True)
     assert one.ask("DELETE", f"{path}?if_due_ms=1", None, OPERATE).status_code == 409
-    assert one.ask("POST", path, {"headers": [hour]}, PRODUCE).status_code == 422, "it has no key to be placed by"
+    assert one.ask("DELETE", f"{path}?partition=99", None, OPERATE).status_code == 404
+    assert one.ask("PATCH", f"{path}?partition=2", {"due_ms": clock.now_ms() + 60_000}, OPERATE).status_code == 404
+    assert one.ask("POST", path, {"headers": [hour]}, OPERATE).status_code == 422, "it has no key to be placed by"
     answer = one.ask("DELETE", path, None, OPERATE)
     assert answer.status_code == 200, answer.text
     assert answer.json()["cancelled"] == [{key: place[key] for key in ("partition", "offset", "due_ms")}]
     assert one.ask("DELETE", path, None, OPERATE).status_code == 404
     assert one.get(f"/topics/{delay}/schedules?id=order-7")["schedules"] == []
-    first = one.ask("POST", path, {"key": "k", "headers": [hour]}, PRODUCE)
+    first = one.ask("POST", path, {"key": "k", "headers": [hour]}, OPERATE)
     assert (first.status_code, first.json()["replaced"]) == (200, []), first.text
-    other_time = one.ask("POST", f"{path}?if_due_ms=1", {"key": "k", "headers": [hour]}, PRODUCE)
+    other_time = one.ask("POST", f"{path}?if_due_ms=1", {"key": "k", "headers": [hour]}, OPERATE)
     assert other_time.status_code == 409
-    second = one.ask("POST", path, {"key": "k", "value": "now"}, PRODUCE).json()
+    second = one.ask("POST", path, {"key": "k", "value": "now"}, OPERATE).json()
     assert second["replaced"] == [{key: first.json()[key] for key in ("partition", "offset", "due_ms")}]
     (record,) = stage.wait_records(out, 1)
     assert (record.value, header(record, "delay-id")) == (b"now", b"order-7")

@@ -62,6 +62,27 @@ def test_check_names_what_is_missing_and_the_command_that_mends_it(command: Comm
     assert (missing["remedy"], missing["topic"]) == ("delay-router init", command.topic)
 
 
+def test_check_tells_which_targets_get_records_past_the_delay_topic(command: Command, kafka: Cluster) -> None:
+    command("init", "--partitions", 2, "--create-targets")
+    target = f"{command.topic}-target"
+    assert [each for each in command.json("check") if "producers" in each["message"]] == []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    released: list[tuple[str, str | bytes | None]] = [("delay-source", b"orders.delay/0/1"), ("deliver-at", b"1")]
+    for number in range(150):
+        producer.produce(target, b"released", partition=0, headers=released)
+        producer.produce(target, b"plain", partition=1, headers=[("trace", str(number).encode())])
+    for _ in range(3):
+        producer.produce(target, b"by mistake", partition=1, headers=[("Deliver-After", b"1h")])
+    assert producer.flush(20) == 0
+    (bypassed,) = [each for each in command.json("check") if "producers" in each["message"]]
+    assert (bypassed["level"], bypassed["thing"]) == ("warn", f"target topic {target}")
+    assert bypassed["message"].startswith(f"producers write deliver-after to {target} itself")
+    assert "3 of the newest 200 records" in bypassed["message"]
+    assert bypassed["message"].endswith(f"{target}/1/152")
+    assert bypassed["remedy"] == f"write to {command.topic}"
+    assert command("check").exit_code == 0, "a warning"
+
+
 def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command, kafka_admin: AdminClient) -> None:
     first = command.json("init", "--partitions", 3, "--create-targets")
     assert {row["action"] for row in first["topics"]} == {"created"}
@@ -95,6 +116,16 @@ def test_init_creates_everything_spelled_out_and_is_idempotent(command: Command,
     assert {row["action"] for row in again["topics"]} == {"exists"}
     assert command("check").exit_code == 0, command("check").output
     assert not problems(command.json("check"), "warn")
+
+
+def test_all_topics_of_many_partitions_are_there_when_init_has_ended(command: Command, kafka: Cluster) -> None:
+    rows = command.json("init", "--partitions", 100, "--create-targets")["topics"]
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=20).topics
+    assert {row["action"] for row in rows} == {"created"}
+    assert len(rows) == 9
+    for row in rows:
+        assert len(there[row["name"]].partitions) == row["partitions"], row
+    assert command("check").exit_code == 0
 
 
 def test_targets_are_created_only_when_asked_for(command: Command, kafka_admin: AdminClient) -> None:

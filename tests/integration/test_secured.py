@@ -193,6 +193,37 @@ def test_rights_that_are_taken_away_are_named_and_work_again_once_given_back(sce
         assert router.stop() == 0
 
 
+def test_a_state_topic_that_may_not_be_written_is_named_with_the_right_and_the_command(scene: Scene) -> None:
+    """By a look that the refused worker asks for: it does not wait for the next one, which comes after 15 s."""
+    broker, stage, router = scene.broker, scene.stage, scene.router
+    listed = scene.listed()
+    broker.grant(ROUTER, *listed)
+    wait_until(lambda: router.command("check").returncode == 0, "the ACLs are in force")
+    state = next(acl for acl in listed if acl.name.endswith(".delay-state") and acl.operation == "Write")
+    right = f"state topic {state.name}: the router may not Write; kafka-acls.sh --bootstrap-server"
+    command = f"--operation Write --topic {state.name}"
+    with router:
+        router.start_and_wait()
+        broker.revoke(ROUTER, state)
+        for partition in (0, 1):
+            stage.send_many(scene.delay, [[("deliver-after", b"1")] for _ in range(2)], partition=partition)
+        for _ in range(2):
+            # Also while it takes over again and again.
+            wait_until_told(router, right)
+            assert command in router.http("/readyz")[1]
+        told = router.command("status", "--url", f"http://127.0.0.1:{router.port}", "--json").stdout
+        assert right in told
+        assert command in told
+        (logged,) = [each for each in router.events("check") if each["thing"] == f"state topic {state.name}"]
+        assert logged["message"] == "the router may not Write"
+        assert command in logged["remedy"]
+        broker.grant(ROUTER, state)
+        router.wait_ready()
+        stage.wait_records(scene.target, 4)
+        stage.settle()
+        assert router.stop() == 0
+
+
 def wait_until_told(router: RouterProcess, said: str) -> None:
     wait_until(lambda: said in router.http("/readyz")[1], f"it says: {said}")
 

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from sidecar.kafka.admin import log_range
 from sidecar.local_kafka import Cluster
 from tests.integration.command import Command, command_for
 from tests.support.topics import create_topic
@@ -129,6 +130,23 @@ def test_topic_that_does_not_exist_is_one_clear_line(command: Command) -> None:
     assert result.stderr == (
         f"error: {command.topic}x: there is no such topic, and none is configured; did you mean '{command.topic}'?\n"
     )
+
+
+def test_what_no_delay_topic_is_gets_no_record(command: Command, kafka: Cluster, kafka_admin: AdminClient) -> None:
+    target, elsewhere = f"{command.topic}-target", f"{command.topic}-of-others"
+    create_topic(kafka_admin, elsewhere)
+    for topic, forced, code in (
+        (target, (), 2),
+        (target, ("--force",), 2),
+        (f"{command.topic}.receipts", ("--force",), 2),
+        (elsewhere, (), 2),
+        (elsewhere, ("--force",), 0),
+    ):
+        result = command("send", topic, "--value", "x", "--after", "1h", *forced)
+        assert result.exit_code == code, (topic, result.output)
+        assert code == 0 or f"did you mean {command.topic}?" in result.stderr
+    assert len(read(kafka, elsewhere, 1)) == 1
+    assert log_range(kafka_admin, target, 0) == (0, 0)
 
 
 def test_target_that_does_not_exist_is_warned_of(command: Command) -> None:

@@ -252,6 +252,16 @@ class FakeControls:
         return Told("replaced", (Cancelled(partition, 7, 1_000),), 2_000)
 
 
+class FakePulse:
+    """Brokers that answer until a test says since when they do not."""
+
+    def __init__(self) -> None:
+        self.since_ms: int | None = None
+
+    def silent_since_ms(self) -> int | None:
+        return self.since_ms
+
+
 def doubles(operations: FakeOperations, inquiries: Inquiries) -> Services:
     """With these two, and nothing of note behind the others."""
     return Services(operations, inquiries, FakeRejected(), FakeRecords(), FakeControls())
@@ -291,7 +301,8 @@ class Api:
         self.rejected = FakeRejected()
         self.records = FakeRecords()
         self.controls = FakeControls()
-        services = Services(self.operations, self.inquiries, self.rejected, self.records, self.controls)
+        self.pulse = FakePulse()
+        services = Services(self.operations, self.inquiries, self.rejected, self.records, self.controls, self.pulse)
         self.backend = Backend(self.config, services, timeout_s=timeout_s)
         self.tokens = TokenFile(self.token_file, lambda: self.now_s)
         pace = Pace(lambda: self.now_s)

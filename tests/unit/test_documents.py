@@ -8,6 +8,7 @@ import yaml
 
 from index.errors import ConfigError
 from index.headers import NATIVE, PRESETS, Role
+from index.rules_stored import KNOWN_VERSIONS, RULES_VERSION
 from index.schedule import Reason
 from sidecar.policies.policy import KEYS, ScopeKind, policy_of, target_scope, topic_scope
 from sidecar.policies.policy import Scope as PolicyScope
@@ -51,6 +52,19 @@ def test_every_alert_has_an_entry_in_the_runbook_and_each_entry_an_alert() -> No
     assert sorted(entries) == sorted(alerts)
     named = set(re.findall(r"DelayRouter[A-Z]\w+", OPERATIONS + README))
     assert named <= set(alerts), "an alert that does not exist"
+
+
+def test_going_back_tells_the_version_of_the_rules_and_warns_of_starting_over() -> None:
+    section = OPERATIONS.partition("## Moving up and back")[2].partition("\n## ")[0]
+    told = " ".join(section.split())
+    before = KNOWN_VERSIONS[:-1]
+    assert f"a version: now {RULES_VERSION}, since" in told
+    assert f"versions {before[0]} to {before[-1]} are still read" in told
+    assert tuple(range(1, RULES_VERSION + 1)) == KNOWN_VERSIONS, "or the sentence must name them one by one"
+    bold = re.findall(r"\*\*(.+?)\*\*", told)
+    (warning,) = [each for each in bold if "init --start-over" in each]
+    assert "After a rollback, never run" in warning
+    assert "delivers again everything that was delivered" in warning
 
 
 def test_every_key_of_a_policy_is_in_the_table_with_its_scopes() -> None:

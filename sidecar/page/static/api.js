@@ -8,7 +8,15 @@ export class ApiError extends Error {
     super(detail);
     this.status = status;
   }
+
+  /** Whether the router or the brokers were not there to answer, so that it may be asked again. */
+  get isSilence() {
+    return [0, 503, 504].includes(this.status);
+  }
 }
+
+// A request that waits for brokers is answered by the router within 20 s; a router that hangs answers none.
+const WITHIN_MS = 25_000;
 
 // By how much the router's clock is ahead of this one. Its Date header has whole seconds only, so less than two say nothing.
 let aheadMs = 0;
@@ -21,8 +29,9 @@ export const remember = (value) => sessionStorage.setItem(KEY, value);
 export const forget = () => sessionStorage.removeItem(KEY);
 
 /** The answer to a question, or to a change where there is a body or another method. */
-export async function ask(path, body, method = body === undefined ? "GET" : "POST") {
+export async function ask(path, body, method = body === undefined ? "GET" : "POST", withinMs = WITHIN_MS) {
   const options = { method, headers: { authorization: `Bearer ${token()}` }, credentials: "omit", cache: "no-store" };
+  options.signal = AbortSignal.timeout(withinMs);
   if (body !== undefined) {
     options.headers["content-type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -34,8 +43,9 @@ export async function ask(path, body, method = body === undefined ? "GET" : "POS
     throw new ApiError(0, "The router does not answer.");
   }
   readClock(answer);
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new ApiError(answer.status, told.detail || `The router answered ${answer.status}.`);
+  const told = await answer.json().catch(() => null);
+  if (told === null && answer.ok) throw new ApiError(0, "The router did not end its answer.");
+  if (!answer.ok) throw new ApiError(answer.status, told?.detail || `The router answered ${answer.status}.`);
   return told;
 }
 

@@ -24,6 +24,10 @@ const MEANINGS = {
 const UNAUTHORIZED = 401;
 // Beyond it numbers are called old.
 const OLD_MS = 10_000;
+// How often the router is asked whether the brokers answer, whatever the view asks for: people are told within 5 s.
+const PULSE_MS = 1_000;
+const PULSE_WITHIN_MS = 3_000;
+const AGAIN_MS = 2_000;
 
 const at = (id) => document.getElementById(id);
 let caller = null;
@@ -31,6 +35,9 @@ let answeredMs = 0;
 // Each showing of a view; an answer to an earlier one is thrown away.
 let turn = 0;
 let timer = 0;
+// Whether what is shown is of before: its last question had no answer.
+let isOutdated = false;
+let isSilent = false;
 
 /** The address is `#view/part/part?what=is&asked=for`. */
 function addressed() {
@@ -56,22 +63,57 @@ async function show() {
   const { name, view, parts, asked } = addressed();
   try {
     caller ??= await ask("/caller");
+    if (mine !== turn) return;
+    signedIn(name, view);
     const data = await view.load(parts, asked);
     if (mine !== turn) return;
+    isOutdated = false;
     answeredMs = Date.now();
     tell("trouble", "");
-    signedIn(name, view);
+    at("main").classList.remove("outdated");
     put(view.render(data, { mayChange: caller.role === "operate", seesPayload: caller.sees_payload }));
   } catch (error) {
     if (mine !== turn) return;
     if (!(error instanceof ApiError)) throw error;
     if (error.status === UNAUTHORIZED) return signedOut("The router does not know this token.");
-    tell("trouble", error.message);
+    outdated(error.message);
+    if ((error.isSilence || (caller && view.everyMs)) && !document.hidden) timer = setTimeout(show, AGAIN_MS);
+    return;
   } finally {
     if (mine === turn) showAge();
   }
   if (mine === turn && view.everyMs && !document.hidden) timer = setTimeout(show, view.everyMs);
 }
+
+/** Say why there is no newer answer. What is shown stays, in grey: it tells nothing of now, and no badge may look good. */
+function outdated(why) {
+  isOutdated = true;
+  const main = at("main");
+  tell("trouble", why);
+  main.classList.add("outdated");
+  if (!answeredMs) main.replaceChildren(element("p", { class: "faint" }, "There is nothing to show."));
+  for (const shown of main.querySelectorAll(".badge")) shown.className = "badge";
+  showAge();
+}
+
+/** Ask whether the brokers answer, in each view: most views ask for nothing while somebody reads them. */
+async function pulse() {
+  if (!token() || !caller || document.hidden) return;
+  let why = "";
+  try {
+    why = (await ask("/brokers", undefined, "GET", PULSE_WITHIN_MS)).detail;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (!error.isSilence) return;
+    why = error.message;
+  }
+  if (!caller) return;
+  if (why) outdated(why);
+  else if (isSilent) void show();
+  isSilent = Boolean(why);
+}
+
+const beat = () => pulse().finally(() => setTimeout(beat, PULSE_MS));
 
 function put(fresh) {
   const main = at("main");
@@ -97,6 +139,7 @@ function signedOut(why) {
   forget();
   caller = null;
   answeredMs = 0;
+  isOutdated = isSilent = false;
   turn += 1;
   clearTimeout(timer);
   at("main").replaceChildren();
@@ -109,16 +152,17 @@ function signedOut(why) {
 }
 
 function tell(id, text) {
-  at(id).textContent = text;
+  // A screen reader says again what is written again.
+  if (at(id).textContent !== text) at(id).textContent = text;
   at(id).hidden = !text;
 }
 
 function showAge() {
   const { view } = addressed();
   const ageMs = Date.now() - answeredMs;
-  const isOld = ageMs > OLD_MS;
+  const isOld = isOutdated || ageMs > OLD_MS;
   at("freshness").textContent = !answeredMs ? "" : isOld ? `${duration(ageMs)} old` : view.everyMs ? "live" : "";
-  at("freshness").classList.toggle("old", isOld && Boolean(view.everyMs));
+  at("freshness").classList.toggle("old", isOutdated || (isOld && Boolean(view.everyMs)));
 }
 
 /** Ask first, then change something; `done` says from the answer what came of it. With `whenMs` a time is asked for. */
@@ -249,11 +293,15 @@ document.addEventListener("visibilitychange", () => {
 });
 addEventListener("hashchange", () => {
   tell("done", "");
+  answeredMs = 0;
+  at("main").classList.remove("outdated");
   at("main").replaceChildren(element("p", { class: "faint" }, "Asking the router…"));
   void show();
 });
 setInterval(() => {
-  tick();
+  // What is due is not released while nobody answers, so nothing counts down to it.
+  if (!isOutdated) tick();
   showAge();
 }, 500);
 void show();
+void beat();

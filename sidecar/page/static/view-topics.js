@@ -30,7 +30,9 @@ async function countRejected(topics) {
       waiting.set(topic, { records, isWhole });
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      waiting.delete(topic);
+      // Counted again as soon as there is an answer, and until then the last count stays.
+      if (error.isSilence) countedMs = 0;
+      else waiting.delete(topic);
     }
   }
 }

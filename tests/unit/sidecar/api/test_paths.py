@@ -13,6 +13,7 @@ from sidecar.api import backend
 from sidecar.api.application import PREFIX, application, document
 from sidecar.config.model import Config
 from sidecar.controls.ordering import Order as ControlOrder
+from sidecar.controls.ordering import UnknownPartitionError
 from sidecar.controls.receipts import ChangedError, NoReceiptError, NothingPendingError
 from sidecar.finding.wanted import Wanted
 from sidecar.policies.policy import DEFAULT, Scope, ScopeKind, keys_in, policy_of, target_scope, topic_scope
@@ -111,6 +112,7 @@ def test_a_move_to_no_time_is_refused(api: Api, body: dict[str, Any]) -> None:
     ("fails", "code"),
     [
         (NothingPendingError("nothing"), 404),
+        (UnknownPartitionError("d has no partition 99"), 404),
         (ChangedError("another time"), 409),
         (NoReceiptError(Config.model_validate(ONE_TOPIC).delay_topics[0], "x is cancelled", [(0, 5)]), 504),
         (ConfigError("INVALID_SCHEDULE"), 422),
@@ -118,10 +120,12 @@ def test_a_move_to_no_time_is_refused(api: Api, body: dict[str, Any]) -> None:
 )
 def test_what_is_not_cancelled_is_told_definitely(api: Api, fails: Exception, code: int) -> None:
     api.controls.fails = fails
-    assert do(api, "DELETE", "/topics/d/schedules/order-7", code=code)["detail"] == str(fails)
+    assert do(api, "DELETE", "/topics/d/schedules/order-7?partition=99", code=code)["detail"] == str(fails)
+    moved = do(api, "PATCH", "/topics/d/schedules/order-7?partition=99", {"due_ms": 1_900_000_000_000}, code=code)
+    assert moved["detail"] == str(fails)
 
 
-def replace(api: Api, path: str, body: Any, code: int, token: str = PRODUCE) -> Any:
+def replace(api: Api, path: str, body: Any, code: int, token: str = OPERATE) -> Any:
     answer = api.client(token).post(f"{PREFIX}/topics/d/schedules/{path}", json=body)
     assert answer.status_code == code, answer.text
     return answer.json()
@@ -140,8 +144,8 @@ def test_what_cannot_replace_is_not_written(api: Api) -> None:
     again = {"headers": [{"name": "deliver-id", "value": "other"}]}
     assert "AMBIGUOUS_HEADER" in replace(api, "order-7", again, 422)["detail"]
     assert "INVALID_SCHEDULE" in replace(api, "x" * 300, {}, 422)["detail"]
-    for token in (READ, OPERATE):
-        replace(api, "order-7", {}, 403, token)
+    for token in (READ, PRODUCE):
+        assert replace(api, "order-7", {}, 403, token)["detail"].endswith("it takes one of operate")
     assert api.records.written == []
     api.controls.fails = ChangedError("another time")
     assert replace(api, "order-7", {}, 409)["detail"] == "another time"

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from index.headers import RECURRING, RESERVED
+from sidecar.api import records
 from sidecar.api.application import PREFIX
+from sidecar.config.model import Config
 from sidecar.kafka.record_writer import OutcomeUnknownError
 from sidecar.policies.policy import topic_scope
 from tests.support.admin_api import OPERATE, PRODUCE, READ, Api
@@ -104,6 +107,55 @@ def test_a_topic_that_is_not_there_and_one_that_is_switched_off(api: Api) -> Non
 def test_it_takes_a_role_of_its_own(api: Api, token: str) -> None:
     assert post(api, {}, 403, token=token)["detail"].endswith("it takes one of produce")
     assert api.records.written == []
+
+
+CONTROLS = ["deliver-cancel", "deliver-replace", "deliver-move", "deliver-if-due", "deliver-cancel-where"]
+HOUR = {"name": "deliver-after", "value": "1h"}
+
+
+@pytest.mark.parametrize("token", [READ, PRODUCE])
+@pytest.mark.parametrize("value", ["pay-1", "true", "", None, {"base64": "AAEC"}])
+@pytest.mark.parametrize("name", [*CONTROLS, "Deliver-Cancel", "DELIVER-MOVE", "dElIvEr-rEpLaCe"])
+def test_no_token_but_one_that_operates_writes_a_control(api: Api, name: str, value: Any, token: str) -> None:
+    control = {"name": name, "value": value}
+    for headers in ([control], [control, control], [HOUR, {"name": "deliver-id", "value": "pay-1"}, control]):
+        detail = post(api, {"key": "k", "headers": headers}, 403, token=token)["detail"]
+        assert detail.endswith("takes one of operate" if token == PRODUCE else "takes one of produce")
+        assert (name in detail) == (token == PRODUCE)
+    assert api.records.written == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [{"name": "deliver-cancel", "value": "pay-1"}],
+        [{"name": "Deliver-Move", "value": "pay-1"}, HOUR],
+        [{"name": "deliver-replace", "value": "true"}, {"name": "deliver-id", "value": "pay-1"}, HOUR],
+        [{"name": "deliver-cancel", "value": "pay-1"}, {"name": "deliver-if-due", "value": "1900000000000"}],
+    ],
+)
+def test_a_token_that_operates_writes_controls(api: Api, headers: list[dict[str, str]]) -> None:
+    post(api, {"key": "k", "headers": headers}, token=OPERATE)
+    written = [(each["name"], each["value"].encode()) for each in headers]
+    assert api.records.written == [("d", b"k", None, written)]
+
+
+def test_a_control_that_is_rejected_is_not_written_by_who_operates(api: Api) -> None:
+    twice = [{"name": "deliver-cancel", "value": "pay-1"}] * 2
+    assert "AMBIGUOUS_HEADER" in post(api, {"headers": twice}, 422, token=OPERATE)["detail"]
+    assert api.records.written == []
+
+
+def test_each_header_by_which_a_router_takes_a_record_for_a_control_is_known_here() -> None:
+    assert RESERVED - RECURRING <= records._CONTROLS == {*CONTROLS}
+
+
+@pytest.mark.parametrize("name", ["deliver-cancel", "deliver-replace", "deliver-move", "deliver-if-due"])
+def test_no_alias_stands_for_a_control(name: str) -> None:
+    for alias in ({"name": "x-alias", "role": name.removeprefix("deliver-")}, {"name": name, "role": "id"}):
+        topic = {"name": "d", "default_target": "out", "aliases": [alias]}
+        with pytest.raises(ValueError, match="alias"):
+            Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [topic]})
 
 
 def test_no_form_and_no_page_under_another_name_can_write(api: Api) -> None:

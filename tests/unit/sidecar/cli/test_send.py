@@ -1,7 +1,7 @@
 """What ``send`` asks for when a schedule is to recur, and what it says of that before anything is sent."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +14,7 @@ from sidecar.cli import send
 from sidecar.cli.program import cli
 from sidecar.cli.send import Request, judge
 from sidecar.config.model import Config
+from sidecar.kafka import admin
 from tests.support.configuration import configured, loaded
 
 
@@ -67,6 +68,61 @@ def test_where_the_delay_topic_does_not_allow_it_the_key_is_named(tmp_path: Path
     assert isinstance(verdict, Rejection)
     assert "recurring = true" in verdict.message
     assert isinstance(judge(plain, "of.others", asked(every="1m"), clock.now_ms()), Schedule)
+
+
+@pytest.mark.parametrize(
+    ("topic", "message"),
+    [
+        ("orders", "orders is a target: a record that is sent there is delivered at once; did you mean orders.delay?"),
+        ("billing", "did you mean orders.delay?"),
+        ("orders.delay.delay-state", "is a topic that the router keeps for itself; did you mean orders.delay?"),
+        ("orders.delay.rejected", "did you mean orders.delay?"),
+        ("orders.delay.receipts", "did you mean orders.delay?"),
+        ("others.delay.delay-snapshots", "did you mean others.delay?"),
+        ("__delay-router.policies", "is a topic that the router keeps for itself"),
+    ],
+)
+@pytest.mark.parametrize("forced", [(), ("--force",)])
+def test_nothing_is_sent_to_a_target_or_a_topic_of_the_router(
+    tmp_path: Path, topic: str, message: str, forced: tuple[str, ...]
+) -> None:
+    file = configured(tmp_path, "billing", "eu.*")
+    arguments = ["send", topic, "-c", str(file), "--value", "x", "--after", "1h", *forced]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def refused(config: Config, topic: str, monkeypatch: pytest.MonkeyPatch, *there: str, force: bool = False) -> str:
+    """Why a record for an existing topic is refused; empty where it is sent."""
+    monkeypatch.setattr(admin, "is_there", lambda _, name: name in there)
+    try:
+        send.refuse_unserved(config, cast("Any", None), topic, force=force)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def test_a_topic_of_another_router_takes_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = loaded(tmp_path, configured(tmp_path, "eu.*").read_text())
+    told = refused(made, "order.delay", monkeypatch)
+    assert told.startswith("order.delay is no delay topic of this configuration (orders.delay), and a record")
+    assert told.endswith("then give --force; did you mean orders.delay?")
+    assert refused(made, "order.delay", monkeypatch, force=True) == ""
+    assert refused(made, "orders.delay", monkeypatch) == ""
+
+
+def test_a_target_by_pattern_takes_force_only_where_another_router_has_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = loaded(tmp_path, configured(tmp_path, "eu.*").read_text())
+    for there, force in (((), False), ((), True), (("eu.x.delay-state",), False)):
+        told = refused(made, "eu.x", monkeypatch, *there, force=force)
+        assert told.endswith(
+            "is a target: a record that is sent there is delivered at once; did you mean orders.delay?"
+        )
+    assert refused(made, "eu.x", monkeypatch, "eu.x.delay-state", force=True) == ""
 
 
 REPLACES = Request(after="1h", deliver_id="order-7", replaces=True, if_due_ms=70).as_headers()

@@ -1,9 +1,13 @@
 """What somebody who cancels or moves is told, by the receipts that have come."""
 
+from typing import Any, cast
+
 import pytest
 
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.controls.ordering import Order, together
+from sidecar.config.model import Config
+from sidecar.controls import ordering
+from sidecar.controls.ordering import Order, UnknownPartitionError, carry_out, together
 from sidecar.controls.receipts import (
     Cancelled,
     ChangedError,
@@ -26,6 +30,16 @@ def test_a_control_carries_the_id_and_when_it_must_be_due() -> None:
     assert ORDER.headers == [("deliver-cancel", b"order-7")]
     assert Order(b"a", 70).headers == [("deliver-cancel", b"a"), ("deliver-if-due", b"70")]
     assert MOVE.headers == [("deliver-move", b"order-7"), ("deliver-after", b"5000")]
+
+
+@pytest.mark.parametrize("order", [Order(b"order-7", partition=2), Order(b"order-7", None, 99, MOVE.moves_to)])
+def test_a_partition_that_is_not_there_is_named_before_anything_is_asked(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordering, "partitions_of", lambda *_: 2)
+    config = Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d"}]})
+    with pytest.raises(UnknownPartitionError, match=rf"d has no partition {order.partition}: it has 2, from 0 on"):
+        carry_out(config, cast("Any", None), config.delay_topics[0], order)
 
 
 @pytest.mark.parametrize("other", [NOTHING, CHANGED])

@@ -1,0 +1,134 @@
+"""Reads the newest records of target topics and tells which of them producers have written there by mistake.
+
+A router removes every ``deliver-*`` header of a record that it releases and adds ``delay-source``. So a record of a
+target with a ``deliver-*`` header and without ``delay-source`` was written to the target itself: it was never delayed.
+
+The look is bounded by records, partitions and time. Nothing is committed and no group is joined.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import IsolationLevel, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Headers, lowered
+from sidecar.config.model import Config
+from sidecar.intake.handed_over import readable_headers
+from sidecar.kafka import clients
+from sidecar.kafka.admin import Place, Told, offsets
+from sidecar.kafka.errors import is_partition_end, text_of
+
+NEWEST: Final = 100
+"""Offsets of each partition; marks of transactions are among them."""
+
+MOST_PARTITIONS: Final = 200
+"""Of all targets together: with :data:`NEWEST` a few thousand records."""
+
+READ_S: Final = 5.0
+"""A person waits for ``check``."""
+
+_AT_ONCE: Final = 1_000
+_POLL_S: Final = 0.1
+
+
+@dataclass(slots=True)
+class Tail:
+    """What the newest records of one target are.
+
+    ``unread`` says why some of them were not read, and is empty where all were. ``header`` and ``place`` are those of
+    the newest record that was written to the target itself.
+    """
+
+    records: int = 0
+    bypassing: int = 0
+    header: str = ""
+    place: str = ""
+    newest_ms: int = -1
+    unread: str = ""
+
+
+def tails(config: Config, admin: AdminClient, partitions: Mapping[str, int]) -> dict[str, Tail]:
+    """Read the newest records of these targets, given with how many partitions each has."""
+    found = {name: Tail() for name in partitions}
+    places = sorted((number, name) for name, count in partitions.items() for number in range(count))
+    for _, name in places[MOST_PARTITIONS:]:
+        found[name].unread = f"check reads {MOST_PARTITIONS} partitions at most"
+    spans = _spans(admin, [(name, number) for number, name in places[:MOST_PARTITIONS]], found)
+    if spans:
+        _read(config, spans, found)
+    return found
+
+
+def bypassed_by(headers: Headers) -> str:
+    """Return the first control header of a record that no router has released; empty where there is none.
+
+    >>> bypassed_by([("trace", b"1"), ("Deliver-At", b"5")])
+    'deliver-at'
+    >>> bypassed_by([("deliver-at", b"5"), ("delay-source", b"orders.delay/0/7")])
+    ''
+    """
+    names = [lowered(name) for name, _ in headers]
+    if DELAY_SOURCE in names:
+        return ""
+    return next((name for name in names if name.startswith(CONTROL_PREFIX)), "")
+
+
+def _spans(admin: AdminClient, places: Iterable[Place], found: Mapping[str, Tail]) -> dict[Place, range]:
+    """Return the offsets to read of each partition that has any."""
+    wanted = [*places]
+    ends = offsets(admin, dict.fromkeys(wanted, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
+    begins = offsets(admin, dict.fromkeys(wanted, OffsetSpec.earliest()), IsolationLevel.READ_COMMITTED)
+    spans: dict[Place, range] = {}
+    for place in wanted:
+        begin, end = begins[place], ends[place]
+        if isinstance(begin, Told) and isinstance(end, Told):
+            spans[place] = range(max(begin.offset, end.offset - NEWEST), end.offset)
+        else:
+            failed = end if not isinstance(end, Told) else begin
+            assert not isinstance(failed, Told)
+            found[place[0]].unread = text_of(failed)
+    return {place: span for place, span in spans.items() if span}
+
+
+def _read(config: Config, spans: Mapping[Place, range], found: Mapping[str, Tail]) -> None:
+    left = dict(spans)
+    deadline_s = time.monotonic() + READ_S
+    consumer = clients.bulk_reader(config)
+    try:
+        consumer.assign([TopicPartition(*place, span.start) for place, span in spans.items()])
+        while left and time.monotonic() < deadline_s:
+            for message in consumer.consume(_AT_ONCE, _POLL_S):
+                _take(message, left, found)
+    finally:
+        consumer.close()
+    for name, _ in left:
+        found[name].unread = f"not all of them came within {READ_S:.0f} s"
+
+
+def _take(message: Message, left: dict[Place, range], found: Mapping[str, Tail]) -> None:
+    """Note what one message says, and let go of its partition once nothing more is to be read of it."""
+    place, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
+    if place not in left:
+        return
+    tail, failed = found[place[0]], message.error()
+    if failed is not None:
+        if not is_partition_end(failed):
+            tail.unread = text_of(failed)
+        del left[place]
+        return
+    _note(tail, message, f"{place[0]}/{place[1]}/{offset}")
+    if offset >= left[place].stop - 1:
+        del left[place]
+
+
+def _note(tail: Tail, message: Message, shown: str) -> None:
+    tail.records += 1
+    header, written_ms = bypassed_by(readable_headers(message)), message.timestamp()[1]
+    if not header:
+        return
+    tail.bypassing += 1
+    if written_ms >= tail.newest_ms:
+        tail.header, tail.place, tail.newest_ms = header, shown, written_ms

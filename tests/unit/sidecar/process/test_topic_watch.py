@@ -1,0 +1,61 @@
+"""When the topics are looked at while the router runs."""
+
+import time
+from collections.abc import Callable, Iterator
+from threading import Event
+from typing import Any, cast
+
+import pytest
+
+from sidecar.process import topic_watch
+from sidecar.process.topic_watch import TopicWatch
+
+
+class Usable:
+    """Counts looks."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.troubles: dict[str, str] = {}
+
+    def look(self) -> dict[str, Any]:
+        self.looks += 1
+        return {}
+
+
+class Workers:
+    """Learns what was seen."""
+
+    def __init__(self) -> None:
+        self.learned = 0
+
+    def learn(self, *_: object) -> None:
+        self.learned += 1
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Usable, Workers, Event]]:
+    monkeypatch.setattr(topic_watch, "EVERY_S", 1_000.0)
+    monkeypatch.setattr(topic_watch, "APART_S", 0.01)
+    usable, workers, doubted = Usable(), Workers(), Event()
+    watch = TopicWatch(cast("Any", usable), cast("Any", workers), doubted)
+    watch.start()
+    yield usable, workers, doubted
+    watch.stop()
+    assert watch.is_idle
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def test_a_worker_whose_topics_are_in_doubt_has_them_looked_at_at_once(watched: tuple[Usable, Workers, Event]) -> None:
+    usable, workers, doubted = watched
+    for number in (1, 2):
+        doubted.set()
+        wait_until(lambda number=number: workers.learned == number)  # type: ignore[misc]
+    time.sleep(0.1)
+    assert usable.looks == 2, "and otherwise once in a while"
