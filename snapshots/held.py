@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from index.errors import FormatError
 from index.record import Record
 from index.schedule import KEEP_KEY, Schedule
-from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.envelope import Kind, key_text, unwrap, wrap
 
 HELD_PREFIX: Final = b"held/"
 MAX_PART_BYTES: Final = 800_000
@@ -90,7 +90,7 @@ def decode_held(stored: Iterable[tuple[bytes, bytes]]) -> tuple[HeldEntry, ...]:
         try:
             parts.setdefault(offset, {})[part] = unwrap(Kind.HELD, value)
         except FormatError as error:
-            raise FormatError(f"record {key!r} of the state topic: {error}") from error
+            raise FormatError(f"record {key_text(key)} of the state topic: {error}") from error
     entries = [_decode_one(offset, found) for offset, found in parts.items()]
     return tuple(sorted(entries, key=lambda entry: (entry.due_ms, entry.offset)))
 
@@ -129,11 +129,11 @@ def _place(key: bytes) -> tuple[int, int]:
     offset, _, part = key[len(HELD_PREFIX) :].partition(b"/")
     # Python refuses to read numbers of thousands of digits.
     if not (offset.isdigit() and part.isdigit() and len(offset) + len(part) < _KEY_DIGITS):
-        raise FormatError(f"key {key!r} in the state topic is not known here; upgrade the router")
+        raise FormatError(f"key {key_text(key)} in the state topic is not known here; upgrade the router")
     place = int(offset), int(part)
     # A tombstone is written under the key that a number has, and would not remove one with zeros in front.
     if key != held_key(*place):
-        raise FormatError(f"key {key!r} in the state topic is none that a router writes")
+        raise FormatError(f"key {key_text(key)} in the state topic is none that a router writes")
     return place
 
 

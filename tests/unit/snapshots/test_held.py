@@ -114,7 +114,7 @@ def test_a_large_record_is_held_in_parts(size: int) -> None:
         ([(held_key(7, 0), _of_json(b'{"own_key": "keep", "due_ms": %s}' % (b"9" * 5_000)))], "of offset 7"),
         ([(held_key(8, 0), encode_held(ENTRY)[0][1])], "of offset 8 .* holds the record of offset 7"),
         ([(b"held/07/0", encode_held(ENTRY)[0][1])], "none that a router writes"),
-        ([(held_key(7, 0), b"garbage")], "record b'held/7/0' of the state topic"),
+        ([(held_key(7, 0), b"garbage")], "record 'held/7/0' of the state topic"),
         ([(held_key(7, 0), wrap(Kind.HELD, b""))], "held record of offset 7"),
         ([(held_key(7, 0), wrap(Kind.HELD, b"\0\0\0\1\0\0\0\2{}"))], "held record of offset 7"),
         ([(held_key(7, 0), wrap(Kind.SEGMENT, b""))], "not HELD"),
