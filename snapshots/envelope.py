@@ -26,6 +26,11 @@ VERSION = 1
 MAX_BODY_BYTES = 1_048_576
 """No body is larger: a stored value is one Kafka record, and default limits hold it under 1 MiB."""
 
+LONGEST_KEY = 300
+"""No key of a router is longer: the longest has the name of a topic in it."""
+
+KEY_SHOWN = 40
+
 _HEADER = struct.Struct(">3sBBII")
 _CHECKED = struct.Struct(">BBI")
 _KIND_AT = 4
@@ -92,6 +97,19 @@ def kind_of(stored: bytes) -> Kind:
     raise FormatError(
         f"{len(stored)} bytes that begin with {stored[:5]!r}: not written by this router, or by a newer one"
     )
+
+
+def key_text(key: bytes | None) -> str:
+    """Return a key as errors name it, and only the beginning of one that is longer than any key of a router.
+
+    >>> key_text(b"held/4711/0")
+    "'held/4711/0'"
+    """
+    if key is None:
+        return "None"
+    if len(key) > LONGEST_KEY:
+        return f"{key_text(key[:KEY_SHOWN])}... of {len(key)} bytes"
+    return repr(key.decode(errors="backslashreplace"))
 
 
 def _checksum(version: int, kind: int, body: bytes) -> int:

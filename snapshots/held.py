@@ -10,7 +10,7 @@ transaction.
     key      held/<offset>/<part>
     value    an envelope a part; the bodies of all parts together are
              ┌───────┬────────┬──────────────────────────────────┬──────────────┐
-             │ parts │ length │ JSON: schedule, key, headers ... │ value, as is │   4 bytes each, big-endian
+             │ parts │ length │ JSON: offset, schedule, key, ... │ value, as is │   4 bytes each, big-endian
              └───────┴────────┴──────────────────────────────────┴──────────────┘
 
 Parts, because a record may be larger than what the state topic takes. Key and headers are base64 within the JSON.
@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from index.errors import FormatError
 from index.record import Record
 from index.schedule import KEEP_KEY, Schedule
-from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.envelope import Kind, key_text, unwrap, wrap
 
 HELD_PREFIX: Final = b"held/"
 MAX_PART_BYTES: Final = 800_000
@@ -55,6 +55,7 @@ def encode_held(entry: HeldEntry) -> list[tuple[bytes, bytes]]:
     """Key and value of each part."""
     offset, schedule, record, _ = entry
     plain: dict[str, Any] = {
+        "offset": offset,
         "due_ms": schedule.due_ms,
         "targets": schedule.targets,
         "partition": schedule.partition,
@@ -89,7 +90,7 @@ def decode_held(stored: Iterable[tuple[bytes, bytes]]) -> tuple[HeldEntry, ...]:
         try:
             parts.setdefault(offset, {})[part] = unwrap(Kind.HELD, value)
         except FormatError as error:
-            raise FormatError(f"record {key!r} of the state topic: {error}") from error
+            raise FormatError(f"record {key_text(key)} of the state topic: {error}") from error
     entries = [_decode_one(offset, found) for offset, found in parts.items()]
     return tuple(sorted(entries, key=lambda entry: (entry.due_ms, entry.offset)))
 
@@ -102,6 +103,9 @@ def _decode_one(offset: int, parts: dict[int, bytes]) -> HeldEntry:
         if len(parts) != count or max(parts) != count - 1:
             raise ValueError(f"has parts {sorted(parts)} of {count}")  # noqa: TRY301 - as the others
         plain: dict[str, Any] = json.loads(body[_HEAD.size : _HEAD.size + length])
+        # 0.1.0 did not write it. No checksum covers the key.
+        if plain.get("offset", offset) != offset:
+            raise ValueError(f"holds the record of offset {plain['offset']}")  # noqa: TRY301 - as the others
         own_key = KEEP_KEY if plain["own_key"] == _KEEP else _bytes(plain["own_key"][0])
         schedule = Schedule(
             int(plain["due_ms"]),
@@ -125,8 +129,12 @@ def _place(key: bytes) -> tuple[int, int]:
     offset, _, part = key[len(HELD_PREFIX) :].partition(b"/")
     # Python refuses to read numbers of thousands of digits.
     if not (offset.isdigit() and part.isdigit() and len(offset) + len(part) < _KEY_DIGITS):
-        raise FormatError(f"key {key!r} in the state topic is not known here; upgrade the router")
-    return int(offset), int(part)
+        raise FormatError(f"key {key_text(key)} in the state topic is not known here; upgrade the router")
+    place = int(offset), int(part)
+    # A tombstone is written under the key that a number has, and would not remove one with zeros in front.
+    if key != held_key(*place):
+        raise FormatError(f"key {key_text(key)} in the state topic is none that a router writes")
+    return place
 
 
 def _text(content: bytes | None) -> str | None:

@@ -35,7 +35,7 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.errors import FormatError
 from index.progress import Position
 from snapshots.due_columns import MarksIn, due_columns
-from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.envelope import Kind, key_text, unwrap, wrap
 from snapshots.id_columns import check_id_pages, id_columns, id_pages_of
 from snapshots.proto import state_pb2
 from snapshots.segment import MAX_ENTRIES
@@ -110,7 +110,7 @@ def decode_manifest(key: bytes, value: bytes) -> Manifest:
         if key != manifest_key(manifest.bucket_id):
             raise FormatError(f"holds the manifest of bucket {manifest.bucket_id}")  # noqa: TRY301 -- named below
     except FormatError as error:
-        raise FormatError(f"record {key.decode(errors='backslashreplace')!r} of the state topic: {error}") from error
+        raise FormatError(f"record {key_text(key)} of the state topic: {error}") from error
     return manifest
 
 

@@ -12,7 +12,7 @@ from pyroaring import BitMap64, FrozenBitMap64
 
 from index.errors import FormatError
 from index.mask import CONTAINER_BITS, Mask
-from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.envelope import Kind, key_text, unwrap, wrap
 from snapshots.offsets import MAX_OFFSET, decode_bitmap, encode_offsets
 from snapshots.proto import state_pb2
 
@@ -37,10 +37,10 @@ def decode_mask(stored: Iterable[tuple[bytes, bytes]]) -> FrozenBitMap64:
         try:
             found = parse_mask(value)
         except FormatError as error:
-            raise FormatError(f"record {key!r} of the state topic: {error}") from error
+            raise FormatError(f"record {key_text(key)} of the state topic: {error}") from error
         number = found.min() >> CONTAINER_BITS
         if key != mask_key(number):
-            raise FormatError(f"record {key!r} of the state topic holds container {number}")
+            raise FormatError(f"record {key_text(key)} of the state topic holds container {number}")
         offsets |= found
     return FrozenBitMap64(offsets)
 

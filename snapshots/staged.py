@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError, Message
 from index.bucket import Manifest
 from index.errors import FormatError
 from index.rules import Rules
-from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.envelope import Kind, key_text, unwrap, wrap
 from snapshots.manifest import manifest_message, manifest_of
 from snapshots.proto import staged_pb2
 
@@ -177,7 +177,7 @@ def fold_staged(records: Iterable[tuple[bytes | None, bytes | None]]) -> tuple[l
         elif key.startswith(INTENT_PREFIX):
             intents.append(decode_intent(key, value))
         else:
-            raise FormatError(f"key {key!r} in the backfill topic is not known here; upgrade the router")
+            raise FormatError(f"key {key_text(key)} in the backfill topic is not known here; upgrade the router")
     staged.sort(key=lambda each: (each.manifest.from_offset, each.job))
     return staged, intents
 
@@ -213,4 +213,4 @@ def _checked(name: str) -> bytes:
 
 
 def _named(key: bytes, error: FormatError) -> FormatError:
-    return FormatError(f"record {key.decode(errors='backslashreplace')!r} of the backfill topic: {error}")
+    return FormatError(f"record {key_text(key)} of the backfill topic: {error}")

@@ -21,7 +21,7 @@ change of rules so that one set of rules is enough. It makes a change of configu
 fails would hold it back; the history costs a few hundred bytes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -36,7 +36,7 @@ from index.rule_history import RuleEpoch, RuleHistory
 from index.rules import Rules
 from index.transit import InTransit, Lot
 from snapshots.ending import ENDING_KEY, Ending, decode_ending
-from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.envelope import Kind, key_text, unwrap, wrap
 from snapshots.held import HELD_PREFIX, HeldEntry, decode_held
 from snapshots.inventory import Inventory, inventory_message, inventory_of, refuse_other
 from snapshots.manifest import MANIFEST_PREFIX, decode_manifest
@@ -144,9 +144,7 @@ def fold_state(
         [(key, latest.pop(key)) for key in list(latest) if key is not None and key.startswith(prefix)]
         for prefix in (MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX)
     )
-    unknown = latest.keys() - {PROGRESS_KEY, RULES_KEY, ENDING_KEY}
-    if unknown:
-        raise FormatError(f"key {unknown.pop()!r} in the state topic is not known here; upgrade the router")
+    _refuse_unknown(latest.keys() - {PROGRESS_KEY, RULES_KEY, ENDING_KEY})
     if not any((latest, manifests, held, mask, transit)):
         return None
     missing = {PROGRESS_KEY, RULES_KEY} - set(latest)
@@ -163,6 +161,16 @@ def fold_state(
     found = decode_held(held), inventory, decode_mask(mask), decode_transit(transit)
     ending = decode_ending(latest[ENDING_KEY]) if ENDING_KEY in latest else None
     return StoredState(progress, delay_topic_id, history, buckets, *found, ending)
+
+
+def _refuse_unknown(keys: Collection[bytes | None]) -> None:
+    if None in keys:
+        raise FormatError(
+            "key None in the state topic is not known here: no router writes a record without a key. Once the topic's"
+            " log cleaner has removed that record, the partition goes on"
+        )
+    for key in keys:
+        raise FormatError(f"key {key_text(key)} in the state topic is not known here; upgrade the router")
 
 
 def _from_offset(manifest: Manifest) -> int:

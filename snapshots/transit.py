@@ -13,7 +13,7 @@ from index.errors import FormatError
 from index.id_runs import HASH_BYTES
 from index.progress import Position
 from index.transit import InTransit, Lot, named_lots
-from snapshots.envelope import Kind, unwrap, wrap
+from snapshots.envelope import Kind, key_text, unwrap, wrap
 from snapshots.offsets import MAX_OFFSET
 from snapshots.proto import state_pb2
 
@@ -49,9 +49,9 @@ def decode_transit(stored: Iterable[tuple[bytes, bytes]]) -> dict[Lot, tuple[InT
         try:
             lot, notes = parse_transit(value)
         except FormatError as error:
-            raise FormatError(f"record {key!r} of the state topic: {error}") from error
+            raise FormatError(f"record {key_text(key)} of the state topic: {error}") from error
         if key != transit_key(lot):
-            raise FormatError(f"record {key!r} of the state topic holds lot {lot[1]} of transaction {lot[0]}")
+            raise FormatError(f"record {key_text(key)} of the state topic holds lot {lot[1]} of transaction {lot[0]}")
         lots[lot] = notes
     return lots
 

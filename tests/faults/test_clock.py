@@ -1,18 +1,33 @@
 """The router's wall clock is set back and forward while it runs (``clock_shim.c``), its broker's is not."""
 
+import json
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
+from sidecar.config import model as configuration
+from sidecar.kafka import admin as cluster
+from sidecar.policies.operations import Operations
+from sidecar.policies.policy import target_scope
+from sidecar.policies.topic import PoliciesOnDemand
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, settled
-from tests.integration.scenario import Load, wait_until
+from tests.integration.router_process import RouterProcess
+from tests.integration.scenario import APPEND_TIME, Header, Load, header, now_ms, wait_until
+from tests.integration.stored_buckets import state
 
 SHIM = Path(__file__).with_name("clock_shim.c")
+NEAR, WITHIN, BEYOND, HELD = 50, 200, 60, 10
+SERIES = 2
+OCCURRENCES = 7
+"""In an hour: six every ten minutes, and one of the series that skips what it missed."""
+
 COMPILER = shutil.which("cc")
 
 pytestmark = [
@@ -119,6 +134,99 @@ def test_a_clock_that_is_set_back_and_right_again_all_the_time(clock: Clock, lon
         _wait_for_more(lone, out, before)
         load.finish()
         settled(lone)
+        assert not router.events("partition_failed")
+        assert router.stop() == 0
+
+
+class Kinds:
+    """A delay topic with each kind of pending record: near, sealed, behind the jump, held, and of two series."""
+
+    def __init__(self, stage: FaultStage) -> None:
+        self.stage = stage
+        self.out, self.closed = stage.target(), stage.target("closed")
+        self.delay = stage.delay(
+            default_target=self.out, allowed_targets=[self.closed], recurring=True, max_delay="1d", **SMALL_BUCKETS
+        )
+        self.policies = f"__{stage.word}.policies"
+        stage.create([NewTopic(self.policies, 1, 1, config={"cleanup.policy": "compact", **APPEND_TIME})])
+
+    def pause(self, router: RouterProcess, *, on: bool) -> None:
+        config = configuration.load(router.config, {})
+        operations = Operations(config, cluster.connect(config), PoliciesOnDemand(config))
+        operations.switch(target_scope(self.closed), "paused", on=on)
+
+    def send(self, rng: Random) -> None:
+        """Send all kinds, and wait until the state has what is to be sealed and held."""
+        closed: Header = ("deliver-to", self.closed.encode())
+        self.stage.send_many(self.delay, [[_in_s(rng.randint(1_800, 3_000))] for _ in range(WITHIN)])
+        beyond: Header = ("deliver-id", b"beyond")
+        self.stage.send_many(self.delay, [[beyond, _in_s(rng.randint(7_200, 9_000))] for _ in range(BEYOND)])
+        self.stage.send_many(self.delay, [[closed]] * HELD)
+        self.stage.send_many(self.delay, [[closed, ("deliver-id", b"held"), _in_s(1_800)]] * HELD)
+        each: Header = ("deliver-missed", b"all")
+        self.stage.send(self.delay, ("deliver-id", b"all"), ("deliver-every", b"PT10M"), each, value=b"all")
+        self.stage.send(self.delay, ("deliver-id", b"one"), ("deliver-every", b"PT5M"), value=b"one")
+
+        def is_stored() -> bool:
+            found = state(self.stage, self.delay)
+            stored = sum(each.entries for each in found.buckets)
+            return len(found.held) == HELD and stored == WITHIN + BEYOND + HELD + SERIES
+
+        wait_until(is_stored, "buckets and held records")
+        self.stage.send_many(self.delay, [[_in_s(2)] for _ in range(NEAR)])
+
+    def cancelled(self, names: Sequence[bytes]) -> dict[bytes | None, int]:
+        """Cancel schedules by these ids, and return how many each receipt names."""
+        self.stage.send_many(self.delay, [[("deliver-cancel", name)] for name in names])
+        receipts = self.stage.wait_records(f"{self.delay}.receipts", len(names))
+        return {each.key: len(json.loads(each.value or b"")["cancelled"]) for each in receipts}
+
+    def occurrences(self, value: bytes) -> list[int]:
+        """The numbers with which a series has left, in the order of the topic."""
+        found = [each for each in self.stage.records(self.out) if each.value == value]
+        return [int(header(each, "delay-occurrence") or b"") for each in found]
+
+
+def _in_s(seconds: int) -> Header:
+    return "deliver-at", b"%d" % (now_ms() + 1_000 * seconds)
+
+
+@pytest.mark.timeout(300)
+def test_an_hour_back_and_forward_with_every_kind_of_pending_record(
+    clock: Clock, lone: FaultStage, rng: Random
+) -> None:
+    """An hour ahead, an hour's records leave once each, by the limits early; the others stay as they were."""
+    kinds = Kinds(lone)
+    with lone.router(policies_topic=kinds.policies) as router:
+        kinds.pause(router, on=True)
+        router.start_and_wait()
+        kinds.send(rng)
+        clock.shift(-3_600)
+        time.sleep(3)
+        router.kill()
+        router.start_and_wait()
+        assert len(lone.records(kinds.out)) in range(NEAR + 1), "released an hour early by a clock that is behind"
+        clock.shift(0)
+        lone.wait_records(kinds.out, NEAR)
+        clock.shift(3_600)
+        lone.wait_records(kinds.out, NEAR + WITHIN + OCCURRENCES)
+        time.sleep(1)
+        router.kill()
+        router.start_and_wait()
+        clock.shift(0)
+        lone.send(kinds.delay, _in_s(1), value=b"after")
+        wait_until(lambda: lone.records(kinds.out)[-1].value == b"after", "what is due by the right clock leaves")
+        kinds.pause(router, on=False)
+        lone.wait_records(kinds.closed, HELD)
+        assert kinds.occurrences(b"all") == list(range(1, 7))
+        assert kinds.occurrences(b"one") == [1], "the occurrences that were missed are skipped"
+        assert len(lone.records(kinds.out)) == NEAR + WITHIN + OCCURRENCES + 1
+        # Those that were held an hour ahead of their time wait for it.
+        found = kinds.cancelled([b"beyond", b"held", b"all", b"one"])
+        assert found == {b"beyond": BEYOND, b"held": HELD, b"all": 1, b"one": 1}
+        assert len(lone.records(kinds.closed)) == HELD
+        report = lone.audit()
+        assert (report.lost, report.duplicated, report.altered) == (0, 0, 0), report.summary()
         assert not router.events("partition_failed")
         assert router.stop() == 0
 

@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
+from tests.faults.named_load import RECURRING, NamedLoad, check_receipts
 from tests.faults.stage import SMALL_BUCKETS, FaultStage, proxied, settled
-from tests.integration.scenario import Load, wait_until
+from tests.integration.scenario import APPEND_TIME, Load, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -39,14 +40,17 @@ def small_disk(needs_own_nodes: None, tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def test_the_disk_is_full(small_disk: Path, tmp_path: Path, rng: Random) -> None:
+@pytest.mark.parametrize("named", [False, True], ids=["plain", "with-ids-and-series"])
+def test_the_disk_is_full(named: bool, small_disk: Path, tmp_path: Path, rng: Random) -> None:
     """The broker gives up; when there is room again and it is started, everything goes on."""
     with proxied(1, properties={"log.dirs": str(small_disk / "data")}) as running:
         stage = FaultStage(running, tmp_path / "routers")
         out = stage.target()
-        delay = stage.delay(default_target=out, **SMALL_BUCKETS)
+        delay = stage.delay(default_target=out, **SMALL_BUCKETS, **RECURRING)
+        stage.alter(f"{delay}.receipts", APPEND_TIME)
         (node,) = running.cluster.nodes
-        with stage.router() as router, Load(stage, [delay], rng, delays_ms=(0, 8_000)) as load:
+        load = NamedLoad(stage, delay, rng) if named else Load(stage, [delay], rng, delays_ms=(0, 8_000))
+        with stage.router() as router, load:
             router.start_and_wait()
             time.sleep(2)
             filler = small_disk / "filler"
@@ -59,6 +63,8 @@ def test_the_disk_is_full(small_disk: Path, tmp_path: Path, rng: Random) -> None
             load.finish()
             router.wait_ready(90)
             settled(stage)
+            if named:
+                check_receipts(stage, delay, out)
             assert router.stop() == 0
 
 

@@ -22,14 +22,19 @@ MOVES = 3
 FAILED_OVER_S = 12.0
 
 
-@pytest.mark.parametrize("whose", ["of-the-router", "of-transactions"])
+@pytest.mark.parametrize("whose", ["of-the-router", "of-the-state", "of-the-target", "of-transactions"])
 def test_a_topic_has_fewer_replicas_in_sync_than_it_must(
     whose: str, three_nodes: Proxied, replicated: FaultStage, rng: Random
 ) -> None:
     """Not the broker that went away stops releases, which others stand in for, but what is asked of those."""
-    router, load, _ = _loaded(replicated, rng)
+    router, load, delay = _loaded(replicated, rng)
     (out,) = replicated.targets
-    topics = [TRANSACTIONS] if whose == "of-transactions" else replicated.topics()
+    topics = {
+        "of-the-router": replicated.topics(),
+        "of-the-state": [f"{delay}.delay-state"],
+        "of-the-target": [out],
+        "of-transactions": [TRANSACTIONS],
+    }[whose]
     with router, load:
         router.start_and_wait()
         time.sleep(3)

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -10,11 +11,14 @@ from confluent_kafka.admin import NewTopic
 
 from index.bucket import Manifest
 from index.bucket_rules import SealRules, cut, placement_of
+from index.id_pages import IdPageRef, row
+from index.names import hash_of
 from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from sidecar.config.model import load
 from sidecar.kafka.admin import connect, topic_id
+from snapshots.id_pages import IdPageWriter, encode_pages
 from snapshots.segment import StoredEntry
 from snapshots.staged import (
     Intent,
@@ -23,6 +27,7 @@ from snapshots.staged import (
     encode_staged,
     intent_key,
     staged_key,
+    staged_page_key,
     staged_segment_key,
 )
 from snapshots.writing import SegmentWriter, record_size
@@ -64,6 +69,7 @@ class BackfillJob:
         self._stage = stage
         self._delay = delay
         self._limits = limits
+        self._id_rows: dict[int, bytes] = {}
         self._producer = Producer({**stage.kafka, "message.max.bytes": 2_000_000})
 
     def run(
@@ -104,6 +110,8 @@ class BackfillJob:
                 entries.append((AT_ONCE, found.offset, None))
             else:
                 entries.append((decision.due_ms, found.offset, record))
+                if decision.deliver_id is not None:
+                    self._id_rows[found.offset] = row(hash_of(decision.deliver_id), decision.due_ms, found.offset)
         return sorted(entries, key=lambda entry: entry[:2])
 
     def _bucket(self, name: str, entries: Sequence[StoredEntry], start: int, end: int) -> Manifest:
@@ -113,7 +121,17 @@ class BackfillJob:
                 key = staged_segment_key(name, start, writer.count, secrets.token_hex(4))
                 offset = self._write(f"{self._delay}.delay-snapshots", key, encoded.value)
                 writer.written([encoded.ref], [offset])
-        return writer.manifest()
+        rows = sorted(self._id_rows[offset] for _, offset, _ in entries if offset in self._id_rows)
+        return replace(writer.manifest(), id_pages=self._id_pages(name, rows, start))
+
+    def _id_pages(self, name: str, rows: Sequence[bytes], start: int) -> tuple[IdPageRef, ...] | None:
+        """Write the pages of ids of a bucket."""
+        pages, writer = list(encode_pages(rows, len(rows))), IdPageWriter(0)
+        keys = [staged_page_key(name, start, number, secrets.token_hex(4)) for number in range(len(pages))]
+        snapshots = f"{self._delay}.delay-snapshots"
+        offsets = [self._write(snapshots, key, page.value) for key, page in zip(keys, pages, strict=True)]
+        writer.written(pages, offsets)
+        return writer.refs()
 
     def _write(self, topic: str, key: bytes, value: bytes) -> int:
         offsets: list[int] = []

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,29 +23,10 @@ from sidecar.rejected.log import OutOfTimeError
 from sidecar.rejected.operations import RejectedOperations
 from sidecar.rejected.producer import redriver
 from sidecar.rejected.selection import Selection
+from tests.integration.redrives import redrive_call
 from tests.integration.scenario import Header, Stage, header
 
 COUNT = 60
-
-KILLED = """
-import os, signal, sys
-from sidecar.kafka import transactions
-from sidecar.rejected import redriving
-from sidecar.cli.program import main
-moment, commits, commit = sys.argv[1], [0], transactions.commit
-def killed(producer):
-    commits[0] += 1
-    if commits[0] == 2 and moment == "before":
-        producer.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-    commit(producer)
-    if commits[0] == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-transactions.commit = killed
-redriving.IN_ONE_TRANSACTION = 10
-sys.argv = ["delay-router", *sys.argv[2:]]
-main()
-"""
 
 
 @pytest.fixture
@@ -102,7 +82,7 @@ def test_each_record_is_driven_once_whatever_is_killed(stage: Stage, delay: str,
 
         options = [delay, "--config", str(file), "--code", "TARGET_NOT_ALLOWED", "--drop-header", "deliver-to"]
         for moment in ("before", "after"):
-            call = [sys.executable, "-c", KILLED, moment, "rejected", "redrive", *options]
+            call = redrive_call(*options, killed=moment, at=2)
             killed = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
             assert killed.returncode == -signal.SIGKILL, killed.stderr
         last = redriven(file, delay, "--code", "TARGET_NOT_ALLOWED", "--drop-header", "deliver-to")

@@ -5,20 +5,25 @@ from collections.abc import Callable
 import pytest
 
 from index.errors import FormatError
+from index.progress import Position, Progress
+from index.rule_history import RuleHistory
+from index.rules import Rules
 from snapshots.ending import decode_ending
 from snapshots.held import decode_held, held_key
 from snapshots.id_pages import parse_page
+from snapshots.inventory import Inventory
 from snapshots.manifest import decode_manifest, manifest_key
 from snapshots.mask import decode_mask, mask_key
 from snapshots.segment import decode_segment
-from snapshots.staged import decode_intent, decode_staged, intent_key, staged_key
-from snapshots.state import PROGRESS_KEY, RULES_KEY, fold_state
+from snapshots.staged import decode_intent, decode_staged, fold_staged, intent_key, staged_key
+from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress, fold_state
 from snapshots.transit import decode_transit, transit_key
 from tests.support.paths import GOLDEN
 from tests.support.stored import flipped, golden
 
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "held-v1.bin": lambda value: decode_held([(held_key(4711, 0), value)]),
+    "held-offset-v1.bin": lambda value: decode_held([(held_key(4711, 0), value)]),
     "intent-v1.bin": lambda value: decode_intent(intent_key("nightly-7"), value),
     "ids-v1.bin": parse_page,
     "manifest-dues-v1.bin": lambda value: decode_manifest(manifest_key(42), value),
@@ -42,6 +47,17 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "transit-v1.bin": lambda value: decode_transit([(transit_key((907, 0)), value)]),
 }
 
+PROGRESS = Progress(20_000, Position(7, 3), 20_000, 2, next_bucket=43)
+STATE = {
+    PROGRESS_KEY: encode_progress(PROGRESS, "id", Inventory((42,), 1, 1, 1)),
+    RULES_KEY: encode_history(RuleHistory.beginning(0, Rules("d"))),
+    manifest_key(42): golden("manifest-ids-v1.bin"),
+    held_key(4711, 0): golden("held-offset-v1.bin"),
+    mask_key(0): golden("mask-v1.bin"),
+    transit_key((907, 0)): golden("transit-v1.bin"),
+}
+STAGED = {staged_key("nightly-7", 4000): golden("staged-v1.bin"), intent_key("nightly-7"): golden("intent-v1.bin")}
+
 
 def test_no_golden_file_is_left_out() -> None:
     assert {file.name for file in GOLDEN.glob("*-v1.bin")} == DECODERS.keys()
@@ -62,3 +78,20 @@ def test_every_truncation_is_refused(name: str) -> None:
     for length in range(len(value)):
         with pytest.raises(FormatError):
             decode(value[:length])
+
+
+@pytest.mark.parametrize("key", STATE)
+def test_every_flipped_bit_of_a_key_of_the_state_is_refused(key: bytes) -> None:
+    """No checksum covers keys: what lies under another key than its own must be noticed all the same."""
+    assert fold_state(STATE.items())
+    for bit in range(len(key) * 8):
+        with pytest.raises(FormatError):
+            fold_state((flipped(each, bit) if each == key else each, value) for each, value in STATE.items())
+
+
+@pytest.mark.parametrize("key", STAGED)
+def test_every_flipped_bit_of_a_key_of_the_backfill_topic_is_refused(key: bytes) -> None:
+    assert fold_staged(STAGED.items())
+    for bit in range(len(key) * 8):
+        with pytest.raises(FormatError):
+            fold_staged((flipped(each, bit) if each == key else each, value) for each, value in STAGED.items())

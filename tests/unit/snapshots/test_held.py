@@ -59,9 +59,13 @@ GOLDEN = HeldEntry(
 )
 
 
-def test_what_version_1_wrote_is_read_and_is_what_is_written() -> None:
-    assert decode_held([(held_key(4711, 0), golden("held-v1.bin"))]) == (GOLDEN,)
-    assert encode_held(GOLDEN) == [(held_key(4711, 0), golden("held-v1.bin"))]
+@pytest.mark.parametrize("name", ["held-v1.bin", "held-offset-v1.bin"])
+def test_what_version_1_wrote_is_read(name: str) -> None:
+    assert decode_held([(held_key(4711, 0), golden(name))]) == (GOLDEN,)
+
+
+def test_what_is_written_is_version_1_with_the_offset() -> None:
+    assert encode_held(GOLDEN) == [(held_key(4711, 0), golden("held-offset-v1.bin"))]
 
 
 def test_how_much_later_it_was_to_leave_is_kept_where_it_was_spread() -> None:
@@ -108,7 +112,9 @@ def test_a_large_record_is_held_in_parts(size: int) -> None:
         ([(held_key(7, 0), _of_json(b'{"own_key": "keep", "targets": [], "due_ms": Infinity}'))], "of offset 7"),
         ([(held_key(7, 0), _of_json(b"[" * 100_000))], "of offset 7"),
         ([(held_key(7, 0), _of_json(b'{"own_key": "keep", "due_ms": %s}' % (b"9" * 5_000)))], "of offset 7"),
-        ([(held_key(7, 0), b"garbage")], "record b'held/7/0' of the state topic"),
+        ([(held_key(8, 0), encode_held(ENTRY)[0][1])], "of offset 8 .* holds the record of offset 7"),
+        ([(b"held/07/0", encode_held(ENTRY)[0][1])], "none that a router writes"),
+        ([(held_key(7, 0), b"garbage")], "record 'held/7/0' of the state topic"),
         ([(held_key(7, 0), wrap(Kind.HELD, b""))], "held record of offset 7"),
         ([(held_key(7, 0), wrap(Kind.HELD, b"\0\0\0\1\0\0\0\2{}"))], "held record of offset 7"),
         ([(held_key(7, 0), wrap(Kind.SEGMENT, b""))], "not HELD"),

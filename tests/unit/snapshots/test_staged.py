@@ -184,7 +184,7 @@ def test_the_fold_sorts_and_removes() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        (b"other/1", b"", r"key b'other/1' in the backfill topic is not known here; upgrade the router"),
+        (b"other/1", b"", r"key 'other/1' in the backfill topic is not known here; upgrade the router"),
         (None, b"", "a record without a key in the backfill topic"),
         (KEY, b"", "record 'bucket/nightly-7/00000000000000004000' of the backfill topic: 0 bytes are too few"),
         (INTENT_KEY, b"KDR", "record 'intent/nightly-7' of the backfill topic: 3 bytes are too few"),

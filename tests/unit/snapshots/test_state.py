@@ -183,7 +183,7 @@ def test_a_later_manifest_of_a_bucket_wins() -> None:
     [
         ([(PROGRESS_KEY, encode_progress(PROGRESS, "id"))], "key b'rules' is missing"),
         ([(RULES_KEY, RULES)], "key b'progress' is missing"),
-        ([(b"backfill/0", b"")], r"key b'backfill/0' in the state topic is not known here; upgrade the router"),
+        ([(b"backfill/0", b"")], r"key 'backfill/0' in the state topic is not known here; upgrade the router"),
         ([(b"backfill/0", b""), (RULES_KEY, None)], "not known here"),
         ([(manifest_key(0), b"")], "key b'progress' is missing"),
         ([(manifest_key(0), b""), *STORED], "record 'bucket/0{20}' of the state topic: 0 bytes"),
@@ -195,7 +195,8 @@ def test_a_later_manifest_of_a_bucket_wins() -> None:
             [bucket(0, 0, 4), STORED[0], (RULES_KEY, encode_history(RuleHistory.beginning(1, A)))],
             "records from 0 on need rules",
         ),
-        ([(None, b"")], "key None in the state topic is not known here"),
+        ([(None, b"")], "key None in the state topic is not known here: no router writes a record without a key"),
+        ([(b"x" * 10_000, b"")], r"^key 'x{40}'... of 10000 bytes in the state topic is not known here; upgrade"),
         ([(RULES_KEY, RULES), (PROGRESS_KEY, RULES)], "record 'progress' of the state topic: holds kind 2"),
         ([(PROGRESS_KEY, encode_progress(PROGRESS, "id")), (RULES_KEY, b"")], "record 'rules' of the state topic: 0"),
     ],
