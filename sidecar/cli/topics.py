@@ -213,38 +213,44 @@ def _start_over(config_file: Path | None, place: str, *, yes: bool, as_json: boo
 @config_option
 @json_option
 @click.option("--producer-id", type=int, metavar="ID", help="Who has it open, by describe-producers.")
+@click.option("--start-offset", type=int, metavar="N", help="From which offset on, by describe-producers.")
 @click.option("--outcome", type=click.Choice(["committed", "aborted"]), help="How the transaction ended.")
 def end_transaction_command(
-    partition: str, place: str, config_file: Path | None, *, as_json: bool, producer_id: int | None, outcome: str | None
+    partition: str,
+    place: str,
+    config_file: Path | None,
+    *,
+    as_json: bool,
+    producer_id: int | None,
+    start_offset: int | None,
+    outcome: str | None,
 ) -> None:
     """End a transaction of a delay partition that the brokers have forgotten.
 
     TOPIC/PARTITION is the delay partition, WHERE/PARTITION the place where the transaction is open. Without
-    --producer-id and --outcome the command shows what it finds, and changes nothing.
+    --producer-id, --start-offset and --outcome the command shows the open transaction, and changes nothing.
     """
-    if (producer_id is None) is not (outcome is None):
-        raise click.UsageError("give --producer-id and --outcome together, or neither to look")
-    _end_transaction(config_file, (partition, place), producer_id, outcome, as_json=as_json)
-
-
-def _end_transaction(
-    config_file: Path | None, given: tuple[str, str], producer_id: int | None, outcome: str | None, *, as_json: bool
-) -> None:
+    if len({producer_id is None, start_offset is None, outcome is None}) > 1:
+        raise click.UsageError("give --producer-id, --start-offset and --outcome together, or none of them to look")
     config = load(config_file)
-    name, partition = ending.place_of(given[0], "end-transaction")
-    topic = config.require_delay_topic(name, f"end-transaction {given[0]}: ")
-    place = ending.place_of(given[1], "end-transaction")
-    command = ending.EndTransaction(config, reach.connect(config), topic, partition, place)
-    if producer_id is not None:
-        records = command.end(producer_id, committed=outcome == "committed")
+    name, number = ending.place_of(partition, "end-transaction")
+    topic = config.require_delay_topic(name, f"end-transaction {partition}: ")
+    at = ending.place_of(place, "end-transaction")
+    command = ending.EndTransaction(config, reach.connect(config), topic, number, at)
+    if producer_id is None or start_offset is None:
+        _show_transaction(command, partition, config.bootstrap, as_json=as_json)
+    else:
+        records = command.end(producer_id, start_offset, committed=outcome == "committed")
         if as_json:
-            print_json({"place": given[1], "outcome": outcome, "records_written_again": records})
+            print_json({"place": place, "outcome": outcome, "records_written_again": records})
         else:
-            click.echo(f"{given[1]}: ended as {outcome}; {records} records were written again")
-        return
+            click.echo(f"{place}: ended as {outcome}; {records} records were written again")
+
+
+def _show_transaction(command: ending.EndTransaction, partition: str, bootstrap: str, *, as_json: bool) -> None:
     shown = command.show()
     if as_json:
         print_json(shown.as_json())
         return
-    for line in shown.lines(given[0], command.transactional_id, config.bootstrap):
+    for line in shown.lines(partition, command.transactional_id, bootstrap):
         click.echo(line)

@@ -1,16 +1,17 @@
 """``delay-router end-transaction``: end a transaction that the brokers have forgotten, with the outcome it had.
 
 An operator compares producer ids first: ``kafka-transactions.sh describe-producers`` tells who has the transaction
-open, and ``kafka-transactions.sh describe`` the producer id of a delay partition. Only a transaction of the delay
-partition's own producer id is ended here, by a marker of that producer, which ends nobody else's.
+open and from which offset on, and ``kafka-transactions.sh describe`` the producer id of a delay partition. Only a
+transaction of the delay partition's own producer id is ended here, by a marker of that producer, which ends nobody
+else's; and only where it is the first open one, so that no record in front of it is taken for one of it.
 
 ::
 
-    1 fence       become the only writer of the delay partition; refuse another producer id than the operator named
+    1 fence       become the only writer of the delay partition; refuse another producer id or another first offset
     2 note        write `ending` to the state, by a second producer: its marker does not end what the first has open.
                   From here on routers refuse the partition, and the command, run again, goes on at 3
     3 abort       write to the place and abort: the marker ends the forgotten transaction there as well
-    4 write again one transaction: the committed records of the forgotten one, and a tombstone for the note
+    4 write again one transaction, of a new epoch: the committed records of the forgotten one, a tombstone for the note
 
 Each step may be the last one of this process. An aborted transaction needs no records in step 4. A committed one is
 aborted, too, and written again, since a commit in step 3 that is interrupted would abort it for good. Its records get
@@ -126,7 +127,8 @@ class Shown:
             return [f"{topic}/{partition}: begun and not finished; go on with: {_command(self.resumed)}"]
         tool = f"kafka-transactions.sh --bootstrap-server {bootstrap}"
         outcome = self.by_state or "OUTCOME"
-        end = f"delay-router end-transaction {delay_partition} {topic}/{partition} --producer-id ID --outcome {outcome}"
+        given = f"--producer-id ID --start-offset {self.from_offset} --outcome {outcome}"
+        end = f"delay-router end-transaction {delay_partition} {topic}/{partition} {given}"
         return f"""\
 {topic}/{partition}: a transaction is open from offset {self.from_offset} on; the log ends at {self.to_offset}
 records of {delay_partition} behind it: {self.records}; by its state {self.left} have left and {self.pending} have not
@@ -135,7 +137,7 @@ the coordinator's log says of the last transaction there: {self.log_says}
    {tool} describe-producers --topic {topic} --partition {partition}
 2. The producer id of {delay_partition}:
    {tool} describe --transactional-id {transactional_id}
-3. Where the two ids are the same:
+3. Where the two ids are the same, and the first offset is {self.from_offset}:
    {end}
    Else it is somebody else's, and only its owner knows the outcome; to abort it:
    {tool} abort --topic {topic} --partition {partition} --start-offset {self.from_offset}""".splitlines()
@@ -174,14 +176,14 @@ class EndTransaction:
             resumed if resumed is not None and (resumed.topic, resumed.partition) == self._place else None,
         )
 
-    def end(self, producer_id: int, *, committed: bool) -> int:
+    def end(self, producer_id: int, start_offset: int, *, committed: bool) -> int:
         """End the transaction with this outcome; return how many records were written again.
 
-        DelayRouterError when the place has no open transaction of this producer id.
+        DelayRouterError when the first open transaction of the place is not that of this producer id and offset.
         """
         for _ in range(ATTEMPTS):
             try:
-                return self._end(producer_id, committed=committed)
+                return self._end(producer_id, start_offset, committed=committed)
             except KafkaException as exception:
                 if classify(error_of(exception)) is not Verdict.FENCED:
                     raise
@@ -189,19 +191,20 @@ class EndTransaction:
             f"{self._topic.name}/{self._partition}: a running router takes the partition back; stop it and try again"
         )
 
-    def _end(self, producer_id: int, *, committed: bool) -> int:
+    def _end(self, producer_id: int, start_offset: int, *, committed: bool) -> int:
         producer = self._fenced(producer_id)
         stored = self._stored()
         ending = stored.ending if stored is not None else None
         if ending is None:
-            ending = self._begun(producer_id, committed=committed)
+            ending = self._begun(producer_id, start_offset, committed=committed)
             self._note(encode_ending(ending))
             failpoints.passing("ending.noted")
-        elif ending[:2] != self._place or ending.producer_id != producer_id or ending.committed is not committed:
+        elif ending != (*self._place, start_offset, ending.to_offset, committed, producer_id):
             raise DelayRouterError(f"the command was begun otherwise; run it again as it was begun: {_command(ending)}")
         self._close(producer, ending)
         failpoints.passing("ending.closed")
-        return self._write_again(producer, ending)
+        # Of a new epoch: the client may have repeated the request that ended the transaction before.
+        return self._write_again(self._fenced(producer_id), ending)
 
     def _fenced(self, producer_id: int) -> Producer:
         told: list[int] = []
@@ -220,10 +223,15 @@ class EndTransaction:
             )
         return producer
 
-    def _begun(self, producer_id: int, *, committed: bool) -> Ending:
-        ends = self._ends()
+    def _begun(self, producer_id: int, start_offset: int, *, committed: bool) -> Ending:
+        ends, place = self._ends(), f"{self._place[0]}/{self._place[1]}"
         if not ends.is_open:
-            raise DelayRouterError(f"no transaction is open on {self._place[0]}/{self._place[1]}; nothing was changed")
+            raise DelayRouterError(f"no transaction is open on {place}; nothing was changed")
+        if ends.settled != start_offset:
+            raise DelayRouterError(
+                f"the first open transaction on {place} begins at offset {ends.settled}, not {start_offset}: end that"
+                " one first, or wait for its end. Nothing was changed"
+            )
         return Ending(*self._place, ends.settled, ends.written, committed, producer_id)
 
     def _note(self, value: bytes | None) -> None:
@@ -325,7 +333,10 @@ def place_of(text: str, what: str) -> Place:
 
 def _command(ending: Ending) -> str:
     outcome = "committed" if ending.committed else "aborted"
-    return f"... {ending.topic}/{ending.partition} --producer-id {ending.producer_id} --outcome {outcome}"
+    return (
+        f"... {ending.topic}/{ending.partition} --producer-id {ending.producer_id} --start-offset {ending.from_offset}"
+        f" --outcome {outcome}"
+    )
 
 
 def _has_left(stored: StoredState, hidden: Hidden) -> bool:

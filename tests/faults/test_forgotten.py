@@ -246,9 +246,14 @@ def _end(stage: Stage, scene: Scene, *, committed: bool) -> int:
     """End what is open of a scene, as an operator does; how many records were written again."""
     with Broker(stage.bootstrap) as broker:
         producer_id, _ = scene.forgotten(broker).producer
-    return sum(
-        _command(stage, scene, topic).end(producer_id, committed=committed) for topic in _open_places(stage, scene)
-    )
+    commands = [_command(stage, scene, topic) for topic in _open_places(stage, scene)]
+    return sum(command.end(producer_id, _start(command), committed=committed) for command in commands)
+
+
+def _start(command: EndTransaction) -> int:
+    """The first offset of the open transaction, as describe-producers tells it, or as the command was begun."""
+    shown = command.show()
+    return shown.from_offset if shown.resumed is None else shown.resumed.from_offset
 
 
 def _command(stage: Stage, scene: Scene, topic: str) -> EndTransaction:
@@ -321,10 +326,13 @@ def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Clu
         _get_new_leaders(unverified)
     with Broker(stage.bootstrap) as broker:
         command = _command(stage, scene, scene.outs[0])
+        start = _start(command)
         with pytest.raises(DelayRouterError, match="is not of this partition"):
-            command.end(stranger.producer[0], committed=True)
+            command.end(stranger.producer[0], start, committed=True)
         with pytest.raises(DelayRouterError, match="is not of producer id"):
-            command.end(own_id, committed=True)
+            command.end(own_id, start, committed=True)
+        with pytest.raises(DelayRouterError, match="begins at offset"):
+            command.end(own_id, start + 1, committed=True)
         assert command.show().is_open
         _end_stranger(scene, broker, stranger)
     with stage.router("after") as after:
@@ -362,7 +370,8 @@ def test_a_command_that_is_killed_goes_on_when_it_is_run_again(
                 with Broker(stage.bootstrap) as broker:
                     producer_id, _ = scene.forgotten(broker).producer
                 topic = ending.topic if ending is not None else _open_places(stage, scene)[0]
-                _command(stage, scene, topic).end(producer_id, committed=True)
+                command = _command(stage, scene, topic)
+                command.end(producer_id, _start(command), committed=True)
         wait_until(after.ready, "every partition", 60)
         _holds_once(stage, scenes)
 

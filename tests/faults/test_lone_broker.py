@@ -112,5 +112,5 @@ def _operate(stage: Stage, delay: str, outs: list[str]) -> Iterator[str]:
                 if shown.is_open and outcome in ("committed", "aborted") and (shown.records or place in own):
                     with Broker(stage.bootstrap) as broker:
                         producer_id, _ = broker.init_producer_id(command.transactional_id)
-                    command.end(producer_id, committed=outcome == "committed")
+                    command.end(producer_id, shown.from_offset, committed=outcome == "committed")
                     yield f"{place[0]}/{place[1]} as {outcome}"
