@@ -11,7 +11,7 @@ from sidecar.intake.handed_over import handed_over, handed_over_one
 from sidecar.intake.raw_headers import RawHeaders
 from sidecar.kafka.admin import Place
 from sidecar.kafka.compacted import learn_leaders
-from sidecar.kafka.errors import is_unreadable
+from sidecar.kafka.errors import error_of, is_unreadable
 from sidecar.kafka.librdkafka import serialized_sizes
 
 SCAN_GAP_RECORDS = 300
@@ -55,8 +55,11 @@ class OffsetReader:
         return (self._bulk if dense else self._scattered).read((topic, partition), offsets)
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """As ``read``, for records of hundreds of kB that a router has written, and whose headers do not matter."""
-        return self._bulk.read((topic, partition), offsets, examines=False)
+        """Read records of hundreds of kB that a router has written; None also for one whose batch is damaged.
+
+        Whoever wrote it has kept what it takes to make it good. KafkaException as of ``read``.
+        """
+        return self._bulk.read_written((topic, partition), offsets)
 
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Every record of [from_offset, to_offset) with its offset; none at all when the first ones are gone."""
@@ -89,17 +92,24 @@ class _Head:
         self._raw = RawHeaders(connect)
         self._doubtful: set[int] = set()
 
-    def read(self, place: Place, offsets: Sequence[int], *, examines: bool = True) -> dict[int, Record | None]:
+    def read(self, place: Place, offsets: Sequence[int]) -> dict[int, Record | None]:
         self._doubtful.clear()
         try:
             found = {offset: self._read_one(place, offset) for offset in offsets}
         finally:
             self._rest()
         # What was passed on the way is of no interest.
-        doubtful = sorted(self._doubtful.intersection(offsets)) if examines else []
+        doubtful = sorted(self._doubtful.intersection(offsets))
         for offset, raw in self._raw.read(*place, doubtful).items():
             found[offset] = _examined(found[offset], raw)
         return found
+
+    def read_written(self, place: Place, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """Read records whose headers do not matter; None for one that is gone, or whose batch is damaged."""
+        try:
+            return {offset: self._read_undamaged(place, offset) for offset in offsets}
+        finally:
+            self._rest()
 
     def scan(self, place: Place, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         self._doubtful.clear()
@@ -142,6 +152,14 @@ class _Head:
                 self._next_offset = _NOWHERE
                 return None
         return None
+
+    def _read_undamaged(self, place: Place, offset: int) -> Record | None:
+        try:
+            return self._read_one(place, offset)
+        except KafkaException as exception:
+            if not is_unreadable(error_of(exception)):
+                raise
+            return None
 
     def _next(self, place: Place, offset: int) -> tuple[int, Record] | None:
         """The next record at or behind the position, at ``offset`` unless that is near; None when there is none."""
