@@ -54,7 +54,7 @@ def parse_page(value: bytes) -> bytes:
 def decode_page(ref: IdPageRef, value: bytes | None) -> bytes:
     """The rows of the page that a manifest names; FormatError when that is not it, or it is not there."""
     if value is None:
-        raise FormatError(f"the snapshots topic has nothing at offset {ref.record_offset}")
+        raise FormatError(f"the snapshots topic has nothing that can be read at offset {ref.record_offset}")
     page = parse_page(value)
     if page[:HASH_BYTES] != ref.first_hash or len(page) != ROW_BYTES * ref.rows:
         raise FormatError("it is not the page of ids that the manifest names")

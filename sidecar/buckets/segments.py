@@ -126,7 +126,8 @@ class SegmentSource:
     def _columns(self, ref: SegmentRef, record: Record | None) -> Columns:
         """The segment that a record holds; FormatError when it is not the one that the manifest means."""
         if record is None or record.value is None:
-            raise FormatError(f"{self._topic.snapshots}/{self._partition} has nothing at offset {ref.record_offset}")
+            place = f"{self._topic.snapshots}/{self._partition}"
+            raise FormatError(f"{place} has nothing that can be read at offset {ref.record_offset}")
         columns = self._codec.decode_columns(record.value)
         if not _is_of(ref, columns.dues_ms, columns.offsets):
             raise FormatError("it is not the segment that the manifest names")

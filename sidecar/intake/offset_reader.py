@@ -12,7 +12,7 @@ from sidecar.intake.handed_over import handed_over, handed_over_one
 from sidecar.intake.raw_headers import RawHeaders
 from sidecar.kafka.admin import Place
 from sidecar.kafka.compacted import learn_leaders
-from sidecar.kafka.errors import is_unreadable
+from sidecar.kafka.errors import error_of, is_unreadable
 from sidecar.kafka.librdkafka import serialized_sizes
 from sidecar.payload.records import size_of
 
@@ -70,8 +70,11 @@ class OffsetReader:
         return (self._bulk if dense else self._scattered).read((topic, partition), offsets)
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """As ``read``, for records of hundreds of kB that a router has written, and whose headers do not matter."""
-        return dict(self._bulk.read((topic, partition), offsets, examines=False))
+        """Read records of hundreds of kB that a router has written; None also for one whose batch is damaged.
+
+        Such a record is made good from the records that it was made of. KafkaException as of ``read``.
+        """
+        return self._bulk.read_written((topic, partition), offsets)
 
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Every record of [from_offset, to_offset) with its offset; none at all when the first ones are gone."""
@@ -111,7 +114,7 @@ class _Head:
         self._raw = RawHeaders(connect)
         self._doubtful: set[int] = set()
 
-    def read(self, place: Place, offsets: Sequence[int], *, examines: bool = True) -> ReadEach:
+    def read(self, place: Place, offsets: Sequence[int]) -> ReadEach:
         self._doubtful.clear()
         try:
             found: dict[int, Record | None] = {}
@@ -120,20 +123,27 @@ class _Head:
                 record = found[offset] = self._read_one(place, offset)
                 held_bytes += 0 if record is None else size_of(record)
                 if held_bytes >= STEP_BYTES:
-                    yield from self._whole(place, found, examines=examines)
+                    yield from self._whole(place, found)
                     found, held_bytes = {}, 0
         finally:
             self._rest()
-        yield from self._whole(place, found, examines=examines)
+        yield from self._whole(place, found)
 
-    def _whole(self, place: Place, found: dict[int, Record | None], *, examines: bool) -> ReadEach:
+    def _whole(self, place: Place, found: dict[int, Record | None]) -> ReadEach:
         """Yield records that were read, each with the headers that the log holds."""
         # What was passed on the way is of no interest.
-        doubtful = sorted(self._doubtful.intersection(found)) if examines else []
+        doubtful = sorted(self._doubtful.intersection(found))
         for offset, raw in self._raw.read(*place, doubtful).items():
             found[offset] = _examined(found[offset], raw)
         self._doubtful.clear()
         yield from found.items()
+
+    def read_written(self, place: Place, offsets: Sequence[int]) -> dict[int, Record | None]:
+        """Read records whose headers do not matter; None for one that is gone, or whose batch is damaged."""
+        try:
+            return {offset: self._read_undamaged(place, offset) for offset in offsets}
+        finally:
+            self._rest()
 
     def scan(self, place: Place, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         self._doubtful.clear()
@@ -179,6 +189,14 @@ class _Head:
                 self._next_offset = _NOWHERE
                 return None
         return None
+
+    def _read_undamaged(self, place: Place, offset: int) -> Record | None:
+        try:
+            return self._read_one(place, offset)
+        except KafkaException as exception:
+            if not is_unreadable(error_of(exception)):
+                raise
+            return None
 
     def _next(self, place: Place, offset: int) -> tuple[int, Record] | None:
         """The next record at or behind the position, at ``offset`` unless that is near; None when there is none."""

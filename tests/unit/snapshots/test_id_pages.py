@@ -95,7 +95,7 @@ def test_the_page_that_the_manifest_names_is_read_and_no_other() -> None:
     for ref in (PAGE.ref._replace(rows=3), PAGE.ref._replace(first_hash=b"a" * HASH_BYTES)):
         with pytest.raises(FormatError, match="not the page of ids that the manifest names"):
             decode_page(ref, PAGE.value)
-    with pytest.raises(FormatError, match="nothing at offset 77"):
+    with pytest.raises(FormatError, match="nothing that can be read at offset 77"):
         decode_page(PAGE.ref._replace(record_offset=77), None)
 
 
