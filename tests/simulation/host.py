@@ -446,7 +446,7 @@ class SimulatedTransactions:
         """Whether the delay topic refuses what follows from an offset: now and then what a move is to write."""
         produced = next(each for each in self._around.log.records if each.offset == offset)
         is_move = produced.named is not None and produced.named.action == "move"
-        return is_move and offset * REFUSED_BY % 8 == 0
+        return self._around.refuses_moves and is_move and offset * REFUSED_BY % 8 == 0
 
     def _require_connections(self) -> None:
         if self.has_lost_connection():

@@ -34,6 +34,7 @@ from tests.simulation.workload import (
     IDS,
     LONGEST_DELAY_MS,
     TARGETS,
+    append_chain,
     append_named,
     append_recurring,
     append_some,
@@ -92,6 +93,9 @@ AWAY_SHARE = 0.3
 
 NAMES_SHARE = 0.6
 """Of runs in which some are cancelled and replaced, recurring ones too."""
+CHAIN_SHARE = 0.3
+"""Of those in which some are cancelled: moves come one right behind the other, and some cannot be written."""
+
 DELAY_SHARE = 0.25
 """Of those in which nothing is cancelled: records without a time have a delay, by some of the rules."""
 
@@ -143,6 +147,9 @@ class Run:
         self._around = Surroundings(
             OwnClock(self._clock), DelayLog(), store, faults, limits, max_buckets, trims, self._rules_used[0]
         )
+        # Dealt apart, too.
+        self._chaining = random.Random(f"{seed}, chains")
+        self._around.refuses_moves = self._names and self._chaining.random() < CHAIN_SHARE
         self._around.store.begin(first_state(self._rules_used[0]))
         self._around.store.log = self._around.log
         members = [
@@ -244,6 +251,8 @@ class Run:
             append_recurring(self._recurring, self._clock.now_ms, self._around.log, ids, self._away)
         if self._names:
             append_named(self._named, self._clock.now_ms, self._around.log, self._delays_ms)
+            if self._around.refuses_moves:
+                append_chain(self._chaining, self._clock.now_ms, self._around.log)
         self._note(f"appended up to {self._around.log.end}")
 
     def _restart(self) -> None:

@@ -16,7 +16,7 @@ class Surroundings:
     """What all routers of a run share but clock and rules; ``trims``: they remove what they do not need from the log.
 
     ``gated`` and ``paused`` are what policies say now: targets that are limited, and when the pause of the delay topic
-    ends by itself; empty while it is not paused.
+    ends by itself; empty while it is not paused. ``refuses_moves``: the delay topic refuses some of what is moved.
     """
 
     clock: OwnClock
@@ -29,6 +29,7 @@ class Surroundings:
     rules: Rules
     gated: dict[str, TargetLimit] = field(default_factory=dict)
     paused: list[int] = field(default_factory=list)
+    refuses_moves: bool = False
 
 
 class SimulatedSettings:

@@ -12,7 +12,6 @@ DEFAULT_TARGET = "out"
 TARGETS = ("a", "b")
 LONGEST_DELAY_MS = 3_000
 SHORTEST_PERIOD_MS = 10
-CHAIN_SHARE = 0.2
 MINUTE_MS = 60_000
 AWAY_MS = 2 * MINUTE_MS
 IDS = (b"a", b"b", b"\xff")
@@ -104,10 +103,6 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequ
 
     ``delays_ms``: those that may hold for what names no time.
     """
-    # Dealt apart, so that all else is as it would be without.
-    chaining = random.Random(f"{rng.getstate()[1][-1]}, {log.end}, chains")
-    if chaining.random() < CHAIN_SHARE:
-        _append_chain(chaining, now_ms, log)
     for _ in range(rng.randint(1, 3)):
         deliver_id = rng.choice(IDS)
         plain = _record(rng, log.end, now_ms, now_ms * 1_000 + _delay_us(rng))
@@ -134,16 +129,20 @@ def append_named(rng: random.Random, now_ms: int, log: DelayLog, delays_ms: Sequ
         log.end += 1
 
 
-def _append_chain(rng: random.Random, now_ms: int, log: DelayLog) -> None:
-    """Append some moves of one id, one right behind the other or with a record between two of them."""
-    deliver_id = rng.choice(IDS)
+def append_chain(rng: random.Random, now_ms: int, log: DelayLog) -> None:
+    """Append a schedule and some moves of it, one right behind the other or with a record between two of them."""
+    deliver_id, due_us = rng.choice(IDS), (now_ms + rng.randint(100, 1_000)) * 1_000
+    headers: list[tuple[str, bytes | None]] = [("deliver-at", b"%d" % (due_us // 1_000)), ("deliver-id", deliver_id)]
+    schedule = Produced(log.end, headers, now_ms, due_us, DEFAULT_TARGET, legible=True, named=Named(deliver_id))
+    log.records.append(schedule)
+    log.end += 1
     for _ in range(rng.randint(2, 4)):
-        due_ms = now_ms + rng.randint(-20, 300)
-        headers: list[tuple[str, bytes | None]] = [("deliver-at", b"%d" % due_ms), ("deliver-move", deliver_id)]
-        move = Produced(log.end, headers, now_ms, due_ms * 1_000, DEFAULT_TARGET, legible=True)
-        log.records.append(replace(move, named=Named(deliver_id, "move")))
+        due_ms = now_ms + rng.randint(-20, 1_000)
+        headers = [("deliver-at", b"%d" % due_ms), ("deliver-move", deliver_id)]
+        moves = replace(schedule, offset=log.end, headers=headers, due_us=due_ms * 1_000)
+        log.records.append(replace(moves, named=Named(deliver_id, "move")))
         log.end += 1
-        if rng.random() < 0.5:
+        if rng.random() < 0.7:
             log.records.append(_record(rng, log.end, now_ms, now_ms * 1_000 + rng.randint(-50_000, 150_000)))
             log.end += 1
 
