@@ -75,7 +75,7 @@ def carry_out(
 ) -> Told:
     """Cancel or move it, and return what was once that is committed.
 
-    NothingPendingError, ChangedError and NoReceiptError say what became of it otherwise; ConfigError when the delay
+    NothingPendingError, ChangedError and NoReceiptError tell why it is not done; ConfigError when the delay
     topic accepts no such control, UnknownPartitionError when it has no such partition, KafkaException when the cluster
     does not answer.
     """
