@@ -45,10 +45,10 @@ def role_for(method: str, path: str) -> Role:
     return Role.PRODUCE if _writes_record(method, path) else Role.OPERATE
 
 
-def refuse_role(caller: Caller, needed: Role, what: str = "it") -> None:
-    """Raise a Refusal, which names ``what`` takes the role, unless the caller may do what takes that role."""
+def refuse_role(caller: Caller, needed: Role, thing: str = "it") -> None:
+    """Raise a Refusal unless the caller has the role that a thing takes; the Refusal names both."""
     if not caller.may(needed):
-        detail = f"this token may only {caller.role.value}; {what} takes one of {needed.value}"
+        detail = f"this token may only {caller.role.value}; {thing} takes one of {needed.value}"
         raise Refusal(HTTPStatus.FORBIDDEN, detail)
 
 

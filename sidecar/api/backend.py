@@ -128,7 +128,7 @@ class Backend:
         self._changes = self._seen_changes = 0
 
     async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return the answer to a question; 404 for what there is not, 503 as soon as the brokers do not answer."""
+        """Return the answer to a question; 404 where nothing is found, 503 as soon as the brokers do not answer."""
         self._refuse_silence()
         answer = asyncio.ensure_future(_refusing(self._reading, HTTPStatus.NOT_FOUND, function, *arguments))
         try:
@@ -159,12 +159,12 @@ class Backend:
         return await self._carry_out(self._cancelling, function, *arguments)
 
     async def _carry_out(self, calls: Calls, function: Callable[..., T], *arguments: Any) -> T:
-        """Begin nothing while the brokers do not answer; what has begun goes on, since it may come about."""
+        """Begin no change while the brokers do not answer; one that has begun goes on, since it may come about."""
         self._refuse_silence(", and nothing was begun")
         return await _refusing(calls, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
 
     def silence(self) -> str:
-        """Return since when the brokers do not answer and what that means, for people; empty while they answer."""
+        """Return a sentence on since when the brokers do not answer and its consequence; empty while they answer."""
         since_ms = self.pulse.silent_since_ms()
         if since_ms is None:
             return ""

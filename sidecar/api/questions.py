@@ -22,7 +22,7 @@ def routes(backend: Backend) -> APIRouter:
 
     @router.get("/brokers", response_model=BrokersAnswer)
     async def get_brokers() -> Response:
-        """Whether the brokers answer this router, and since when they do not; told at once, without asking them."""
+        """Tell whether the brokers answer this router, and since when they do not; at once, without asking them."""
         since_ms, detail = backend.pulse.silent_since_ms(), backend.silence()
         return bodies.whole(BrokersAnswer(answering=not detail, silent_since_ms=since_ms, detail=detail))
 

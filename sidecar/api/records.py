@@ -1,7 +1,7 @@
-"""Writing a record to a delay topic, for what can call HTTP and is no Kafka client.
+"""Writing a record to a delay topic, for programs that can call HTTP and are no Kafka clients.
 
 A schedule takes the role ``produce``. A control (``deliver-cancel``, ``-replace``, ``-move``) takes ``operate`` on each
-path, since it changes schedules that somebody else has written. A header's name alone tells, whatever its value.
+path, since it changes schedules that somebody else has written. A header's name alone tells, and not its value.
 
 The record is judged first, by the rules that hold now, so that the caller is told what would otherwise only show in
 the rejected topic. Nothing makes a call that is repeated one call: who gets no answer looks before asking again.

@@ -187,7 +187,7 @@ def _schedules(told: Told) -> tuple[CancelledSchedule, ...]:
 
 
 def _definitely(order: Callable[[], T]) -> T:
-    """Carry out an order and return what its receipt says; Refusal where nothing was done, or no receipt has come."""
+    """Carry out an order and return its receipt; Refusal where nothing was done, or no receipt has come."""
     try:
         return order()
     except (NothingPendingError, UnknownPartitionError) as error:

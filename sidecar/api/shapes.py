@@ -243,11 +243,11 @@ class CallerAnswer(Answer):
 
 
 class BrokersAnswer(Answer):
-    """Whether the brokers answer this router."""
+    """Silence or presence of the brokers, as this router hears them."""
 
     answering: bool
     silent_since_ms: int | None = Field(description="When they answered last; null while they answer")
-    detail: str = Field(description="What that means, for people; empty while they answer")
+    detail: str = Field(description="Since when they do not, and its consequence; empty while they answer")
 
 
 class Nothing(Answer):

@@ -76,9 +76,9 @@ def carry_out(
 ) -> Told:
     """Cancel or move it, and return what was once that is committed.
 
-    NothingPendingError, ChangedError, NotMovedError and NoReceiptError say what became of it otherwise; ConfigError
-    when the delay topic accepts no such control, UnknownPartitionError when it has no such partition, KafkaException
-    when the cluster does not answer.
+    NothingPendingError, ChangedError, NotMovedError and NoReceiptError tell why it is not done; ConfigError when the
+    delay topic accepts no such control, UnknownPartitionError when it has no such partition, KafkaException when the
+    cluster does not answer.
     """
     verdict = config.rules_for(topic).decide(order.headers, clock.now_ms())
     if isinstance(verdict, Rejection):

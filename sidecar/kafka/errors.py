@@ -79,7 +79,7 @@ _STALE_LOOK = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
     }
 )
-# What the client says when no broker has answered in time, or none could be reached.
+# Codes of the client where no broker has answered in time, or none could be reached.
 _UNANSWERED = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -181,7 +181,7 @@ def tells_of_stale_look(error: KafkaError) -> bool:
 
 
 def is_unanswered(error: KafkaError) -> bool:
-    """Whether no broker has said anything, so that brokers may be away."""
+    """Return whether no broker has said anything, so that brokers may be away."""
     return error.code() in _UNANSWERED
 
 
@@ -196,7 +196,7 @@ def reason_of(error: KafkaError) -> Reason:
 
 
 def is_partition_end(error: KafkaError) -> bool:
-    """Whether a consumer says that a partition ends here."""
+    """Return whether a consumer says that a partition ends here."""
     return error.code() == KafkaError._PARTITION_EOF
 
 

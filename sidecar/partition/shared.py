@@ -24,7 +24,7 @@ class Shared:
     """Each part is safe to use from any thread.
 
     ``still_ours`` asks the group whether this process is still assigned a partition. A worker sets ``topics_doubted``
-    when brokers have refused something: whoever watches the topics then looks at once which right or topic is missing.
+    when brokers have refused something: the watch of topics then looks at once which right or topic is missing.
     """
 
     config: Config

@@ -1,7 +1,7 @@
 """Whether the brokers answer at all, asked of them again and again while somebody may want to know.
 
-A request to brokers that are away ends after its own time, which may be 20 s, and until then what was learned before
-looks like news. The pulse is one small request after the other: it tells within seconds, and since when.
+A request to brokers that are away ends after its own time, which may be 20 s, and until then old answers look like
+news. The pulse is one small request after the other: it tells within seconds, and since when.
 """
 
 import threading

@@ -36,7 +36,7 @@ _POLL_S: Final = 0.1
 
 @dataclass(slots=True)
 class Tail:
-    """What the newest records of one target are.
+    """Counts of the newest records of one target.
 
     ``unread`` says why some of them were not read, and is empty where all were. ``header`` and ``place`` are those of
     the newest record that was written to the target itself.
@@ -109,7 +109,7 @@ def _read(config: Config, spans: Mapping[Place, range], found: Mapping[str, Tail
 
 
 def _take(message: Message, left: dict[Place, range], found: Mapping[str, Tail]) -> None:
-    """Note what one message says, and let go of its partition once nothing more is to be read of it."""
+    """Note one message, and let go of its partition once nothing more is to be read of it."""
     place, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
     if place not in left:
         return

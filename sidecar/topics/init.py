@@ -2,8 +2,8 @@
 
 Idempotent: a second run creates nothing and alters nothing. Order: delay topics (and targets, when asked for) first,
 because the topics beside a delay topic take its partition count and replication; existing ones are given the partitions
-that they lack. A fresh look at the whole cluster then has to show every topic that was made: what a broker has promised
-may still be missing. At the end it is written where partitions begin that nobody has served
+that they lack. A fresh look at the whole cluster then has to show every topic that was made: a topic that a broker has
+promised may still be missing. At the end it is written where partitions begin that nobody has served
 (:mod:`sidecar.topics.first_start`).
 """
 
@@ -96,7 +96,7 @@ class InitReport:
 
 
 def initialise(config: Config, admin: AdminClient, options: InitOptions, clock: Clock = SYSTEM_CLOCK) -> InitReport:
-    """Create what is missing, and report it; KafkaException when the cluster does not answer."""
+    """Create missing topics, and report them; KafkaException when the cluster does not answer."""
     made = _Made(admin, clock)
     made.ensure(_first(config, options))
     beside: list[tuple[DelayTopicConfig, TopicFacts, tuple[WantedTopic, ...]]] = []
@@ -275,5 +275,5 @@ class _Made:
 
 
 def _is_there(answer: Described, partitions: int) -> bool:
-    """Whether waiting shows no more of a topic: it has its partitions, or nothing is told of it for want of rights."""
+    """Return whether waiting shows no more of a topic: it has its partitions, or rights to describe it are missing."""
     return isinstance(answer, Denied) or (isinstance(answer, TopicFacts) and answer.partitions >= partitions)

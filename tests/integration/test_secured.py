@@ -194,7 +194,7 @@ def test_rights_that_are_taken_away_are_named_and_work_again_once_given_back(sce
 
 
 def test_a_state_topic_that_may_not_be_written_is_named_with_the_right_and_the_command(scene: Scene) -> None:
-    """By a look that the refused worker asks for: it does not wait for the next one, which comes after 15 s."""
+    """The refused worker asks for a look at the topics, and does not wait for the next one, 15 s later."""
     broker, stage, router = scene.broker, scene.stage, scene.router
     listed = scene.listed()
     broker.grant(ROUTER, *listed)

@@ -33,7 +33,7 @@ class World(NamedTuple):
     policies: str
 
     def ask(self, path: str) -> httpx.Response:
-        """What the API answers."""
+        """Return the answer of the API."""
         headers = {"authorization": f"Bearer {OPERATE}"}
         return httpx.get(f"{self.url}/api/v1{path}", headers=headers, trust_env=False, timeout=30)
 

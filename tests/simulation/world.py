@@ -343,7 +343,8 @@ class Store:
             return self._torn(transaction)
         if not self.brokers.written(_places(transaction)):
             raise UnknownOutcomeError
-        has_segments = any(value is not None for _, value in transaction.snapshots)
+        # A copy of the key of series is too small to be refused.
+        has_segments = any(value is not None and key != COPY_KEY for key, value in transaction.snapshots)
         if has_segments and self._faults.rng.random() < self._faults.refuse_chance:
             self._abort(transaction)
             raise SegmentsRefusedError

@@ -64,7 +64,7 @@ def test_going_back_tells_the_version_of_the_rules_and_warns_of_starting_over() 
     bold = re.findall(r"\*\*(.+?)\*\*", told)
     (warning,) = [each for each in bold if "init --start-over" in each]
     assert "After a rollback, never run" in warning
-    assert "delivers again everything that was delivered" in warning
+    assert "delivers again every delivered record" in warning
 
 
 def test_every_key_of_a_policy_is_in_the_table_with_its_scopes() -> None:

@@ -1,4 +1,4 @@
-"""What the API says while brokers do not answer: at once, and since when; nothing is begun."""
+"""Answers of the API while brokers do not answer: at once, with since when; nothing is begun."""
 
 import time
 from collections.abc import Callable

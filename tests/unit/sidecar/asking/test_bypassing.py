@@ -75,7 +75,7 @@ def test_what_was_written_past_the_delay_topic_is_warned_of_with_the_topic_to_wr
 
 
 class Message:
-    """What a consumer hands over: a record, or what is said of its partition."""
+    """One thing that a consumer hands over: a record, or an event of its partition."""
 
     def __init__(self, topic: str, partition: int, offset: int, headers: Any = (), error: int | None = None) -> None:
         self._at, self._headers = (topic, partition, offset), list(headers)
@@ -101,7 +101,7 @@ class Message:
 
 
 class Consumer:
-    """Hands over what a test has given it, once."""
+    """Hands over the messages of a test, once."""
 
     def __init__(self, messages: list[Message]) -> None:
         self.messages = messages
@@ -122,7 +122,7 @@ class Consumer:
 def read(
     monkeypatch: pytest.MonkeyPatch, partitions: dict[str, int], ends: dict[tuple[str, int], Any], *messages: Message
 ) -> tuple[dict[str, Tail], Consumer]:
-    """What is found where partitions end so, which may be an error, and a consumer hands over these messages."""
+    """Read targets whose partitions end so, or fail so, with a consumer that hands over these messages."""
     consumer = Consumer([*messages])
 
     def offsets(_: Any, wanted: dict[Any, OffsetSpec], __: IsolationLevel) -> dict[Any, Told | KafkaError]:

@@ -95,7 +95,7 @@ def test_nothing_is_sent_to_a_target_or_a_topic_of_the_router(
 
 
 def refused(config: Config, topic: str, monkeypatch: pytest.MonkeyPatch, *there: str, force: bool = False) -> str:
-    """Why a record for an existing topic is refused; empty where it is sent."""
+    """Return why a record for an existing topic is refused; empty where it is sent."""
     monkeypatch.setattr(admin, "is_there", lambda _, name: name in there)
     try:
         send.refuse_unserved(config, cast("Any", None), topic, force=force)

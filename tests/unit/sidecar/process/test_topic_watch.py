@@ -24,7 +24,7 @@ class Usable:
 
 
 class Workers:
-    """Learns what was seen."""
+    """Counts how often it learns."""
 
     def __init__(self) -> None:
         self.learned = 0

@@ -1,4 +1,4 @@
-"""What ``init`` would create, before any broker is asked, and what it says of topics that do not come to be."""
+"""Topics that ``init`` would create, before any broker is asked, and its failures where topics do not come to be."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -39,7 +39,7 @@ def test_targets_get_the_time_of_release_unless_they_are_stamped_otherwise() -> 
 class Cluster:
     """Says yes to everything, and shows a topic as late as a test says; it is asked instead of brokers.
 
-    ``described`` and ``listed`` tell for each topic after how many seconds it shows, in what is told of single topics
+    ``described`` and ``listed`` tell for each topic after how many seconds it shows, in descriptions of single topics
     and in the metadata of all; ``grows_to`` how many partitions a topic shows at most.
     """
 
