@@ -75,7 +75,7 @@ LATER: Final = (
     Later("init", "topics:init_command", "Create missing topics and check existing ones."),
     Later("check", "topics:check_command", "Check configuration, topics, rights and retention."),
     Later("start-over", "topics:start_over_command", "Release again what a delay partition holds."),
-    Later("end-transaction", "topics:end_transaction_command", "End a transaction the brokers have forgotten."),
+    Later("end-transaction", "topics:end_transaction_command", "End a forgotten transaction."),
     Later("send", "records:send_command", "Send a record to a delay topic."),
     Later("status", "status:status_command", "Show what the group of routers holds."),
     Later("pending", "operations:pending_command", "Show what is pending, by time to go and target."),

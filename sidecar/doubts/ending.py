@@ -24,7 +24,6 @@ for the router as long as the manifest that names a segment is not committed, so
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +41,7 @@ from sidecar.config.model import Config
 from sidecar.doubts.aside import Ends, Place
 from sidecar.doubts.coordinator_log import outcome_of_last
 from sidecar.doubts.look import Cluster
+from sidecar.doubts.shown import Shown, command_of
 from sidecar.kafka import clients
 from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import Verdict, classify, error_of
@@ -73,74 +73,6 @@ class Hidden(NamedTuple):
     offset: int
     source_offset: int
     record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The open transaction of a place, and what the router and the coordinator know of it.
-
-    ``left`` and ``pending`` count the hidden records of the delay partition that have left by its state, and those
-    that have not. ``log_says`` is the outcome of the last transaction of the delay partition that wrote to the place.
-    """
-
-    place: Place
-    from_offset: int
-    to_offset: int
-    records: int
-    left: int
-    pending: int
-    log_says: str
-    resumed: Ending | None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a transaction is open there, or one that was is not yet ended."""
-        return self.resumed is not None or self.from_offset < self.to_offset
-
-    @property
-    def by_state(self) -> str:
-        """The outcome by the state: ``committed``, ``aborted``, or empty where the state does not tell."""
-        if bool(self.left) == bool(self.pending):
-            return ""
-        return "committed" if self.left else "aborted"
-
-    def as_json(self) -> dict[str, object]:
-        """Return what a script reads."""
-        topic, partition = self.place
-        return {
-            "topic": topic,
-            "partition": partition,
-            "open": self.is_open,
-            "from_offset": self.from_offset,
-            "to_offset": self.to_offset,
-            "records": self.records,
-            "by_state": self.by_state,
-            "by_coordinator": self.log_says,
-        }
-
-    def lines(self, delay_partition: str, transactional_id: str, bootstrap: str) -> list[str]:
-        """Return what a person reads: what is open, how to tell whose it is, and the command that ends it."""
-        topic, partition = self.place
-        if not self.is_open:
-            return [f"{topic}/{partition}: no transaction is open"]
-        if self.resumed is not None:
-            return [f"{topic}/{partition}: begun and not finished; go on with: {_command(self.resumed)}"]
-        tool = f"kafka-transactions.sh --bootstrap-server {bootstrap}"
-        outcome = self.by_state or "OUTCOME"
-        given = f"--producer-id ID --start-offset {self.from_offset} --outcome {outcome}"
-        end = f"delay-router end-transaction {delay_partition} {topic}/{partition} {given}"
-        return f"""\
-{topic}/{partition}: a transaction is open from offset {self.from_offset} on; the log ends at {self.to_offset}
-records of {delay_partition} behind it: {self.records}; by its state {self.left} have left and {self.pending} have not
-the coordinator's log says of the last transaction there: {self.log_says}
-1. Who has it open, and from which offset on (CurrentTransactionStartOffset):
-   {tool} describe-producers --topic {topic} --partition {partition}
-2. The producer id of {delay_partition}:
-   {tool} describe --transactional-id {transactional_id}
-3. Where the two ids are the same, and the first offset is {self.from_offset}:
-   {end}
-   Else it is somebody else's, and only its owner knows the outcome; to abort it:
-   {tool} abort --topic {topic} --partition {partition} --start-offset {self.from_offset}""".splitlines()
 
 
 class EndTransaction:
@@ -200,7 +132,9 @@ class EndTransaction:
             self._note(encode_ending(ending))
             failpoints.passing("ending.noted")
         elif ending != (*self._place, start_offset, ending.to_offset, committed, producer_id):
-            raise DelayRouterError(f"the command was begun otherwise; run it again as it was begun: {_command(ending)}")
+            raise DelayRouterError(
+                f"the command was begun otherwise; run it again as it was begun: {command_of(ending)}"
+            )
         self._close(producer, ending)
         failpoints.passing("ending.closed")
         # Of a new epoch: the client may have repeated the request that ended the transaction before.
@@ -329,14 +263,6 @@ def place_of(text: str, what: str) -> Place:
     if not slash or not (number.isascii() and number.isdecimal()):
         raise ConfigError(f"{what} {text}: write TOPIC/PARTITION, as in orders/0")
     return name, int(number)
-
-
-def _command(ending: Ending) -> str:
-    outcome = "committed" if ending.committed else "aborted"
-    return (
-        f"... {ending.topic}/{ending.partition} --producer-id {ending.producer_id} --start-offset {ending.from_offset}"
-        f" --outcome {outcome}"
-    )
 
 
 def _has_left(stored: StoredState, hidden: Hidden) -> bool:

@@ -5,7 +5,8 @@ from click.testing import CliRunner
 
 from index.errors import ConfigError
 from sidecar.cli.program import cli
-from sidecar.doubts.ending import Shown, place_of
+from sidecar.doubts.ending import place_of
+from sidecar.doubts.shown import Shown
 from snapshots.ending import Ending
 
 SHOWN = Shown(("orders", 3), 40, 44, records=4, left=4, pending=0, log_says="committed", resumed=None)

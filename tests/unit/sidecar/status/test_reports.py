@@ -73,13 +73,14 @@ def test_every_field_is_read_as_it_was_written_or_is_not_reported() -> None:
         held_by_target={"orders": 1},
         needed_since_ms=5,
         hidden_s=1.5,
+        in_doubt=1,
         masked=2,
     )
     unset = [each.name for each in fields(whole) if getattr(whole, each.name) == each.default]
     assert not unset, f"set {unset} here, so that it is known what a report makes of them"
     (value,) = encode_report("group/with/slashes", "router-0", "native", [whole])
     # Only the process itself shows these, as metrics.
-    assert decoded(value) == [replace(whole, held_by_target={}, hidden_s=0.0, masked=0)]
+    assert decoded(value) == [replace(whole, held_by_target={}, hidden_s=0.0, in_doubt=0, masked=0)]
 
 
 def test_many_partitions_are_several_parts_and_none_is_one() -> None:
