@@ -1,10 +1,10 @@
-"""How many cancelled records are still counted among what is pending.
+"""The number of cancelled records that are still counted among the pending ones.
 
-What lies in a bucket, or is being sealed, cannot be taken out of there once it is cancelled: it stays until W comes to
-it, and the mask drops it then (:mod:`index.mask`). Until then it is part of what is in memory and in segments, and must
-not be told as pending. The mask does not tell how many such records there are: it also holds records that were
-cancelled before they were sealed, and records that W has passed. So they are counted, and the progress has the number
-of those in buckets (``Progress.cancelled``)::
+A record in a bucket, or one that is being sealed, cannot be taken out of there once it is cancelled: it stays until W
+comes to it, and the mask drops it then (:mod:`index.mask`). Until then the counts of memory and of segments include it,
+though it is not pending. The mask does not give the number of such records: it also holds records that were cancelled
+before they were sealed, and records that W has passed. So they are counted, and the progress has the number of those in
+buckets (``Progress.cancelled``)::
 
     a receipt is committed ──► +1 for each schedule of it that stays where it is
     W passes a cancelled one ──► -1
@@ -23,7 +23,7 @@ P = TypeVar("P")
 
 
 class CountedStill:
-    """Of one owned partition: offsets of cancelled records that wait to be sealed, and what is to be added in buckets.
+    """Counts for one owned partition; keeps the offsets of the cancelled records that are still to be sealed.
 
     ``plan`` counts for the next transaction, and ``confirm`` says that it was committed.
     """
@@ -33,12 +33,12 @@ class CountedStill:
         self._planned = BitMap64()
 
     def __len__(self) -> int:
-        """How many there are that are in no bucket."""
+        """Return how many there are that are in no bucket."""
         return len(self._unsealed)
 
     @property
     def offsets(self) -> BitMap64:
-        """Offsets of those; to look at only."""
+        """Give the offsets of those; to look at only."""
         return self._unsealed
 
     def plan(

@@ -73,9 +73,9 @@ class Entering(Generic[P, R]):
 
     @property
     def pending(self) -> int:
-        """How many records wait for their due time, in-flight ones excluded; in memory and in buckets.
+        """Count the records that wait for their due time, in-flight ones excluded; in memory and in buckets.
 
-        What was cancelled is left out, wherever it lies. Of a segment that is partly passed the whole counts.
+        Cancelled records are left out wherever they lie. A segment that is partly passed counts as a whole.
         """
         cancelled = self._committed.cancelled + len(self._counted)
         return max(0, self._pending.in_memory + self._pending.stored - cancelled)

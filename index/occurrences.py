@@ -131,8 +131,8 @@ def record_of(
 ) -> Record:
     """Return the record that stands for an occurrence, made from that of the one before, or of the beginning.
 
-    Only the first occurrence replaces what the producer's record was to replace. ``source`` is the place of the record
-    that the occurrence is written for, and ``asked_ms`` its timestamp where a producer has asked for this occurrence.
+    Only the first occurrence replaces the schedules that the producer's record replaces. ``source`` is the place of the
+    record that the occurrence is written for, and ``asked_ms`` its timestamp where a producer has asked for this one.
     """
     headers = [header for header in record.headers if lowered(header[0]) not in _OF_ONE]
     headers.append((DELAY_SOURCE, source.encode()))

@@ -22,7 +22,7 @@ due after W, and so after every late record.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
@@ -116,14 +116,14 @@ class PartitionIndex(Entering[P, R]):
     def _count_cancelled(
         self, progress: Progress, passed: Sequence[Entry[P]], receipts: Sequence[Receipt], installs: Installs | None
     ) -> Progress:
-        """The progress with how many cancelled records buckets hold after the next transaction."""
+        """Return the progress with the number of cancelled records that buckets hold after the next transaction."""
         seals = isinstance(installs, Installation) and not installs.merged_from
         to_offset = installs.manifest.to_offset if installs is not None and seals else None
         count = self._counted.plan(
             self._committed.cancelled,
             passed,
             receipts,
-            lambda place: self._stays(place, progress),
+            self._stays(progress),
             self._pending.unsealed_from,
             to_offset,
         )
@@ -132,14 +132,22 @@ class PartitionIndex(Entering[P, R]):
             count += self._named.mask.count(self._indexed_to, installs.manifest.to_offset)
         return progress._replace(cancelled=count)
 
-    def _stays(self, place: Position, progress: Progress) -> bool:
-        """Whether a schedule that is cancelled stays where it is until W comes to it."""
-        if place.offset >= self._pending.mutable.from_offset:
-            return False
-        bucket = next((each for each in self._pending.buckets.values() if each.holds(place.offset)), None)
-        if bucket is None:
-            return place.offset >= self._pending.unsealed_from and place > progress.watermark
-        return place > progress.watermark_of(bucket.manifest.bucket_id)
+    def _stays(self, progress: Progress) -> Callable[[Position], bool]:
+        """Return the test whether a schedule that is cancelled stays where it is until W comes to it."""
+        parts, behind = self._pending, dict(progress.catching_up)
+        manifests = {each.manifest.to_offset: each.manifest for each in parts.buckets.values()}
+        ends = sorted(manifests)
+
+        def stays(place: Position) -> bool:
+            if place.offset >= parts.unsealed_from:
+                return place.offset < parts.mutable.from_offset and place > progress.watermark
+            at = bisect_right(ends, place.offset)
+            manifest = manifests[ends[at]] if at < len(ends) else None
+            if manifest is None or place.offset < manifest.from_offset:
+                return False
+            return place > behind.get(manifest.bucket_id, progress.watermark)
+
+        return stays
 
     @property
     def may_freeze(self) -> bool:

@@ -28,7 +28,7 @@ _NO_ID: Final = bytes(HASH_BYTES)
 
 
 class SeriesInLog(NamedTuple):
-    """What a log tells of its recurring schedules.
+    """The recurring schedules that a log tells of.
 
     * ``gone``: offsets of records that have left, since a later record of their series is there.
     * ``known``: how many series have an occurrence in the log that the key has signed.
@@ -41,7 +41,7 @@ class SeriesInLog(NamedTuple):
 
     @property
     def mask(self) -> Mask:
-        """The mask that keeps what has left from being released again; not stored yet."""
+        """Make the mask that keeps these from being released again; not stored yet."""
         mask = Mask()
         mask.add(self.gone)
         return mask
@@ -49,7 +49,7 @@ class SeriesInLog(NamedTuple):
     def transit(self, cursor: int) -> Mapping[Lot, Sequence[InTransit]]:
         """Return the note by which the mask is asked about records that are read from ``cursor`` on, if it has some.
 
-        A router asks the mask about what it reads for the first time only up to where it knows of something in transit.
+        A router asks the mask about records that it reads for the first time only up to the last one in transit.
         No id has the hash of the note.
         """
         if not self.gone or self.gone.max() < cursor:
@@ -58,7 +58,7 @@ class SeriesInLog(NamedTuple):
 
 
 def series_in_log(records: Iterable[tuple[int, Record]], key: bytes, from_offset: int) -> SeriesInLog:
-    """Return what the records of a log, by offset and from ``from_offset`` on, tell of series that ``key`` signs."""
+    """Find the series that ``key`` signs in the records of a log, by offset and from ``from_offset`` on."""
     last: dict[int, int] = {}
     unknown: set[int] = set()
     gone = BitMap64()

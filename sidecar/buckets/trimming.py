@@ -11,8 +11,8 @@ anything is removed, a transaction must be committed, which nobody can who is fe
 
     decide up to where ──► look what jobs need ──► commit ──► remove, also by what the buckets are now
 
-In front of what is removed lies the copy of the key that signs occurrences (:mod:`snapshots.series_key`). The same
-transaction writes the copy anew, and nothing is removed up to where that was not committed.
+The copy of the key that signs occurrences (:mod:`snapshots.series_key`) lies in the part that is removed. The same
+transaction writes the copy anew, and nothing is removed beyond the last copy that was committed.
 
 The delay topic is trimmed only where the configuration says so: producers' records are somebody's data, and a segment
 that is damaged can then no longer be made good from them.
@@ -117,7 +117,7 @@ class KeyCopy:
         return min(offset, self._at) if self._series_key else offset
 
     def request(self) -> Request | None:
-        """Return what the next transaction is to write; None most of the time."""
+        """Return the request for the next transaction; None most of the time."""
         return Request(self, segments=(encode_copy(self._series_key),)) if self._is_wanted else None
 
     def committed(self, _request: Request, offsets: Sequence[int]) -> None:

@@ -88,7 +88,7 @@ class Upkeep:
         return self._trimming.wants_commit
 
     def request(self) -> Request | None:
-        """Return what trimming wants in the next transaction; None most of the time."""
+        """Return the request of trimming for the next transaction; None most of the time."""
         return self._trimming.key_copy.request()
 
     def needs(self) -> Needs:

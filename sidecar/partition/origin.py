@@ -54,7 +54,7 @@ class Origin:
 
     @property
     def made_anew(self) -> list[tuple[bytes, bytes | None]]:
-        """What is masked and in transit of a state that was restored, as records of the state topic."""
+        """Give the mask and the notes of transit of a restored state, as records of the state topic."""
         mask = Mask()
         mask.add(self.mask)
         return [*mask_records(mask), *(encode_transit(*lot) for lot in self.transit.items())] if self.restored else []

@@ -232,16 +232,17 @@ class OwnedPartition:
         self._resident.give_back(self._loading.let_go())
 
     def requests(self, now_ms: int) -> list[Request]:
-        """What housekeeping or adopting wants in the next transaction, and the rule epoch that policies begin."""
+        """Collect requests for the next transaction: of housekeeping, adopting, trimming and changes of rules."""
         self._adopting.turn()
         adopting = self._adopting.request(self._housekeeping.free_id())
         request = adopting or self._housekeeping.request(now_ms, memory_full=self._seal_all)
-        requests = [each for each in (request, self.upkeep.request()) if each]
+        requests = [request] if request else []
         if (request and isinstance(request.installs, Adoption)) or self._tail.is_looking:
-            # The range that is adopted, now or as soon as the look has ended, was decided by the rules of before.
+            # The range that is adopted, now or as soon as the look has ended, was decided by the rules of before. And
+            # where something is refused beside an adoption, the adoption counts as refused.
             return requests
-        change = self._changes.request(self.ledger)
-        return [*requests, change] if change else requests
+        more = self.upkeep.request(), self._changes.request(self.ledger)
+        return [*requests, *(each for each in more if each)]
 
     def index(self, wait_s: float, max_bytes: int = NEVER) -> Indexed:
         """Index what has arrived, waiting at most ``wait_s`` for the first record, until it fills ``max_bytes``."""

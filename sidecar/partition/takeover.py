@@ -66,7 +66,7 @@ class Standing(Protocol):
         """Return the key that signs occurrences where the state is lost; empty where it is nowhere any more."""
 
     def series(self, key: bytes) -> SeriesInLog:
-        """Return what the log of the delay partition tells of recurring schedules."""
+        """Find the recurring schedules in the log of the delay partition."""
 
     def group_offset(self) -> int:
         """What the consumer group has committed for the partition; negative when nothing."""

@@ -1,4 +1,4 @@
-"""What is left of the recurring schedules of a delay partition whose state is lost or given up.
+"""The recurring schedules of a delay partition whose state is lost or given up.
 
 The key that signs their occurrences is that of the state, where its progress can still be read, else the copy in the
 snapshots topic (:mod:`snapshots.series_key`).
@@ -35,7 +35,7 @@ def kept_key(config: Config, topic: DelayTopicConfig, partition: int, admin: Adm
 
 
 def series_of(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient, key: bytes) -> SeriesInLog:
-    """Return what the log of a delay partition tells of its series; reads all of it, but where nothing recurs."""
+    """Find the series in the log of a delay partition; reads all of it, unless nothing recurs there."""
     if not key and not topic.recurring:
         return SeriesInLog()
     start, _ = log_range(admin, topic.name, partition)
@@ -70,7 +70,7 @@ def _read(config: Config, name: str, partition: int, admin: AdminClient) -> Iter
 def _record_of(message: Message) -> Record:
     """Return a record as the client hands it over, without headers where one has a name that is no UTF-8."""
     try:
-        # The stubs also allow what may only be given to produce.
+        # The stubs also allow values that only produce() takes.
         headers: Any = message.headers() or ()
     except (UnicodeDecodeError, SystemError):
         # No router writes such a record.

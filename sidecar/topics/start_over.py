@@ -134,7 +134,7 @@ def write_fresh(
     start, _ = log_range(admin, topic.name, partition)
     key = kept_key(config, topic, partition, admin)
     progress = start_of(start)._replace(series_key=key)
-    # Nobody can append another occurrence any more: the producer has fenced whoever did.
+    # Nobody can append another occurrence any more: the producer has fenced the owner.
     series = series_of(config, topic, partition, admin, key)
     transit = series.transit(start)
     gone = [*mask_records(series.mask), *(encode_transit(*lot) for lot in transit.items())]

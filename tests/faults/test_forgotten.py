@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import DelayRouterError
 from sidecar import failpoints, local_kafka
 from sidecar.config.model import load
 from sidecar.doubts.ending import EndTransaction
-from sidecar.kafka.admin import connect, log_range, uncommitted_end
+from sidecar.kafka.admin import Told, connect, log_range, offsets, uncommitted_end
 from tests.faults.forgotten import UNVERIFIED, ForgottenProducer, Scene
 from tests.integration.readiness import partitions
 from tests.integration.router_process import RouterProcess
@@ -183,14 +184,23 @@ def _left_open(running: local_kafka.Cluster, stage: Stage, kinds: dict[str, Kind
     with Broker(stage.bootstrap) as broker:
         for name, scene in scenes.items():
             kinds[name].make(scene, scene.forgotten(broker))
-    _get_new_leaders(running)
+    _get_new_leaders(running, stage)
     return scenes
 
 
-def _get_new_leaders(running: local_kafka.Cluster) -> None:
+def _get_new_leaders(running: local_kafka.Cluster, stage: Stage) -> None:
     (node,) = running.nodes
     node.kill()
     node.start()
+    wait_until(partial(_is_led, stage), "a leader of each partition")
+
+
+def _is_led(stage: Stage) -> bool:
+    admin = AdminClient({**stage.kafka})
+    topics = admin.list_topics(timeout=10).topics
+    places = [(name, each) for name in topics if name.startswith(stage.word) for each in topics[name].partitions]
+    told = offsets(admin, dict.fromkeys(places, OffsetSpec.latest()), IsolationLevel.READ_COMMITTED)
+    return all(isinstance(each, Told) for each in told.values())
 
 
 def _prepared(stage: Stage, kinds: dict[str, Kind]) -> dict[str, Scene]:
@@ -323,7 +333,7 @@ def test_the_transaction_of_somebody_else_is_refused(unverified: local_kafka.Clu
         stranger = _opens_first(scene, broker)
         stranger.write(scene.outs[0], [scene.released()])
         own_id, _ = scene.forgotten(broker).producer
-        _get_new_leaders(unverified)
+        _get_new_leaders(unverified, stage)
     with Broker(stage.bootstrap) as broker:
         command = _command(stage, scene, scene.outs[0])
         start = _start(command)

@@ -299,6 +299,8 @@ def test_start_over_mends_damaged_state_in_one_transaction(
         "log_start": 0,
         "log_end": 2,
         "state_keys": 2,
+        "series_going_on": 0,
+        "series_ending": 0,
         "done": True,
     }
     assert origin_of(command, kafka_admin).progress == start_of(0)

@@ -127,7 +127,7 @@ class Produced:
 
     @property
     def missed_from_ms(self) -> int:
-        """What was due before this instant, nobody can have missed."""
+        """Give the instant from which on an occurrence can have been missed."""
         return self.timestamp_ms if self.asked_ms is None else self.asked_ms
 
     @property
@@ -418,7 +418,7 @@ class Store:
 
     @property
     def has_series_key(self) -> bool:
-        """Whether the snapshots topic has the key that is in the state, in the last copy that was written."""
+        """Tell whether the last copy in the snapshots topic has the key that is in the state."""
         copies = [value for _, (key, value) in sorted(self.snapshots.items()) if key == COPY_KEY]
         return bool(copies[-1:]) and decode_copy(copies[-1] or b"") == series_key_of(self._whole[PROGRESS_KEY])
 

@@ -307,7 +307,7 @@ class NamedTwin:
         return self.done
 
     def check_pending(self) -> None:
-        """Whether what was cancelled is not told as pending, of all that lies anywhere behind W."""
+        """Check that cancelled records are not told as pending, wherever they lie behind W."""
         parts, mask, progress = self.index.parts, self.index.named.mask, self.index.committed
         stored = [
             entry[1]

@@ -236,7 +236,7 @@ def test_what_was_due_before_somebody_asked_for_an_occurrence_was_not_missed() -
 
 
 def test_what_an_older_router_has_written_is_read_as_that_router_read_it() -> None:
-    """Such a router did not tell when somebody asked; what a producer has sent of that name, it passed on."""
+    """Older routers did not tell when a producer asked, and copied headers of that name which a producer had sent."""
     copied = FIRST._replace(headers=[*FIRST.headers, ("delay-source-timestamp", b"4000")])
     for number, expected in ((1, 9), (2, NOBODY_ASKED)):
         headers = [*copied.headers, ("delay-source", b"d/0/7"), ("deliver-series", b"7 %d 2000 " % number + b"0" * 32)]

@@ -134,7 +134,7 @@ WAITED = ((b"bucket/job/0", 5),)
 
 
 class Writes:
-    """Commits whatever it is given."""
+    """Commits each transaction."""
 
     def commit(self, transaction: Transaction) -> Result:
         self.written = transaction.state_records("id")
