@@ -17,6 +17,7 @@ from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Position, Progress
 from index.rule_history import RuleHistory
+from sidecar.doubts.aside import Aside
 from sidecar.intake.deciding import Deciding
 from sidecar.partition.owned_partition import OwnedPartition
 from sidecar.partition.rule_changes import RuleChanges
@@ -150,8 +151,8 @@ class EpochWithAdoption(Wrong):
 
 
 class _HoldsNothing(Gate):
-    def __init__(self, limits: RateLimits, _: Iterable[HeldEntry] = ()) -> None:
-        super().__init__(limits)
+    def __init__(self, limits: RateLimits, _: Iterable[HeldEntry] = (), aside: Aside | None = None) -> None:
+        super().__init__(limits, (), aside)
 
 
 class HeldForgotten(Wrong):
