@@ -36,6 +36,11 @@ ASK_AGAIN_WITHIN_S: Final = 2.0
 ASK_AGAIN_AFTER_S: Final = 0.05
 """After the second answer; later pauses are twice as long each."""
 
+REFRESH_MS: Final = 2_000
+"""How often an admin client asks which brokers there are. It sends its requests to the one that it takes for the
+controller. With the default of 5 minutes every request fails for so long after that broker has died (measured: 100 s and
+more), and no target can be looked up."""
+
 MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION})
 """Codes that say that a topic or a partition of it is not there."""
 
@@ -85,7 +90,12 @@ def connect(config: Config, on_error: Callable[[KafkaError], None] | None = None
     callbacks: dict[str, Any] = {"error_cb": on_error} if on_error else {}
     try:
         return AdminClient(
-            {**connection(config), **callbacks, "client.id": f"{config.router.group_id}-admin"},
+            {
+                "topic.metadata.refresh.interval.ms": REFRESH_MS,
+                **connection(config),
+                **callbacks,
+                "client.id": f"{config.router.group_id}-admin",
+            },
             logger=events.librdkafka_logger(),
         )
     except KafkaException as exception:

@@ -4,9 +4,12 @@ from http import HTTPStatus
 from random import Random
 
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from sidecar.audit import Record
+from sidecar.config.model import load
+from sidecar.kafka.admin import TopicFacts, connect, topic_facts
 from sidecar.local_kafka import Node
 from tests.faults.stage import FaultStage, Proxied, settled
 from tests.integration.router_process import RouterProcess
@@ -50,6 +53,29 @@ def test_a_target_that_loses_its_leader_while_the_router_runs_holds_up_its_own_r
         assert len(replicated.wait_records(away, WAITING)) == WAITING
         assert settled(replicated).released_once == OTHERS + WAITING
         assert router.stop() == 0
+
+
+def test_an_admin_client_whose_controller_has_died_asks_another_broker(
+    three_nodes: Proxied, replicated: FaultStage
+) -> None:
+    """Without that, no target can be looked up, and nothing is released."""
+    target = replicated.target("a.out")
+    admin = connect(load(replicated.router("asks").config, {}))
+    assert isinstance(topic_facts(admin, [target])[target], TopicFacts)
+    controller = admin.list_topics(timeout=TIMEOUT_S).controller_id
+    node = next(each for each in three_nodes.cluster.nodes if each.node_id == controller)
+    node.kill()
+    try:
+        wait_until(lambda: _answers(admin, target), "an answer of another broker", 40)
+    finally:
+        _come_back(three_nodes, node)
+
+
+def _answers(admin: AdminClient, target: str) -> bool:
+    try:
+        return isinstance(topic_facts(admin, [target])[target], TopicFacts)
+    except KafkaException:
+        return False
 
 
 @pytest.mark.parametrize("waiting", [0, WAITING], ids=["nothing-goes-there", "some-go-there"])

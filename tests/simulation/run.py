@@ -93,7 +93,7 @@ AWAY_SHARE = 0.3
 
 NAMES_SHARE = 0.6
 """Of runs in which some are cancelled and replaced, recurring ones too."""
-CHAIN_SHARE = 0.3
+CHAIN_SHARE = 0.5
 """Of those in which some are cancelled: moves come one right behind the other, and some cannot be written."""
 
 DELAY_SHARE = 0.25
