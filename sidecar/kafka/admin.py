@@ -38,8 +38,8 @@ ASK_AGAIN_AFTER_S: Final = 0.05
 
 REFRESH_MS: Final = 2_000
 """How often an admin client asks which brokers there are. It sends its requests to the one that it takes for the
-controller. With the default of 5 minutes every request fails for so long after that broker has died (measured: 100 s and
-more), and no target can be looked up."""
+controller. With the default of 5 minutes every request fails for so long after that broker has died (measured: more
+than 100 s), and no target can be looked up."""
 
 MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION})
 """Codes that say that a topic or a partition of it is not there."""

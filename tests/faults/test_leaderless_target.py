@@ -60,6 +60,7 @@ def test_an_admin_client_whose_controller_has_died_asks_another_broker(
 ) -> None:
     """Without that, no target can be looked up, and nothing is released."""
     target = replicated.target("a.out")
+    replicated.delay("a.delay", default_target=target)
     admin = connect(load(replicated.router("asks").config, {}))
     assert isinstance(topic_facts(admin, [target])[target], TopicFacts)
     controller = admin.list_topics(timeout=TIMEOUT_S).controller_id
