@@ -120,7 +120,7 @@ def run_command(config_file: Path | None) -> None:
 @cli.command("demo", context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 def demo_command(options: tuple[str, ...]) -> None:
-    """Start a broker and a router, and watch records being delayed."""
+    """Start a broker and a router, and watch records wait."""
     from sidecar import demo  # noqa: PLC0415 - it brings a broker along
 
     sys.exit(demo.main(list(options)))

@@ -97,6 +97,11 @@ class Aside:
         """Whether the delay partition or its receipts are in doubt, so that no control can be answered."""
         return any(place in self.doubts for place in self._own)
 
+    @property
+    def stops_series(self) -> bool:
+        """Whether the delay partition is in doubt, so that no next occurrence can be written to it."""
+        return self._own[0] in self.doubts
+
     def blocking(self, entry: Entry[Scheduled]) -> tuple[str, ...]:
         """Return the names of the places in doubt that the record would be written to; O(targets)."""
         if not self.doubts:
@@ -104,7 +109,7 @@ class Aside:
         schedule, _, record = entry[2]
         assert record is not None, f"offset {entry[1]} was not re-read"
         places = [(target, each) for target in schedule.targets for each in self._hit(target, schedule, record)]
-        if self._own[0] in self.doubts and may_recur(record.headers):
+        if self.stops_series and may_recur(record.headers):
             places.append(self._own[0])
         return tuple(f"{topic}/{partition}" for topic, partition in places)
 

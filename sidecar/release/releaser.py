@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 from index.errors import RefusedError
 from index.pending import Entry
 from index.progress import Position
+from index.recurring import may_recur
 from index.rule_history import RuleHistory
 from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
@@ -125,11 +126,11 @@ class Releaser:
         if lost := screened.lost + moves.lost:
             # Before W has passed them: whoever dies in between must have told, and so they may be told twice.
             self._alarm_about_lost(lost)
-        # Before anything follows from them: what leaves later is looked at again then.
-        blocked = self.gate.hold_blocked(screened.released)
+        now_ms = self.context.clock.now_ms()
+        # Before anything follows from them: records that leave later are looked at again then.
+        blocked = self.gate.hold_blocked([*screened.released, *self._followed(screened, batch)])
         if blocked:
             screened = screened.holding(blocked)
-        now_ms = self.context.clock.now_ms()
         planned = chain(batch.late, batch.due)
         recurring = self.series.look(screened.released, screened.rejected, planned, self.history.at, now_ms)
         if recurring.refused or recurring.begun:
@@ -144,6 +145,17 @@ class Releaser:
         receipts = moves.told(batch.receipts)
         requests, waits = list(plan.requests), blocked + held
         return Attempt(plan, screened, requests, waits, receipts, taken_out, recurring=recurring, moves=moves)
+
+    def _followed(self, screened: Screened, batch: Leaving) -> list[Entry[Scheduled]]:
+        """Return the occurrences that are rejected while the next one cannot be written to the delay partition."""
+        if not self.gate.aside.stops_series:
+            return []
+        refused = dict(screened.rejected)
+        return [
+            (due_ms, offset, payload._replace(record=refused[offset].record))
+            for due_ms, offset, payload in chain(batch.late, batch.due)
+            if offset in refused and payload.schedule.targets and may_recur(refused[offset].record.headers)
+        ]
 
     def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
         context = self.context

@@ -35,9 +35,10 @@ class Screened:
     lost: list[int]
 
     def holding(self, held: Sequence[Entry[Scheduled]]) -> "Screened":
-        """The same without records that wait for their target."""
+        """Return the same without records that wait for their target."""
         offsets = {offset for _, offset, _ in held}
-        return Screened([entry for entry in self.released if entry[1] not in offsets], self.rejected, self.lost)
+        rejected = [each for each in self.rejected if each[0] not in offsets]
+        return Screened([entry for entry in self.released if entry[1] not in offsets], rejected, self.lost)
 
     def beginning(self, offsets: Collection[int]) -> "Screened":
         """The same without records of which nothing is released: they begin a series."""

@@ -11,6 +11,7 @@ from snapshots.proto import state_pb2
 from snapshots.state import PROGRESS_KEY, RULES_KEY
 from tests.simulation.answers import Answers
 from tests.simulation.violation import Violation, require
+from tests.simulation.workload import MINUTE_MS
 from tests.simulation.world import REJECTED, Produced, Transaction
 
 __all__ = ["Checker", "Violation"]
@@ -193,7 +194,8 @@ def _next_of(record: Produced, now_ms: int) -> tuple[int, int] | None:
     due_ms = before_ms = record.due_us // 1_000
     from_ms = record.missed_from_ms if series.takes_all else max(record.missed_from_ms, now_ms)
     while due_ms == before_ms or due_ms < from_ms:
-        due_ms += series.period_ms
+        # A moved occurrence by cron is followed by the next minute, whenever it was due itself.
+        due_ms += series.period_ms - (due_ms % MINUTE_MS if series.period_ms == MINUTE_MS else 0)
     return (series.number + 1, due_ms) if due_ms <= series.until_ms else None
 
 
