@@ -61,8 +61,121 @@ FAULTS: Final = (
         silent_at=63,
     ),
     Fault(
+        # The counter appears with the event.
+        "DelayRouterRecordsLost",
+        {'delay_router_records_lost_total{instance="a",topic="new"}': "_x60 3+0x180"},
+        fires_at=62,
+        silent_at=59,
+    ),
+    Fault(
+        # It was there before, long silent about what was lost then, and tells of more now.
+        "DelayRouterRecordsLost",
+        {'delay_router_records_lost_total{instance="a",topic="t"}': "7+0x60 9+0x180"},
+        fires_at=65,
+        silent_at=59,
+    ),
+    Fault(
+        "DelayRouterRetentionTooShort",
+        {'delay_router_needed_from_timestamp_seconds{instance="b",topic="t",partition="1"}': "-544000+0x240"},
+        fires_at=30,
+        silent_at=3,
+    ),
+    Fault(
+        "DelayRouterOverdue",
+        {'delay_router_next_due_timestamp_seconds{instance="a",topic="t"}': "3600+0x240"},
+        fires_at=64,
+        silent_at=60,
+    ),
+    Fault(
+        "DelayRouterPartitionRefused",
+        {
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x60 0+0x180",
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="refused"}': "0+0x60 1+0x180",
+        },
+        fires_at=63,
+        silent_at=60,
+    ),
+    Fault(
+        "DelayRouterPausedForHours",
+        {
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x10 0+0x230",
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="paused"}': "0+0x10 1+0x230",
+            'delay_router_next_due_timestamp_seconds{instance="a",topic="t"}': "3600+0x240",
+        },
+        fires_at=195,
+        silent_at=188,
+    ),
+    Fault(
+        "DelayRouterPausedForHours",
+        {
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x10 0+0x230",
+            'delay_router_partition_state{instance="a",topic="t",partition="0",state="drained"}': "0+0x10 1+0x230",
+        },
+        fires_at=195,
+        silent_at=188,
+    ),
+    Fault(
+        "DelayRouterHeldForHours",
+        {'delay_router_held_records{instance="a",topic="t"}': "0+0x10 1+1x230"},
+        fires_at=135,
+        silent_at=125,
+    ),
+    Fault(
+        "DelayRouterPartitionNotActive",
+        {'delay_router_partition_state{instance="a",topic="t",partition="0",state="active"}': "1+0x60 0+0x180"},
+        fires_at=67,
+        silent_at=64,
+    ),
+    Fault(
+        "DelayRouterTopicHidden",
+        {'delay_router_hidden_by_open_transaction_seconds{instance="a",topic="t",partition="0"}': "0+0x60 15+60x178"},
+        fires_at=64,
+        silent_at=61,
+    ),
+    Fault(
+        "DelayRouterPolicyUnreadable",
+        {'delay_router_policies_unreadable{instance="a"}': "0+0x60 1+0x180"},
+        fires_at=67,
+        silent_at=64,
+    ),
+    Fault(
+        "DelayRouterLate",
+        {
+            'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="0.5"}': "0+980x240",
+            'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="5.0"}': "0+1000x240",
+            'delay_router_release_lateness_seconds_bucket{instance="a",topic="t",le="0.01"}': "0+900x240",
+        },
+        fires_at=20,
+        silent_at=8,
+    ),
+    Fault(
+        "DelayRouterIndexLagging",
+        {'delay_router_index_lag_records{instance="a",topic="t",partition="0"}': "20000+100x240"},
+        fires_at=30,
+        silent_at=12,
+    ),
+    Fault(
+        "DelayRouterRejecting",
+        {'delay_router_records_rejected_total{instance="a",topic="t",reason="INVALID_SCHEDULE"}': "0+100x240"},
+        fires_at=20,
+        silent_at=8,
+    ),
+    Fault(
+        # Nothing was ever accepted, so there is no counter of it.
+        "DelayRouterRejecting",
+        {'delay_router_records_rejected_total{instance="a",topic="other",reason="TARGET_MISSING"}': "0+1x240"},
+        fires_at=20,
+        silent_at=8,
+    ),
+    Fault(
+        "DelayRouterTransactionsFailing",
+        {'delay_router_transactions_total{instance="a",topic="t",outcome="abandoned"}': "0+100x240"},
+        fires_at=20,
+        silent_at=8,
+    ),
+    Fault(
         "DelayRouterPartitionsInDoubt",
-        {'delay_router_partitions_in_doubt{instance="a",topic="t"}': "0x9 2x180"},
+        {'delay_router_partitions_in_doubt{instance="a",topic="t"}': "0x9 2x230"},
         fires_at=28,
         silent_at=24,
     ),

@@ -29,7 +29,7 @@ MAY_BE_EMPTY: Final = {
     "Held back anew": {"A"},
     "Held for": {"A", "B"},
     "Index lag": {"B"},  # nobody's transaction hides anything
-    "Taken over anew": {"A", "B"},  # no connection was cut, and no marker lost
+    "Taken over anew": {"A"},  # no connection was cut
     "Without a time, occurrences skipped": {"A", "B"},  # every record named one, and none was to recur
     "Retention: needed and kept": {"A", "B"},  # everything is sealed with its payload; a topic may be kept for ever
     # Nothing is cancelled here.
