@@ -11,6 +11,8 @@ from sidecar.kafka.admin import TopicFacts
 from sidecar.topics.findings import Level
 
 CHART_LIMIT = 2_048 * MIB
+"""The default of the chart, which tests/helm/test_memory_limit.py reads."""
+
 BATCH_BYTES = 1_048_588
 
 
@@ -23,12 +25,10 @@ def facts(name: str = "a.delay", partitions: int = 1, settings: dict[str, str] |
     return TopicFacts(name, "id", partitions, 1, frozenset(), settings or {})
 
 
-def test_the_defaults_fit_into_the_limit_of_the_chart() -> None:
+def test_the_defaults_fit_into_two_gibibytes() -> None:
     found = finding(config(), {"a.delay": facts(partitions=40)}, CHART_LIMIT)
     assert found is not None
     assert found.level is Level.OK, found
-    values = (Path(__file__).parents[4] / "helm/delay-router/values.yaml").read_text()
-    assert f"limits: {{memory: {CHART_LIMIT // MIB // 1_024}Gi}}" in values
 
 
 def test_nothing_is_said_without_a_limit_and_without_topics() -> None:

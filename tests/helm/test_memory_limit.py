@@ -1,0 +1,23 @@
+"""The chart's default memory limit has room for the router's defaults, as ``check`` counts."""
+
+import yaml
+
+from sidecar.asking.container_memory import MIB, finding
+from sidecar.config.model import Config
+from sidecar.kafka.admin import TopicFacts
+from sidecar.topics.findings import Level
+from tests.helm.chart import CHART
+
+PARTITIONS = 40
+
+
+def test_the_defaults_fit_into_the_default_limit() -> None:
+    limit = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["resources"]["limits"]["memory"]
+    assert limit.endswith("Gi")
+    config = Config.model_validate(
+        {"kafka": {"bootstrap.servers": "b:9092"}, "delay_topics": [{"name": "d", "default_target": "out"}]}
+    )
+    facts = TopicFacts("d", "id", PARTITIONS, 3, frozenset(), {})
+    found = finding(config, {"d": facts}, int(limit.removesuffix("Gi")) * 1_024 * MIB)
+    assert found is not None
+    assert found.level is Level.OK, found
