@@ -176,6 +176,7 @@ async function change({ question, meaning, word, path, body, method, done, whenM
   at("when").value = whenMs === undefined ? "" : fieldText(whenMs);
   sure.returnValue = "no";
   sure.showModal();
+  at("sure-no").focus();
   await new Promise((closed) => sure.addEventListener("close", closed, { once: true }));
   if (sure.returnValue !== "yes") return;
   try {
