@@ -11,6 +11,7 @@ from sidecar.cli.output import print_findings, print_json, print_table
 from sidecar.cli.side import complete_topics
 from sidecar.config.model import Config
 from sidecar.doubts import ending
+from sidecar.kafka.admin import parse_place
 from sidecar.kafka.commands import ANY_ROUTER
 from sidecar.rights import acls, acls_jobs, strimzi
 from sidecar.topics import init as initialisation
@@ -233,9 +234,9 @@ def end_transaction_command(
     if len({producer_id is None, start_offset is None, outcome is None}) > 1:
         raise click.UsageError("give --producer-id, --start-offset and --outcome together, or none of them to look")
     config = load(config_file)
-    name, number = ending.place_of(partition, "end-transaction")
+    name, number = parse_place(partition, "end-transaction", "orders.delay/0")
     topic = config.require_delay_topic(name, f"end-transaction {partition}: ")
-    at = ending.place_of(place, "end-transaction")
+    at = parse_place(place, "end-transaction", "orders/0")
     command = ending.EndTransaction(config, reach.connect(config), topic, number, at)
     if producer_id is None or start_offset is None:
         _show_transaction(command, partition, config.bootstrap, as_json=as_json)

@@ -14,10 +14,8 @@ from index.pending import Entry
 from index.record import Record
 from index.recurring import may_recur
 from index.schedule import BY_KEY, KeepKey, Schedule
+from sidecar.kafka.admin import Place
 from sidecar.payload.records import Refused, Scheduled
-
-Place = tuple[str, int]
-"""A partition of a topic."""
 
 TOLD_AT_MOST: Final = 5
 """Most places in a line for a person."""

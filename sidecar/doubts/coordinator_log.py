@@ -28,7 +28,7 @@ _COMMITTED: Final = {2: True, 3: False}
 
 _UNREADABLE: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTO_OFFSET_RESET}
 
-_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _BEFORE_PARTITIONS: Final = struct.Struct(">qhib")
 
 

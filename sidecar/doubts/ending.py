@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from index.errors import ConfigError, DelayRouterError
+from index.errors import DelayRouterError
 from index.headers import DELAY_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP, DELAY_SPREAD
 from index.record import Record
 from index.schedule import AT_ONCE
@@ -38,11 +38,12 @@ from index.transit import relocated
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.doubts.aside import Ends, Place
+from sidecar.doubts.aside import Ends
 from sidecar.doubts.coordinator_log import outcome_of_last
 from sidecar.doubts.look import Cluster
 from sidecar.doubts.shown import Shown, command_of
 from sidecar.kafka import clients
+from sidecar.kafka.admin import Place
 from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import Verdict, classify, error_of
 from sidecar.kafka.transactions import abort, commit, produce
@@ -255,14 +256,6 @@ class EndTransaction:
             if source.startswith(prefix) and source[len(prefix) :].isdigit():
                 found.setdefault(source, Hidden(offset, int(source[len(prefix) :]), record))
         return sorted(found.values())
-
-
-def place_of(text: str, what: str) -> Place:
-    """Return the topic and the partition of ``TOPIC/PARTITION``; ConfigError says how it is written."""
-    name, slash, number = text.rpartition("/")
-    if not slash or not (number.isascii() and number.isdecimal()):
-        raise ConfigError(f"{what} {text}: write TOPIC/PARTITION, as in orders/0")
-    return name, int(number)
 
 
 def _has_left(stored: StoredState, hidden: Hidden) -> bool:

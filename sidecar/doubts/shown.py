@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sidecar.doubts.aside import Place
+from sidecar.kafka.admin import Place
 from snapshots.ending import Ending
 
 

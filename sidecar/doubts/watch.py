@@ -7,7 +7,8 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from sidecar.context import PartitionContext
-from sidecar.doubts.aside import TOLD_AT_MOST, Doubts, Place
+from sidecar.doubts.aside import TOLD_AT_MOST, Doubts
+from sidecar.kafka.admin import Place
 
 LOOK_EVERY_S: Final = 1.0
 

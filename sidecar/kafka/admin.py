@@ -111,6 +111,14 @@ def _likely_key(text: str, config: Config) -> str:
     return f'; did you mean "{close[0]}"?' if close and close[0] != unknown else ""
 
 
+def parse_place(text: str, command: str, example: str) -> Place:
+    """Return the topic and the partition of ``TOPIC/PARTITION``; ConfigError says how it is written."""
+    name, slash, number = text.rpartition("/")
+    if not slash or not (number.isascii() and number.isdecimal()):
+        raise ConfigError(f"{command} {text}: write TOPIC/PARTITION, as in {example}")
+    return name, int(number)
+
+
 def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Described]:
     """What the cluster says about each topic, in two requests; KafkaException when it does not answer."""
     wanted = sorted(set(names))

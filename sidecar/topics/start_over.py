@@ -27,7 +27,7 @@ from index.series_in_log import SeriesInLog
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka import clients
-from sidecar.kafka.admin import TopicFacts, log_range, topic_facts, uncommitted_end
+from sidecar.kafka.admin import TopicFacts, log_range, parse_place, topic_facts, uncommitted_end
 from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import Verdict, classify, error_of
 from sidecar.topics.series import kept_key, series_of
@@ -100,10 +100,8 @@ def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
 
 
 def _parse(config: Config, place: str) -> tuple[DelayTopicConfig, int]:
-    name, slash, number = place.rpartition("/")
-    if not slash or not (number.isascii() and number.isdecimal()):
-        raise ConfigError(f"start-over {place}: write TOPIC/PARTITION, as in orders.delay/0")
-    return config.require_delay_topic(name, f"start-over {place}: "), int(number)
+    name, partition = parse_place(place, "start-over", "orders.delay/0")
+    return config.require_delay_topic(name, f"start-over {place}: "), partition
 
 
 def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> None:

@@ -10,7 +10,8 @@ import random
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from sidecar.doubts.aside import Doubt, Doubts, Ends, Place, doubt_of
+from sidecar.doubts.aside import Doubt, Doubts, Ends, doubt_of
+from sidecar.kafka.admin import Place
 from tests.simulation.violation import Violation
 
 SHARE = 0.35

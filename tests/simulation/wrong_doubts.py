@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from index.pending import Entry
-from sidecar.doubts.aside import Aside, Doubt, Doubts, Place, doubt_of
+from sidecar.doubts.aside import Aside, Doubt, Doubts, doubt_of
+from sidecar.kafka.admin import Place
 from sidecar.payload.records import Scheduled
 from tests.simulation.forgetting import Brokers, Log
 from tests.simulation.replacing import OWNED, Wrong

@@ -8,7 +8,8 @@ from index.partitioner import partition_of_key
 from index.pending import Entry
 from index.record import Record
 from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
-from sidecar.doubts.aside import Aside, Doubt, Doubts, Ends, Place, doubt_of
+from sidecar.doubts.aside import Aside, Doubt, Doubts, Ends, doubt_of
+from sidecar.kafka.admin import Place
 from sidecar.payload.records import Refused, Scheduled
 
 DOUBT = Doubt(40, 44, 7)

@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from index.errors import ConfigError
 from sidecar.cli.program import cli
-from sidecar.doubts.ending import place_of
 from sidecar.doubts.shown import Shown
+from sidecar.kafka.admin import parse_place
 from snapshots.ending import Ending
 
 SHOWN = Shown(("orders", 3), 40, 44, records=4, left=4, pending=0, log_says="committed", resumed=None)
@@ -43,11 +43,11 @@ def test_nothing_open_and_something_begun_are_said() -> None:
 @pytest.mark.parametrize("text", ["orders", "orders/", "orders/x", "/", "orders/-1", "orders/²"])
 def test_a_place_is_a_topic_and_a_number(text: str) -> None:
     with pytest.raises(ConfigError, match="write TOPIC/PARTITION, as in orders/0"):
-        place_of(text, "end-transaction")
+        parse_place(text, "end-transaction", "orders/0")
 
 
 def test_a_place_is_read() -> None:
-    assert place_of("a/b/3", "end-transaction") == ("a/b", 3)
+    assert parse_place("a/b/3", "end-transaction", "orders/0") == ("a/b", 3)
 
 
 def test_half_of_the_options_is_refused() -> None:

@@ -13,9 +13,9 @@ from index.progress import BEFORE_ALL, Progress
 from index.rule_history import RuleHistory
 from sidecar.config.model import Config
 from sidecar.doubts import look
-from sidecar.doubts.aside import Doubt, Ends, Place
+from sidecar.doubts.aside import Doubt, Ends
 from sidecar.doubts.look import Cluster
-from sidecar.kafka.admin import Told
+from sidecar.kafka.admin import Place, Told
 from snapshots.state import StoredState
 
 OUT, OUT1 = ("a.out", 0), ("a.out", 1)
