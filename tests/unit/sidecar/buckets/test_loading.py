@@ -12,8 +12,9 @@ from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
-from sidecar.buckets.loading import RETRY_AFTER_S, Loading
+from sidecar.buckets.loading import Loading
 from sidecar.context import PartitionContext
+from sidecar.limits import LIMITS
 from sidecar.payload.budget import BudgetShare, PayloadBudget
 from sidecar.payload.records import Payload, scheduled, size_of
 from tests.support.hand_clock import HandClock
@@ -68,6 +69,7 @@ class Scene:
             metrics=SimpleNamespace(load_failures=failures),
             name="d",
             clock=self.clock,
+            limits=LIMITS,
             log=SimpleNamespace(warning=lambda *_, **__: None),
         )
         self.loading = Loading(
@@ -120,7 +122,7 @@ def test_a_load_that_fails_gives_back_what_it_had_read() -> None:
     assert scene.budget.used_bytes == 2 * SIZE
     scene.turn()
     assert scene.budget.used_bytes == 0
-    scene.clock.sleep(RETRY_AFTER_S)
+    scene.clock.sleep(LIMITS.load_again_s)
     scene.turn()
     scene.pool.do()
     scene.turn()

@@ -1,8 +1,6 @@
 """What a merge asks for, and when: some of each source before it is needed, and no more than that."""
 
-from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -16,7 +14,7 @@ from sidecar.buckets.merge_reading import MergedRun, SourceAhead, StoredSegments
 from snapshots.rows import RowPacker
 from tests.support.manifests import manifest
 
-RUN_BYTES = "sidecar.buckets.merge_reading.RUN_BYTES"
+RUN_BYTES = 500
 PACKER = RowPacker()
 
 
@@ -66,15 +64,9 @@ def dues_ms(run: MergedRun) -> list[int]:
     return [due_ms for due_ms, _, _ in run]
 
 
-@pytest.fixture(autouse=True)
-def _small_runs() -> Iterator[None]:
-    with patch(RUN_BYTES, 500):
-        yield
-
-
 def test_what_follows_is_asked_for_as_soon_as_what_is_before_it_is_at_hand() -> None:
     reads = Reads(segments(2, 2, 2, 2, 2))
-    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER)
+    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER, RUN_BYTES)
     assert reads.runs() == [range(2)]
     runs = iter(ahead)
     assert [dues_ms(next(runs)) for _ in range(2)] == [[0, 1], [2, 3]]
@@ -86,7 +78,7 @@ def test_what_follows_is_asked_for_as_soon_as_what_is_before_it_is_at_hand() -> 
 
 def test_what_was_asked_for_and_is_not_needed_any_more_is_not_read() -> None:
     reads = Reads(segments(5, 5, 5))
-    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER)
+    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER, RUN_BYTES)
     reads.answers_at_once = False
     next(iter(ahead))
     ahead.cancel()
@@ -96,7 +88,7 @@ def test_what_was_asked_for_and_is_not_needed_any_more_is_not_read() -> None:
 def test_a_read_that_was_cancelled_is_none_of_nothing() -> None:
     reads = Reads(segments(5, 5))
     reads.answers_at_once = False
-    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER)
+    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER, RUN_BYTES)
     ahead.cancel()
     with pytest.raises(CancelledError):
         next(iter(ahead))
@@ -109,7 +101,7 @@ def test_all_that_has_not_left_comes_in_order_and_no_more_than_one_run_is_ahead(
     whole = [ref for ref in reads.source.segments if ref.last > watermark]
     expected = list(range(whole[0].first.due_ms, sum(sizes))) if whole else []
     found: list[int] = []
-    for segment in SourceAhead(reads, reads.source, watermark, PACKER):
+    for segment in SourceAhead(reads, reads.source, watermark, PACKER, RUN_BYTES):
         found += dues_ms(segment)
         at_hand = [place for place, run in enumerate(reads.runs()) if _holds(reads.source, run, found[-1])]
         assert len(reads.asked) <= at_hand[0] + 2
