@@ -12,6 +12,9 @@ everything between. Pointers also save writing the payload a second time.
 
 Merging is as in PIP-195: adjacent buckets (their offsets must not enclose another bucket's), those with the fewest
 entries. Merging four at a time rewrites an entry about log4(buckets) times.
+
+When retention is lowered, ``auto`` becomes ``inline``. Buckets that point into the delay topic are then written again,
+one at a time, with their records inside.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -51,7 +54,7 @@ MOST_AT_ONCE = 4
 """Buckets that are merged into one."""
 
 MOST_SEGMENTS = 15_000
-"""No more in one bucket by merging: its manifest is one record."""
+"""Most segments that a merge may give one bucket: its manifest is one record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +154,21 @@ def to_merge(buckets: Iterable[Bucket], max_buckets: int, watermark: Position = 
         and all(each.is_mergeable(watermark) for each in window)
     ]
     return min(possible, key=lambda window: sum(bucket.stored for bucket in window), default=[])
+
+
+def to_write_inline(buckets: Iterable[Bucket], rules: SealRules, watermark: Position = BEFORE_ALL) -> list[Bucket]:
+    """Return the bucket whose pointers have to be replaced by their records first, or nothing; O(segments).
+
+    That is the one that points to the oldest record, which retention removes first. A bucket that has no room for the
+    segments of one pointer segment keeps its pointers.
+    """
+    if rules.placement != "inline":
+        return []
+    pointing = [
+        bucket
+        for bucket in buckets
+        if bucket.is_mergeable(watermark)
+        and len(bucket.manifest.segments) + rules.segment_entries <= MOST_SEGMENTS
+        and any(each.placement is Placement.POINTER for each in bucket.manifest.segments[bucket.passed(watermark) :])
+    ]
+    return sorted(pointing, key=lambda bucket: bucket.manifest.needs_from or 0)[:1]

@@ -4,7 +4,7 @@
 
         mutable bucket full or old, and its turn    all segments committed       manifest committed
     (nothing) ──────────────────────────► SEALING ───────────────────────► INSTALL ──────────────► (nothing)
-        │          more than max_buckets                                      ▲
+        │          more than max_buckets, or pointers to write inline         ▲
         └───────────────────────────────► MERGING ────────────────────────────┘
 
 Removal goes on beside it: segments that the watermark has passed, and at last the manifest, get tombstones. Those of an
@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from index.batch import Installation
 from index.bucket import Bucket
-from index.bucket_rules import PlacementRule, to_merge
+from index.bucket_rules import PlacementRule, to_merge, to_write_inline
 from index.progress import Position
 from sidecar import failpoints
 from sidecar.buckets.id_pages import IdPageSource
@@ -163,7 +163,9 @@ class Housekeeping:
             # into nothing, and a source is not removed.
             if any(bucket.is_done(watermark) for bucket in buckets):
                 return
-            sources = to_merge(buckets, self._max_buckets, watermark)
+            sources = to_write_inline(buckets, self._rules, watermark) or to_merge(
+                buckets, self._max_buckets, watermark
+            )
             if not sources:
                 self._pool.merges.leave(self)
             elif self._pool.merges.has_come(self, self._clock.running_s()):

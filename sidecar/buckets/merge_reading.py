@@ -9,18 +9,31 @@ of its segments, whichever arrives first.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from typing import Any, Protocol, TypeAlias
+
+from confluent_kafka import KafkaException
 
 from index.bucket import Manifest
 from index.id_pages import rows_of
 from index.progress import Position
 from index.record import Record
 from index.run import ListRun, Run
+from index.unreadable import UnreadableHeaders
 from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource
-from sidecar.intake.offset_reader import OffsetReader
+from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.kafka.errors import error_of, is_unreadable
 from snapshots.rows import RowPacker
+from snapshots.segment import StoredEntry
+from snapshots.writing import record_size
+
+FIRST_POINTED = 16
+"""Records that pointers refer to and that are read together while their size is unknown."""
+
+GROWTH = 4
+"""Factor by which that number may grow from one read to the next."""
 
 StoredSegments: TypeAlias = list[Record | None]
 """Segments that follow each other, as they lie in the snapshots topic; None for one that is not there."""
@@ -42,6 +55,9 @@ class MergeReads(Protocol):
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
         """Have some pages of ids of a bucket read; FormatError when one of them is lost or damaged."""
+
+    def records(self, offsets: Sequence[int]) -> ReadEach:
+        """Yield records of the delay topic at these ascending offsets; None for a record that is gone."""
 
 
 class PoolReads:
@@ -67,6 +83,10 @@ class PoolReads:
         """Have some pages of ids of a bucket read, beside the merge."""
         pages = self._pages
         return self._pool.fetch(lambda reader: pages.read(manifest, numbers, reader))
+
+    def records(self, offsets: Sequence[int]) -> ReadEach:
+        """Read records of the delay topic in the thread that merges."""
+        return self._source.records(offsets, self._reader)
 
 
 class SourceAhead:
@@ -131,6 +151,65 @@ class IdsAhead:
         for numbers in self._left:
             self._asked.append(self._reads.ask_pages(self._manifest, numbers))
             return
+
+
+class PointedRecords:
+    """Reads the records that pointers refer to, some at a time: it holds twice the bytes of a segment at most."""
+
+    def __init__(self, reads: MergeReads, segment_bytes: int) -> None:
+        self._reads = reads
+        self._segment_bytes = segment_bytes
+        self._at_once = FIRST_POINTED
+
+    def parts(self, entries: Sequence[StoredEntry]) -> Iterator[list[StoredEntry]]:
+        """Cut entries into parts of a segment's bytes, with the records that they lack where the delay topic has them.
+
+        A record that fits into no segment stays out. KafkaException when the cluster does not answer.
+        """
+        part: list[StoredEntry] = []
+        part_bytes = start = 0
+        while start < len(entries):
+            step = entries[start : start + self._at_once]
+            whole = self._whole(step)
+            if whole is None:
+                self._at_once = len(step) // 2
+                continue
+            for entry in whole:
+                size_bytes = record_size(entry[2])
+                if part and part_bytes + size_bytes > self._segment_bytes:
+                    yield part
+                    part, part_bytes = [], 0
+                part.append(entry)
+                part_bytes += size_bytes
+            start += len(step)
+        if part:
+            yield part
+
+    def _whole(self, step: Sequence[StoredEntry]) -> list[StoredEntry] | None:
+        """Return the entries with their records; None where these are too many bytes, or one of several is damaged."""
+        missing = sorted(offset for _, offset, record in step if record is None)
+        read: dict[int, Record | None] = {}
+        read_bytes = 0
+        try:
+            with closing(self._reads.records(missing)) as records:
+                for offset, record in records:
+                    read[offset] = record if self._fits(record) else None
+                    read_bytes += record_size(record)
+                    if read_bytes > 2 * self._segment_bytes and len(step) > 1:
+                        return None
+        except KafkaException as exception:
+            if not is_unreadable(error_of(exception)):
+                raise
+            if len(step) > 1:
+                return None
+        mean_bytes = read_bytes // max(len(read), 1) + 1
+        self._at_once = min(max(self._segment_bytes // mean_bytes, 1), GROWTH * self._at_once)
+        return [(due_ms, offset, record or read.get(offset)) for due_ms, offset, record in step]
+
+    def _fits(self, record: Record | None) -> bool:
+        if record is None or isinstance(record.headers, UnreadableHeaders):
+            return False
+        return record_size(record) <= self._segment_bytes
 
 
 def _together(sizes: Sequence[int], most_bytes: int) -> Iterator[range]:

@@ -9,6 +9,9 @@ in place of the old ones in one transaction. Anything may happen to the sources 
 or before the watermark, and dropped when it is loaded from the new bucket. A failed merge leaves the sources as they
 are. Behind the segments the pages of ids are joined; where those of one source are not known, the merged bucket has
 none.
+
+Where the placement is ``inline``, a merge reads the records that its sources point to in the delay topic, and writes
+them into the segments. A bucket that was sealed with pointers before retention was lowered is merged alone for that.
 """
 
 import heapq
@@ -22,7 +25,7 @@ from pyroaring import BitMap64
 
 from index.batch import Installation
 from index.bucket import Bucket, Manifest, Placement
-from index.bucket_rules import SealRules, cut_runs
+from index.bucket_rules import MOST_SEGMENTS, SealRules, cut_runs
 from index.errors import FormatError
 from index.id_pages import place_bytes, place_in
 from index.id_runs import HASH_BYTES
@@ -30,7 +33,7 @@ from index.progress import Position
 from index.run import merged
 from index.target_counts import in_proportion
 from sidecar.buckets.id_pages import WrittenIds
-from sidecar.buckets.merge_reading import IdsAhead, MergedRun, MergeReads, SourceAhead
+from sidecar.buckets.merge_reading import IdsAhead, MergedRun, MergeReads, PointedRecords, SourceAhead
 from sidecar.limits import LIMITS, Limits
 from sidecar.payload.packed_run import PackedRun
 from sidecar.payload.packing import unpacked
@@ -86,6 +89,7 @@ class Merging:
         self._pages = pages
         self._ids = WrittenIds(bucket_id, pages, limits)
         self._ids_are_known = all(manifest.id_pages is not None for manifest in manifests)
+        self._room = MOST_SEGMENTS - sum(len(manifest.segments) for manifest in manifests)
 
     def run(self, reads: MergeReads) -> None:
         """Read, merge and encode; ends early when stopped."""
@@ -96,7 +100,7 @@ class Merging:
             SourceAhead(reads, manifest, self._watermark, self._packer, most_bytes) for manifest in self._manifests
         ]
         try:
-            self._merge(sources)
+            self._merge(sources, PointedRecords(reads, self._rules.segment_bytes))
         finally:
             for source in sources:
                 source.cancel()
@@ -104,21 +108,31 @@ class Merging:
             self._merge_ids(reads)
         self._pages.put(None)
 
-    def _merge(self, sources: Sequence[SourceAhead]) -> None:
+    def _merge(self, sources: Sequence[SourceAhead], pointed: PointedRecords) -> None:
         for run in cut_runs(merged(sources), self._rules, _sizes):
-            for ref, value in self._encoded(run):
+            for ref, value in self._encoded(run, pointed):
                 targets = in_proportion(ref, self._manifests)
                 if not self._segments.put(Encoded(ref._replace(targets=targets), value)):
                     return
         self._segments.put(None)
 
-    def _encoded(self, run: MergedRun) -> list[Encoded]:
+    def _encoded(self, run: MergedRun, pointed: PointedRecords) -> Iterator[Encoded]:
         whole = run.segment(self._codec) if isinstance(run, PackedRun) else None
         if whole is not None:
-            return [whole]
+            yield whole
+            return
         entries = _entries(run)
         inline = any(record is not None for _, _, record in entries)
-        return self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries)
+        lacks = not all(record is not None for _, _, record in entries)
+        # At worst each entry becomes a segment, and the manifest has no room for more.
+        if lacks and self._rules.placement == "inline" and len(entries) <= self._room:
+            self._room += 1
+            for part in pointed.parts(entries):
+                made = self._writer.encode(Placement.INLINE, part)
+                self._room -= len(made)
+                yield from made
+            return
+        yield from self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries)
 
     def _merge_ids(self, reads: MergeReads) -> None:
         sources = [IdsAhead(reads, manifest, self._limits.merge_read_bytes) for manifest in self._manifests]

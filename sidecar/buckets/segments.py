@@ -21,7 +21,7 @@ from index.rules_by_column import decide_alike
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Rejection, Schedule
 from index.unreadable import UnreadableHeaders, decide
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.intake.offset_reader import OffsetReader
+from sidecar.intake.offset_reader import OffsetReader, ReadEach
 from sidecar.payload.packed_run import PackedRun, packed_rows
 from sidecar.payload.records import Scheduled, mean_size, scheduled, size_of
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
@@ -84,6 +84,13 @@ class SegmentSource:
         offsets = [manifest.segments[number].record_offset for number in numbers]
         read = reader.read_large(self._topic.snapshots, self._partition, sorted(offsets))
         return list(map(read.__getitem__, offsets))
+
+    def records(self, offsets: Sequence[int], reader: OffsetReader) -> ReadEach:
+        """Read the records at these ascending offsets of the delay topic, to be closed; None for one that is gone.
+
+        KafkaException when the cluster does not answer.
+        """
+        return reader.read_each(self._topic.name, self._partition, offsets)
 
     def stored(self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader) -> list[StoredEntry]:
         """What a segment holds that was ``read``, in release order.
@@ -161,7 +168,7 @@ class SegmentSource:
         read: dict[int, Scheduled] = {}
         if not dues_ms:
             return read
-        with closing(reader.read_each(self._topic.name, self._partition, sorted(dues_ms))) as records:
+        with closing(self.records(sorted(dues_ms), reader)) as records:
             for offset, record in records:
                 due_ms = dues_ms[offset]
                 payload = self._payload(due_ms, offset, record)

@@ -8,9 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from index.bucket import Placement
+from index.bucket import Placement, SegmentRef
 from sidecar.kafka.admin import TopicFacts, topic_facts
 from sidecar.local_kafka import Cluster
+from sidecar.topics.retention import Retention
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import one_worker, stored_manifests
 from tests.integration.scenario import wait_until
@@ -138,3 +139,34 @@ def test_retention_that_is_lowered_while_records_are_pending_is_an_error(
     alter(kafka_admin, command.topic, {"retention.ms": str(30 * DAY_MS)})
     assert command("check").exit_code == 0
     assert "keeps every record that is still needed" in about(command, "delay topic")[-1][1]
+
+
+def test_pointers_are_written_inline_after_retention_was_lowered_while_the_router_runs(
+    make: Callable[[str], Command], kafka_admin: AdminClient
+) -> None:
+    command = make('seal_age = "200ms"\n')
+    producer = Producer({"bootstrap.servers": command.config.kafka["bootstrap.servers"]})
+    due_ms = time.time_ns() // 1_000_000 + 3_600_000
+    sent = {number: b"%d" % number + bytes(900_000 if number == 250 else 500) for number in range(500)}
+    for number, value in sent.items():
+        producer.produce(command.topic, value, headers=[("deliver-at", b"%d" % (due_ms + number))])
+    assert producer.flush(30) == 0
+    retention_ms = 2_000
+    with one_worker(command.config) as worker:
+        wait_until(lambda: worker.status.sealed_to >= 500, "everything is sealed as pointers")
+        assert Placement.POINTER in {ref.placement for ref in segments(command)}
+        alter(kafka_admin, command.topic, {"retention.ms": str(retention_ms)})
+        worker.retention = Retention(retention_ms)
+        wait_until(
+            lambda: all(ref.placement is Placement.INLINE for ref in segments(command)), "all segments are inline"
+        )
+        assert worker.count("seal_failures") == 0
+    (bucket,) = stored_manifests(command.config)
+    assert bucket.entries == 500
+    assert bucket.needs_from == 250, "a record that fits into no segment stays in the delay topic"
+    assert len(bucket.segments) <= 4
+
+
+def segments(command: Command) -> list[SegmentRef]:
+    """Return the segments of all buckets that the state topic names."""
+    return [ref for each in stored_manifests(command.config) for ref in each.segments]

@@ -50,7 +50,6 @@ from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import KNOWN_FOR_S, Target
 from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
-from sidecar.topics.retention import FOREVER_MS, Retention
 from snapshots.state import StoredState, fold_state
 from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of
@@ -247,7 +246,7 @@ class Host:
         key = ledger.committed.series_key
         trimming = Trimming(admin, "", self.context, lambda: _kept(around), key)
         hidden = HiddenEnd(Future[Edges], "", self.context.place)
-        return Upkeep(self.context, ledger, trimming, self.pool, Retention(FOREVER_MS), gate, hidden)
+        return Upkeep(self.context, ledger, trimming, self.pool, around.retention[0], gate, hidden)
 
 
 class SimulatedStanding:

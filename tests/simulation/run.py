@@ -16,6 +16,7 @@ from index.rule_history import RuleHistory
 from index.rules import RULES_VERSION, Rules
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.release.rates import TargetLimit
+from sidecar.topics.retention import FOREVER_MS, Retention
 from snapshots.inventory import NOTHING_STORED
 from snapshots.staged import STAGED_PREFIX
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
@@ -84,6 +85,7 @@ _ACTIONS = {
     "job": 5,
     "lose": 0,
     "brokers": 0,
+    "retention": 0,
 }
 RECURS_SHARE = 0.4
 """Of runs in which schedules recur."""
@@ -104,6 +106,10 @@ SPREAD_SHARE = 0.15
 
 BROKERS_WEIGHT = 6
 """How often something happens to the brokers, in runs in which they lose markers."""
+
+SHORTEN_SHARE = 0.3
+SHORTEN_WEIGHT = 1
+"""Share of the runs in which the retention of the delay topic changes, and how often."""
 
 LOSE_SHARE = 0.15
 LOSE_WEIGHT = 2
@@ -178,6 +184,8 @@ class Run:
             self._actions["lose"] = LOSE_WEIGHT
         if forgets:
             self._actions["brokers"] = BROKERS_WEIGHT
+        if random.Random(f"{seed}, shortens").random() < SHORTEN_SHARE:
+            self._actions["retention"] = SHORTEN_WEIGHT
         self._jobs: list[Iterator[str]] = []
         self._cursors = [FIRST_OFFSET]
         self._latest_ms = self._clock.now_ms
@@ -238,6 +246,7 @@ class Run:
             "job": self._go_on_with_a_job,
             "lose": self._lose_beginning,
             "brokers": self._let_brokers_be,
+            "retention": self._change_retention,
         }[action]()
 
     def _round(self) -> None:
@@ -337,6 +346,13 @@ class Run:
         lasts_ms = self._rng.choice([LONGEST_PAUSE_MS, self._rng.randint(1, LONGEST_DELAY_MS)])
         self._around.paused[:] = [] if self._around.paused else [self._clock.now_ms + lasts_ms]
         self._note(f"paused until: {self._around.paused}")
+
+    def _change_retention(self) -> None:
+        """Set a retention under which pointers are safe, or one under which they are not; the owner hears of it."""
+        self._around.retention[:] = [self._rng.choice([Retention(FOREVER_MS), Retention(1)])]
+        if self._serving is not None:
+            self._serving.owned.use_retention(self._around.retention[0])
+        self._note(f"retention: {self._around.retention[0].keeps_ms}")
 
     def _go_on_with_a_job(self) -> None:
         """Begin one, with a cursor that may be an old one, or let one take its next step, or be killed."""

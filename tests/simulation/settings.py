@@ -9,6 +9,7 @@ from sidecar.limits import Limits
 from sidecar.policies.table import TopicSettings
 from sidecar.release.expiry import NEVER_EXPIRES
 from sidecar.release.rates import TargetLimit
+from sidecar.topics.retention import FOREVER_MS, Retention
 from tests.simulation.smaller import SMALL
 from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 
@@ -19,6 +20,7 @@ class Surroundings:
 
     ``gated`` and ``paused`` are what policies say now: targets that are limited, and when the pause of the delay topic
     ends by itself; empty while it is not paused. ``refuses_moves``: the delay topic refuses some of what is moved.
+    ``retention`` is the present one of the delay topic, alone in its list.
     """
 
     clock: OwnClock
@@ -33,6 +35,7 @@ class Surroundings:
     gated: dict[str, TargetLimit] = field(default_factory=dict)
     paused: list[int] = field(default_factory=list)
     refuses_moves: bool = False
+    retention: list[Retention] = field(default_factory=lambda: [Retention(FOREVER_MS)])
 
 
 class SimulatedSettings:

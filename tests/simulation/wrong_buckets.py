@@ -19,12 +19,13 @@ from index.record import Record
 from index.run import ListRun
 from index.waiting import Waiting
 from sidecar.buckets.lifecycle import Housekeeping
-from sidecar.buckets.merge_reading import MergedRun, PoolReads, StoredSegments
+from sidecar.buckets.merge_reading import MergedRun, PointedRecords, PoolReads, StoredSegments
 from sidecar.buckets.trimming import Trimming
 from sidecar.payload.records import Payload, Refused
 from sidecar.release.transaction import Request
 from snapshots.manifest import MANIFEST_PREFIX, manifest_key
 from snapshots.rows import RowPacker
+from snapshots.segment import StoredEntry
 from tests.simulation.host import SMALL_RUNS, Host, SimulatedTransactions
 from tests.simulation.replacing import OWNED, Wrong
 from tests.simulation.settings import Surroundings
@@ -78,6 +79,21 @@ class MergesPastUnread(Wrong):
     """Merges on without the segments that it could not read."""
 
     replaces: ClassVar = {"sidecar.buckets.lifecycle.PoolReads": _PastUnread}
+
+
+class _ByPlace(PointedRecords):
+    def _whole(self, step: Sequence[StoredEntry]) -> list[StoredEntry] | None:
+        whole = super()._whole(step)
+        if whole is None or any(record is None for _, _, record in whole):
+            return whole
+        records = [record for _, _, record in sorted(whole, key=lambda entry: entry[1])]
+        return [(due_ms, offset, record) for (due_ms, offset, _), record in zip(whole, records, strict=True)]
+
+
+class InlinesByPlace(Wrong):
+    """Writes the records of pointers into a segment in the order of their offsets, not of their due times."""
+
+    replaces: ClassVar = {"sidecar.buckets.merging.PointedRecords": _ByPlace}
 
 
 class _RemovesNext(Housekeeping):
@@ -249,6 +265,7 @@ class FrozenDroppedEarly(Wrong):
 ALL: tuple[type[Wrong], ...] = (
     MergeDropsSegment,
     MergesPastUnread,
+    InlinesByPlace,
     RemovesOneBucketTooMany,
     TrimsOneBucketTooMany,
     ManifestFirst,

@@ -24,7 +24,7 @@ from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
 from sidecar.buckets.sealing import Sealing
-from sidecar.intake.offset_reader import OffsetReader
+from sidecar.intake.offset_reader import OffsetReader, ReadEach
 from sidecar.limits import Limits
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, scheduled
@@ -135,6 +135,10 @@ class Sources:
         else:
             future.set_result([self.pages[manifest.bucket_id][number] for number in numbers])
         return future
+
+    def records(self, offsets: Sequence[int]) -> ReadEach:
+        """Yield each record as gone."""
+        yield from ((offset, None) for offset in offsets)
 
     def merged(self, watermark: Position = BEFORE_ALL, masked: Sequence[int] = ()) -> list[int] | None:
         """Offsets of the ids that the merged bucket has; None where that is not known."""

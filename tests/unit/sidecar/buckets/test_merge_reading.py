@@ -1,8 +1,11 @@
 """What a merge asks for, and when: some of each source before it is needed, and no more than that."""
 
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
+from random import Random
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,8 +13,11 @@ from index.bucket import Manifest
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.run import ListRun
-from sidecar.buckets.merge_reading import MergedRun, SourceAhead, StoredSegments
+from sidecar.buckets.merge_reading import MergedRun, PointedRecords, SourceAhead, StoredSegments
+from sidecar.intake.offset_reader import ReadEach
 from snapshots.rows import RowPacker
+from snapshots.segment import StoredEntry
+from snapshots.writing import record_size
 from tests.support.manifests import manifest
 
 RUN_BYTES = 500
@@ -45,6 +51,9 @@ class Reads:
         return ListRun([(due_ms, due_ms, None) for due_ms in range(ref.first.due_ms, ref.last.due_ms + 1)])
 
     def ask_pages(self, manifest: Manifest, numbers: range) -> Future[list[bytes]]:
+        raise NotImplementedError
+
+    def records(self, offsets: Sequence[int]) -> ReadEach:
         raise NotImplementedError
 
     def runs(self) -> list[range]:
@@ -112,3 +121,66 @@ def test_all_that_has_not_left_comes_in_order_and_no_more_than_one_run_is_ahead(
 
 def _holds(source: Manifest, run: range, due_ms: int) -> bool:
     return source.segments[run[0]].first.due_ms <= due_ms <= source.segments[run[-1]].last.due_ms
+
+
+class DelayTopic(Reads):
+    """Holds records of ``sizes`` at offsets from 0 on; remembers how many bytes each read had.
+
+    A read that meets a ``damaged`` offset fails there; a record that is ``gone`` is None.
+    """
+
+    def __init__(self, sizes: Sequence[int], damaged: Sequence[int] = (), gone: Sequence[int] = ()) -> None:
+        super().__init__(segments(1))
+        self.held = [Record(None, bytes(size), [], offset) for offset, size in enumerate(sizes)]
+        self._damaged = damaged
+        self._gone = gone
+        self.reads: list[int] = []
+
+    def records(self, offsets: Sequence[int]) -> ReadEach:
+        assert list(offsets) == sorted(offsets)
+        self.reads.append(0)
+        for offset in offsets:
+            if offset in self._damaged:
+                raise KafkaException(KafkaError(KafkaError._BAD_MSG))
+            record = None if offset in self._gone else self.held[offset]
+            self.reads[-1] += record_size(record)
+            yield offset, record
+
+    def parts(self, segment_bytes: int, order: Sequence[int]) -> list[list[StoredEntry]]:
+        """Return the parts of pointers that are due in this order of offsets."""
+        pointed = PointedRecords(self, segment_bytes)
+        return list(pointed.parts([(due_ms, offset, None) for due_ms, offset in enumerate(order)]))
+
+
+@given(st.lists(st.sampled_from([0, 10, 200, 900, 1_200]), max_size=300), st.randoms(use_true_random=False))
+def test_pointed_records_are_cut_into_parts_of_a_segment(sizes: list[int], rng: Random) -> None:
+    order = rng.sample(range(len(sizes)), len(sizes))
+    delay_topic = DelayTopic(sizes, damaged=order[3:5], gone=order[7:8])
+    parts = delay_topic.parts(1_000, order)
+    assert [entry[:2] for part in parts for entry in part] == list(enumerate(order))
+    unread = {*order[3:5], *order[7:8]}
+    for part in parts:
+        assert len(part) == 1 or sum(record_size(record) for _, _, record in part) <= 1_000
+        for _, offset, record in part:
+            fits = offset not in unread and record_size(delay_topic.held[offset]) <= 1_000
+            assert record == (delay_topic.held[offset] if fits else None)
+    assert max(delay_topic.reads, default=0) <= 2_000 + 1_224, "a read holds two segments and a record"
+
+
+def test_pointed_records_of_any_size_are_read_in_few_steps() -> None:
+    small = DelayTopic([1_000] * 20_000)
+    assert len(small.parts(700_000, range(20_000))) == 30
+    assert len(small.reads) < 40
+    large = DelayTopic([600_000] * 100)
+    assert len(large.parts(700_000, range(100))) == 100
+    assert sum(large.reads) < 1.1 * 100 * 600_000
+
+
+def test_a_cluster_that_does_not_answer_ends_the_read() -> None:
+    class Silent(DelayTopic):
+        def records(self, offsets: Sequence[int]) -> ReadEach:
+            yield offsets[0], None
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    with pytest.raises(KafkaException):
+        Silent([10]).parts(100, [0])

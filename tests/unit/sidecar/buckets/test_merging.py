@@ -7,22 +7,26 @@ from dataclasses import replace
 import pytest
 
 from index.bucket import NO_MARKS, Bucket, Manifest, Placement
-from index.bucket_rules import MOST_AT_ONCE, MOST_SEGMENTS, SealRules, to_merge
+from index.bucket_rules import MOST_AT_ONCE, MOST_SEGMENTS, SealRules, to_merge, to_write_inline
 from index.errors import FormatError
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.run import ListRun
+from sidecar.buckets import merging
 from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
+from sidecar.intake.offset_reader import ReadEach
 from sidecar.limits import Limits
 from sidecar.payload.packed_run import packed_rows
 from snapshots.codec import PYTHON_CODEC
 from snapshots.manifest import encode_manifest, segment_key
 from snapshots.rows import RowPacker, decode_rows
 from snapshots.segment import StoredEntry, decode_segment, encode_segment
+from snapshots.writing import COLUMN_BYTES
 from tests.support.manifests import Place, bucket
 
 RULES = SealRules(time_step_ms=1_000, segment_entries=3, segment_bytes=1_000)
+INLINE_RULES = replace(RULES, placement="inline")
 ROOM_FOR_ALL = Limits(merge_queue=0)
 
 
@@ -118,6 +122,11 @@ class Sources:
         future.set_result([self.pages[manifest.bucket_id][number] for number in numbers])
         return future
 
+    def records(self, offsets: Sequence[int]) -> ReadEach:
+        """Yield records as a segment would hold them."""
+        dues_ms = {offset: due_ms for segments in self._held.values() for each in segments for due_ms, offset in each}
+        yield from ((offset, Record(b"%d" % dues_ms[offset], b"%d" % offset, [], 5)) for offset in offsets)
+
     def _stored(self, place: Place) -> StoredEntry:
         due_ms, offset = place
         record = None if offset in self._absent else Record(b"%d" % due_ms, b"%d" % offset, [], 5)
@@ -187,6 +196,61 @@ def test_absent_records_stay_pointers_and_are_needed() -> None:
     assert made.needs_from == 2
     absent = [offset for each in segments for _, offset, record in each if record is None]
     assert sorted(absent) == [2, 3, 13]
+
+
+def test_absent_records_are_written_inside_where_the_placement_is_inline() -> None:
+    sources = Sources(*TWO, absent=[2, 3, 13])
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, INLINE_RULES, limits=ROOM_FOR_ALL)
+    under_way.run(sources)
+    made, segments = merged(under_way)
+    assert made is not None
+    assert made.needs_from is None
+    assert {each.placement for each in made.segments} == {Placement.INLINE}
+    records = [(due_ms, offset, record and record.value) for each in segments for due_ms, offset, record in each]
+    assert records == [(due_ms, offset, b"%d" % offset) for due_ms, offset, _ in records]
+    assert len(records) == 6
+
+
+def test_pointers_stay_where_the_manifest_has_no_room_for_their_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "MOST_SEGMENTS", 5)
+    sources = Sources([[(10, 1), (20, 2), (30, 3)], [(3_000, 4), (3_001, 5), (3_002, 6)]], absent=range(7))
+    under_way = Merging(
+        sources.buckets, BEFORE_ALL, 7, replace(INLINE_RULES, segment_bytes=3 * COLUMN_BYTES), limits=ROOM_FOR_ALL
+    )
+    under_way.run(sources)
+    made, segments = merged(under_way)
+    assert made is not None
+    assert [len(each) for each in segments] == [2, 1, 3]
+    assert [each.placement for each in made.segments] == 2 * [Placement.INLINE] + [Placement.POINTER]
+
+
+def pointing(bucket_id: int, needs_from: int, segments: int = 1, loaded_to: Place = BEFORE_ALL) -> Bucket:
+    """Make a bucket of ``segments`` pointer segments, of an entry each."""
+    places = [(number, bucket_id * MOST_SEGMENTS + number) for number in range(segments)]
+    made = bucket(bucket_id, *([place] for place in places), loaded_to=loaded_to)
+    refs = tuple(each._replace(placement=Placement.POINTER) for each in made.manifest.segments)
+    made.manifest = replace(made.manifest, needs_from=needs_from, segments=refs)
+    return made
+
+
+def test_the_bucket_that_points_to_the_oldest_record_is_written_inline_first() -> None:
+    buckets = [of_size(1, 3), pointing(2, 900), pointing(3, 400), pointing(4, 500)]
+    assert ids(to_write_inline(buckets, INLINE_RULES)) == [3]
+    assert ids(to_write_inline(buckets[:2], INLINE_RULES)) == [2]
+    assert to_write_inline(buckets[:1], INLINE_RULES) == []
+    assert to_write_inline(buckets, RULES) == [], "auto: its pointers are safe"
+    assert to_write_inline(buckets, replace(RULES, placement="pointer")) == []
+
+
+def test_pointers_that_have_left_are_not_written_inline() -> None:
+    assert ids(to_write_inline([pointing(2, 900, 3)], INLINE_RULES, Position(1, 2 * MOST_SEGMENTS + 1))) == [2]
+    assert to_write_inline([pointing(2, 900, 3)], INLINE_RULES, Position(2, 2 * MOST_SEGMENTS + 2)) == []
+
+
+def test_a_bucket_with_too_many_segments_keeps_its_pointers() -> None:
+    most = MOST_SEGMENTS - INLINE_RULES.segment_entries
+    assert ids(to_write_inline([pointing(2, 900, most)], INLINE_RULES)) == [2]
+    assert to_write_inline([pointing(2, 900, most + 1)], INLINE_RULES) == []
 
 
 def test_until_a_segment_is_ready_there_is_nothing_to_write() -> None:
