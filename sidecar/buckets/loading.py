@@ -9,16 +9,14 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
-
 from index.bucket import Bucket, Manifest
+from index.errors import ClusterError
 from index.pending_set import PendingSet
 from index.progress import Position
 from sidecar import failpoints
 from sidecar.buckets.pool import LoaderPool, Run
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
-from sidecar.kafka.errors import error_of
 from sidecar.payload.budget import BudgetShare, LoadMemory, PayloadBudget
 from sidecar.payload.packed_run import resident_of
 from sidecar.payload.records import Payload, resident_bytes
@@ -152,8 +150,8 @@ class Loading:
         while loads and (future := loads[0].future) is not None and future.done():
             try:
                 run = future.result()
-            except KafkaException as exception:
-                self._failed(bucket_id, loads[0], exception)
+            except ClusterError as error:
+                self._failed(bucket_id, loads[0], error)
                 break
             taken_bytes = 0
             for number, entries in zip(loads[0].numbers, run, strict=True):
@@ -166,9 +164,9 @@ class Loading:
         if not loads:
             del self._loads[bucket_id]
 
-    def _failed(self, bucket_id: int, load: _Load, exception: KafkaException) -> None:
+    def _failed(self, bucket_id: int, load: _Load, error: ClusterError) -> None:
         self._metrics.load_failures.labels(self._topic).inc()
-        self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=error_of(exception).str())
+        self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=str(error))
         load.memory.close()
         load.future = None
         load.retry_s = self._clock.running_s() + self._limits.load_again_s

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
+from index.errors import ClusterError, ClusterTrouble
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
@@ -118,7 +118,7 @@ def test_a_partition_that_is_given_up_gives_back_what_has_not_arrived(*, is_done
 def test_a_load_that_fails_gives_back_what_it_had_read() -> None:
     scene = Scene()
     scene.turn()
-    scene.pool.do(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    scene.pool.do(ClusterError(ClusterTrouble.UNANSWERED, "no answer"))
     assert scene.budget.used_bytes == 2 * SIZE
     scene.turn()
     assert scene.budget.used_bytes == 0
