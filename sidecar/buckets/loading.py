@@ -9,16 +9,17 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from index.bucket import Bucket, Manifest
+from index.errors import RefusedError
 from index.pending_set import PendingSet
 from index.progress import Position
 from sidecar import failpoints
 from sidecar.buckets.pool import LoaderPool, Run
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
-from sidecar.kafka.errors import error_of
+from sidecar.kafka.errors import changed_on_disk, error_of, is_unreadable
 from sidecar.payload.budget import BudgetShare, LoadMemory, PayloadBudget
 from sidecar.payload.packed_run import resident_of
 from sidecar.payload.records import Payload, resident_bytes
@@ -82,6 +83,7 @@ class Loading:
         self._share = share
         self._metrics = context.metrics
         self._topic = context.name
+        self._place = f"{context.name}/{context.partition}"
         self._clock = context.clock
         self._loads: dict[int, deque[_Load]] = {}
         self._log = context.log
@@ -94,10 +96,10 @@ class Loading:
     def turn(self, now_ms: int, watermark: Position) -> None:
         """Take in what has arrived, count its payload as used, and ask for what is due soon.
 
-        RefusedError when a segment is lost for good.
+        RefusedError when a segment is lost for good, or is due and points into a damaged batch.
         """
         for bucket_id in list(self._loads):
-            self._take_in(bucket_id, watermark)
+            self._take_in(bucket_id, watermark, now_ms)
         room = self._budget.room_bytes > 0
         until_ms = now_ms + (LEAD_MS if room else URGENT_MS)
         buckets = [bucket for bucket in self._parts.buckets.values() if bucket.barrier is not None]
@@ -150,7 +152,7 @@ class Loading:
         for load in self._loads.pop(bucket_id):
             load.abandon()
 
-    def _take_in(self, bucket_id: int, watermark: Position) -> None:
+    def _take_in(self, bucket_id: int, watermark: Position, now_ms: int) -> None:
         """Take in what has arrived of one bucket, in order."""
         loads = self._loads[bucket_id]
         if bucket_id not in self._parts.buckets:
@@ -161,7 +163,7 @@ class Loading:
             try:
                 run = future.result()
             except KafkaException as exception:
-                self._failed(bucket_id, loads[0], exception)
+                self._failed(bucket_id, loads[0], error_of(exception), now_ms)
                 break
             taken_bytes = 0
             for number, entries in zip(loads[0].numbers, run, strict=True):
@@ -174,12 +176,19 @@ class Loading:
         if not loads:
             del self._loads[bucket_id]
 
-    def _failed(self, bucket_id: int, load: _Load, exception: KafkaException) -> None:
+    def _failed(self, bucket_id: int, load: _Load, error: KafkaError, now_ms: int) -> None:
         self._metrics.load_failures.labels(self._topic).inc()
-        self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=error_of(exception).str())
+        self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=error.str())
         load.memory.close()
         load.future = None
         load.retry_s = self._clock.running_s() + RETRY_AFTER_S
+        first = self._parts.buckets[bucket_id].manifest.segments[load.numbers.start].first
+        if is_unreadable(error) and first.due_ms <= now_ms:
+            raise RefusedError(
+                f"{changed_on_disk(self._place, error)}. Pending records of that batch are due. Without a sound copy:"
+                f" delay-router start-over {self._place} indexes the delay topic anew, rejects that batch as"
+                " UNREADABLE, and releases again what was released already"
+            )
 
 
 def _run(manifest: Manifest, number: int, until_ms: int, room_bytes: int) -> range:

@@ -165,6 +165,14 @@ def is_unreadable(error: KafkaError) -> bool:
     return error.code() in _UNREADABLE
 
 
+def changed_on_disk(place: str, error: KafkaError) -> str:
+    """Describe a batch that fails its checksum on every read, and the first remedy; ``place`` is TOPIC/PARTITION."""
+    return (
+        f"{place} has a batch that cannot be read ({error.str()}): its bytes have changed on the disk of the broker"
+        " that leads the partition. Let another replica lead it, whose copy may be sound"
+    )
+
+
 def is_too_large(error: KafkaError) -> bool:
     """Whether the broker refused for size: a record's, or that of the batch it was in."""
     return error.code() in _TOO_LARGE

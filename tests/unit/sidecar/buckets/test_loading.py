@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from index.errors import RefusedError
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
@@ -67,6 +68,7 @@ class Scene:
         context = SimpleNamespace(
             metrics=SimpleNamespace(load_failures=failures),
             name="d",
+            partition=0,
             clock=self.clock,
             log=SimpleNamespace(warning=lambda *_, **__: None),
         )
@@ -79,8 +81,8 @@ class Scene:
             self.share,
         )
 
-    def turn(self, watermark: Position = BEFORE_ALL) -> None:
-        self.loading.turn(DUE_MS, watermark)
+    def turn(self, watermark: Position = BEFORE_ALL, now_ms: int = DUE_MS) -> None:
+        self.loading.turn(now_ms, watermark)
 
 
 def test_it_is_counted_from_the_moment_it_is_read() -> None:
@@ -125,3 +127,17 @@ def test_a_load_that_fails_gives_back_what_it_had_read() -> None:
     scene.pool.do()
     scene.turn()
     assert scene.budget.used_bytes == scene.share.used_bytes == 2 * SIZE
+
+
+def test_a_damaged_batch_stops_the_partition_when_its_records_are_due() -> None:
+    scene = Scene()
+    damaged = KafkaException(KafkaError(KafkaError._BAD_MSG, "failed CRC32C check"))
+    scene.turn(now_ms=DUE_MS - 1)
+    scene.pool.do(damaged)
+    scene.turn(now_ms=DUE_MS - 1)
+    scene.clock.sleep(RETRY_AFTER_S)
+    scene.turn()
+    scene.pool.do(damaged)
+    with pytest.raises(RefusedError, match=r"d/0 has a batch that cannot be read \(failed CRC32C check\)"):
+        scene.turn()
+    assert scene.budget.used_bytes == 0
