@@ -68,13 +68,13 @@ def rows_in_order(places: Places) -> Iterator[bytes]:
                 yield row(id_hash, due_ms, offset)
 
 
-def rows_of_a_page(rows: int) -> int:
-    """How many rows each page of a bucket has of which there are about so many.
+def rows_of_a_page(rows: int, least_rows: int = LEAST_ROWS) -> int:
+    """Return how many rows each page has of a bucket with about so many rows.
 
     >>> rows_of_a_page(20), rows_of_a_page(10_000_000), rows_of_a_page(90_000_000)
     (1024, 2500, 8192)
     """
-    return min(max(LEAST_ROWS, -(-rows // ENOUGH_PAGES)), PAGE_ROWS)
+    return min(max(least_rows, -(-rows // ENOUGH_PAGES)), PAGE_ROWS)
 
 
 def cut_rows(rows: Iterable[bytes], page_rows: int) -> Iterator[bytes]:

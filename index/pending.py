@@ -23,8 +23,8 @@ Entry = tuple[int, int, P]
 and never by payload because offsets are unique."""
 
 CHUNK_BITS = 8
-"""A chunk spans 256 ms: small enough that sorting one never stalls the release loop (20 k/s make 5 k entries, 2 ms),
-large enough that a million entries over an hour share 14 k lists."""
+"""A chunk spans 256 ms as a rule: small enough that sorting one never stalls the release loop (20 k/s make 5 k entries,
+2 ms), large enough that a million entries over an hour share 14 k lists."""
 
 
 NO_LIMIT = (1 << 63, 0)
@@ -42,7 +42,8 @@ class PendingIndex(Generic[P]):
     (2000, 7)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, chunk_bits: int = CHUNK_BITS) -> None:
+        self.chunk_bits = chunk_bits
         self._chunks: SortedDict[int, list[Entry[P]]] = SortedDict()
         self._sorted: set[int] = set()
         self._count = 0
@@ -52,10 +53,10 @@ class PendingIndex(Generic[P]):
 
     def add(self, entries: Iterable[Entry[P]]) -> None:
         """Add entries; amortised O(1) each, a binary search and a shift within the chunk that is being released."""
-        chunks, is_sorted, count = self._chunks, self._sorted, 0
+        chunks, is_sorted, bits, count = self._chunks, self._sorted, self.chunk_bits, 0
         for entry in entries:
             count += 1
-            key = entry[0] >> CHUNK_BITS
+            key = entry[0] >> bits
             chunk = chunks.get(key)
             if chunk is None:
                 chunks[key] = [entry]
@@ -85,7 +86,7 @@ class PendingIndex(Generic[P]):
 
     def take_chunks(self, due_ms: int) -> Iterator[tuple[int, list[Entry[P]]]]:
         """Remove and yield whole chunks, up to the one of ``due_ms``."""
-        last = due_ms >> CHUNK_BITS
+        last = due_ms >> self.chunk_bits
         while self._chunks and self._chunks.peekitem(0)[0] <= last:
             key, chunk = self._chunks.popitem(0)
             self._sorted.discard(key)
@@ -113,7 +114,7 @@ class PendingIndex(Generic[P]):
                 yield sorted(chunk)
 
     def sizes(self, from_chunk: int, max_chunks: int) -> list[tuple[int, int]]:
-        """(chunk, entries in it) of the first chunks from ``from_chunk`` on; chunk n begins at n << CHUNK_BITS ms."""
+        """(chunk, entries in it) of the first chunks from ``from_chunk`` on; chunk n begins at n << chunk_bits ms."""
         return [(key, len(self._chunks[key])) for key in islice(self._chunks.irange(from_chunk), max_chunks)]
 
     def some(self, chunk: int, start: int, count: int) -> list[Entry[P]]:
@@ -123,7 +124,7 @@ class PendingIndex(Generic[P]):
 
     def count_until(self, due_ms: int) -> int:
         """Entries due by then, to a chunk exactly; O(chunks before it)."""
-        return sum([len(self._chunks[key]) for key in self._chunks.irange(maximum=due_ms >> CHUNK_BITS)])
+        return sum([len(self._chunks[key]) for key in self._chunks.irange(maximum=due_ms >> self.chunk_bits)])
 
     def take_all(self) -> list[list[Entry[P]]]:
         """Remove and return everything, in runs of any order."""
@@ -134,18 +135,18 @@ class PendingIndex(Generic[P]):
     def put_back(self, entries: Iterable[Entry[P]]) -> None:
         """Return entries that were taken and not released; their chunks are sorted again when next needed."""
         for entry in entries:
-            key = entry[0] >> CHUNK_BITS
+            key = entry[0] >> self.chunk_bits
             self._sorted.discard(key)
             self._chunks.setdefault(key, []).append(entry)
             self._count += 1
 
     def put_run(self, entries: Sequence[Entry[P]]) -> None:
         """Add entries that are in release order, a slice for each chunk."""
-        start, count = 0, len(entries)
+        bits, start, count = self.chunk_bits, 0, len(entries)
         while start < count:
-            key = entries[start][0] >> CHUNK_BITS
-            last = entries[-1][0] >> CHUNK_BITS == key
-            end = count if last else bisect_left(entries, ((key + 1) << CHUNK_BITS,), start)
+            key = entries[start][0] >> bits
+            last = entries[-1][0] >> bits == key
+            end = count if last else bisect_left(entries, ((key + 1) << bits,), start)
             self._sorted.discard(key)
             chunk = self._chunks.get(key)
             if chunk is None:
@@ -157,7 +158,7 @@ class PendingIndex(Generic[P]):
 
     def discard(self, due_ms: int, offset: int) -> Entry[P] | None:
         """Remove one entry wherever it lies, if it is there; the first of a chunk sorts the chunk."""
-        key = due_ms >> CHUNK_BITS
+        key = due_ms >> self.chunk_bits
         chunk = self._chunks.get(key)
         if chunk is None:
             return None
@@ -195,7 +196,7 @@ class PendingIndex(Generic[P]):
         assert self._sorted <= set(self._chunks)
         for key, chunk in self._chunks.items():
             assert chunk, f"chunk {key} is empty"
-            assert all(due_ms >> CHUNK_BITS == key for due_ms, _, _ in chunk), f"chunk {key} holds a stranger"
+            assert all(due_ms >> self.chunk_bits == key for due_ms, _, _ in chunk), f"chunk {key} holds a stranger"
             if key in self._sorted:
                 assert chunk == sorted(chunk), f"chunk {key} claims to be sorted"
 

@@ -46,7 +46,7 @@ class PendingSet(Generic[P]):
         self.frozen: Unsealed[P] | None = None
         self.buckets: dict[int, Bucket] = {}
         self.catching_up: CatchingUp[P] = CatchingUp()
-        self._loaded: PendingIndex[P] = PendingIndex()
+        self._loaded: PendingIndex[P] = PendingIndex(runs.chunk_bits)
         self._kept: Waiting[P] = Waiting(runs)
         self._held = BitMap64()
         self._dropped: list[Run[P]] = []

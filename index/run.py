@@ -37,7 +37,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
-from index.pending import Entry
+from index.pending import CHUNK_BITS, Entry
 
 P = TypeVar("P")
 
@@ -87,12 +87,14 @@ class Runs(Generic[P]):
     """How entries are kept that wait for long.
 
     ``waiting`` divides entries into those, and the others, in the order in which they were; ``made`` makes a run of
-    some that are in release order, which is done with the newest when there are ``enough`` of them.
+    some that are in release order, which is done with the newest when there are ``enough`` of them. Those that do not
+    wait for long are kept in chunks of 2**``chunk_bits`` ms.
     """
 
     waiting: Callable[[Sequence[Entry[P]]], tuple[Sequence[Entry[P]], Sequence[Entry[P]]]]
     made: Callable[[list[Entry[P]]], Run[P]]
     enough: int = 2_500
+    chunk_bits: int = CHUNK_BITS
 
 
 class ListRun(Generic[P]):

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from index.bucket import NO_MARKS, SegmentRef, TargetCounts
 from index.due_marks import due_by
-from index.pending import CHUNK_BITS, Entry, PendingIndex
+from index.pending import Entry, PendingIndex
 from index.pending_set import PendingSet
 from index.progress import Position
 from index.run import Run
@@ -196,7 +196,7 @@ def _count_chunks(counts: _Counts, index: PendingIndex[P]) -> Generator[None, No
     while sizes := index.sizes(chunk, CHUNKS_AT_ONCE):
         for chunk, entries in sizes:
             # By its last millisecond, so that nothing counts as overdue that is not.
-            counts.add(((chunk + 1) << CHUNK_BITS) - 1, entries)
+            counts.add(((chunk + 1) << index.chunk_bits) - 1, entries)
         chunk += 1
         if len(sizes) == CHUNKS_AT_ONCE:
             yield

@@ -23,7 +23,7 @@ class Unsealed(Generic[P]):
 
     def __init__(self, from_offset: int, runs: Runs[P]) -> None:
         self.from_offset = from_offset
-        self.soon: PendingIndex[P] = PendingIndex()
+        self.soon: PendingIndex[P] = PendingIndex(runs.chunk_bits)
         self.waiting: Waiting[P] = Waiting(runs)
         self.offsets = BitMap64()
         self._waiting_of = runs.waiting

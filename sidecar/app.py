@@ -171,7 +171,7 @@ def _serve(
         policies=policies,
         still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
         clock=clock,
-        limits=RateLimits(clock.running_s),
+        rates=RateLimits(clock.running_s),
         kernel=kernel,
         tracing=tracing or NO_TRACING,
         topics_doubted=topics_doubted,

@@ -1,4 +1,4 @@
-"""What every part of an owned partition is given: which one it is, where to count, log and trace, and the time."""
+"""The value that every part of an owned partition is given: its place, metrics, log, traces, clock and limits."""
 
 from dataclasses import dataclass, field
 
@@ -7,6 +7,7 @@ from structlog.typing import FilteringBoundLogger
 
 from sidecar.clock import Clock
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.limits import LIMITS, Limits
 from sidecar.metrics import Metrics
 from sidecar.tracing.releases import NO_TRACING, Tracing
 
@@ -21,6 +22,7 @@ class PartitionContext:
     metrics: Metrics
     clock: Clock
     tracing: Tracing = NO_TRACING
+    limits: Limits = LIMITS
     log: FilteringBoundLogger = field(init=False)
 
     def __post_init__(self) -> None:

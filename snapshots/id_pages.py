@@ -10,7 +10,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from index.errors import FormatError
-from index.id_pages import MAX_PAGES, PAGE_ROWS, ROW_BYTES, IdPageRef, are_rows, cut_rows, rows_of_a_page
+from index.id_pages import LEAST_ROWS, MAX_PAGES, PAGE_ROWS, ROW_BYTES, IdPageRef, are_rows, cut_rows, rows_of_a_page
 from index.id_runs import HASH_BYTES
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2
@@ -35,9 +35,9 @@ def encode_page(page: bytes) -> EncodedPage:
     return EncodedPage(IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, len(value), -1), value)
 
 
-def encode_pages(rows: Iterable[bytes], count: int) -> Iterator[EncodedPage]:
-    """Sorted rows, of which there are about ``count``, as pages."""
-    return map(encode_page, cut_rows(rows, rows_of_a_page(count)))
+def encode_pages(rows: Iterable[bytes], count: int, least_rows: int = LEAST_ROWS) -> Iterator[EncodedPage]:
+    """Yield the pages of sorted rows, of which there are about ``count``."""
+    return map(encode_page, cut_rows(rows, rows_of_a_page(count, least_rows)))
 
 
 def parse_page(value: bytes) -> bytes:
@@ -64,8 +64,9 @@ def decode_page(ref: IdPageRef, value: bytes | None) -> bytes:
 class IdPageWriter:
     """Numbers the pages of one bucket and collects what its manifest says of them."""
 
-    def __init__(self, bucket_id: int) -> None:
+    def __init__(self, bucket_id: int, max_pages: int = MAX_PAGES) -> None:
         self._bucket_id = bucket_id
+        self._max_pages = max_pages
         self._written: list[IdPageRef] = []
 
     def keyed(self, pages: Sequence[EncodedPage]) -> tuple[tuple[bytes, bytes], ...]:
@@ -80,7 +81,7 @@ class IdPageWriter:
 
     def refs(self) -> tuple[IdPageRef, ...] | None:
         """What is to stand in the manifest; None where that is too much for one."""
-        return tuple(self._written) if len(self._written) <= MAX_PAGES else None
+        return tuple(self._written) if len(self._written) <= self._max_pages else None
 
 
 def _check(page: bytes) -> None:

@@ -24,8 +24,6 @@ from sidecar.payload.ledger import PartitionLedger
 from sidecar.release.transaction import Request
 from snapshots.staged import Staged
 
-SEAL_WITHIN_S = 30.0
-AGAIN_AFTER_S = 30.0
 WITHDRAWN_AT_ONCE = 100
 
 Handled = tuple[bytes, int]
@@ -76,6 +74,7 @@ class Adopting:
         self._paused_s: float | None = None
         self._not_before_s = staged.not_before_s()
         self._clock = context.clock
+        self._limits = context.limits
         self._log = context.log
 
     @property
@@ -98,7 +97,7 @@ class Adopting:
             self._paused_s = None
         elif self._paused_s is None and now_s >= self._not_before_s:
             self._paused_s = now_s
-        elif self._paused_s is not None and now_s > self._paused_s + SEAL_WITHIN_S:
+        elif self._paused_s is not None and now_s > self._paused_s + self._limits.adopt_within_s:
             self._wait_a_while("what is in memory could not be sealed in time")
 
     def request(self, bucket_id: int) -> Request | None:
@@ -137,8 +136,8 @@ class Adopting:
 
     def _wait_a_while(self, why: str) -> None:
         self._paused_s = None
-        self._not_before_s = self._clock.running_s() + AGAIN_AFTER_S
-        self._log.warning("backfill_waits", why=why, again_in_s=AGAIN_AFTER_S)
+        self._not_before_s = self._clock.running_s() + self._limits.adopt_again_s
+        self._log.warning("backfill_waits", why=why, again_in_s=self._limits.adopt_again_s)
 
     def _sort_out(self, waiting: Mapping[bytes, Waiting]) -> None:
         self._handled &= {(key, each.offset) for key, each in waiting.items()}

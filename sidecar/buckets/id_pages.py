@@ -15,21 +15,13 @@ from index.id_pages import ROW_BYTES, IdPage, IdPageRef, rows_in_order, rows_of_
 from index.id_runs import Places
 from index.record import Record
 from sidecar.intake.offset_reader import OffsetReader
+from sidecar.limits import LIMITS, Limits
 from snapshots.id_pages import EncodedPage, IdPageWriter, decode_page, encode_pages
 
 T = TypeVar("T")
 
-WRITTEN_BYTES: Final = 262_144
-"""Of pages in one transaction: they become one batch, and who reads one of them has to read all of that."""
-
 READ_AT_ONCE: Final = 128
 """Pages: each read waits for a round trip."""
-
-FEW: Final = 8
-"""Pages that lie apart are read one by one: what is between them would be read, too."""
-
-WHOLE_BYTES: Final = 1_048_576
-"""Of all pages of a bucket, below which they are read together for any of them: that takes hardly longer."""
 
 CACHED_BYTES: Final = 416 * 1_048_576
 """Of the pages of one partition that were read, 40 a row: those of ten million ids. Where there are more and controls
@@ -53,11 +45,12 @@ class Made(Protocol):
 class SealedIds:
     """The pages of what is being sealed, encoded in another thread; nothing of it is done before it is asked for."""
 
-    def __init__(self, places: Places, encode: Encode) -> None:
+    def __init__(self, places: Places, encode: Encode, limits: Limits = LIMITS) -> None:
         """``places`` must not change any more."""
-        self._pages = encode_pages(rows_in_order(places), len(places))
+        self._pages = encode_pages(rows_in_order(places), len(places), limits.page_rows)
         self._has_any = bool(places)
-        self._at_once = max(1, WRITTEN_BYTES // (ROW_BYTES * rows_of_a_page(len(places))))
+        page_bytes = ROW_BYTES * rows_of_a_page(len(places), limits.page_rows)
+        self._at_once = max(1, limits.page_write_bytes // page_bytes)
         self._encode = encode
         self._encoding: Future[list[EncodedPage]] | None = None
 
@@ -76,8 +69,8 @@ class SealedIds:
 class WrittenIds:
     """Gives the pages of one bucket to its transactions."""
 
-    def __init__(self, bucket_id: int, made: Made) -> None:
-        self._writer = IdPageWriter(bucket_id)
+    def __init__(self, bucket_id: int, made: Made, limits: Limits = LIMITS) -> None:
+        self._writer = IdPageWriter(bucket_id, limits.max_pages)
         self._made = made
         self._given: Sequence[EncodedPage] = ()
 
@@ -106,8 +99,16 @@ class WrittenIds:
 class IdPageSource:
     """Reads pages of one partition; used by several threads, each with a reader of its own."""
 
-    def __init__(self, topic: str, snapshots: str, partition: int, most_bytes: int = CACHED_BYTES) -> None:
+    def __init__(
+        self,
+        topic: str,
+        snapshots: str,
+        partition: int,
+        limits: Limits = LIMITS,
+        most_bytes: int = CACHED_BYTES,
+    ) -> None:
         self._place = snapshots, partition
+        self._limits = limits
         self._most_bytes = most_bytes
         self._size_bytes = 0
         self._cached: OrderedDict[int, IdPage] = OrderedDict()
@@ -142,7 +143,7 @@ class IdPageSource:
             lot = numbers[at : at + READ_AT_ONCE]
             pages = {number: page for number in lot if (page := self._remembered(refs[number])) is not None}
             missing = [number for number in lot if number not in pages]
-            if missing and sum(ref.size_bytes for ref in refs) <= WHOLE_BYTES:
+            if missing and sum(ref.size_bytes for ref in refs) <= self._limits.pages_whole_bytes:
                 missing = [number for number in range(len(refs)) if number not in pages]
             read = self.read(manifest, missing, reader) if missing else []
             for number, page in zip(missing, map(IdPage, read), strict=True):
@@ -151,7 +152,8 @@ class IdPageSource:
             yield from ((number, pages[number]) for number in lot)
 
     def _records(self, offsets: Sequence[int], reader: OffsetReader) -> dict[int, Record | None]:
-        if len(offsets) > FEW or (len(offsets) > 1 and offsets[-1] - offsets[0] < 2 * len(offsets)):
+        lie_close = len(offsets) > 1 and offsets[-1] - offsets[0] < 2 * len(offsets)
+        if len(offsets) > self._limits.pages_apart or lie_close:
             return reader.read_large(*self._place, offsets)
         found: dict[int, Record | None] = {}
         for offset in offsets:

@@ -22,7 +22,6 @@ from index.progress import Position
 from sidecar import failpoints
 from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.ids import StoredIds
-from sidecar.buckets.loading import LEAD_MS
 from sidecar.buckets.merge_reading import PoolReads
 from sidecar.buckets.merging import Merging
 from sidecar.buckets.pool import LoaderPool
@@ -35,9 +34,6 @@ from sidecar.payload.ledger import PartitionLedger
 from sidecar.release.transaction import Request
 from snapshots.codec import SegmentCodec
 from snapshots.manifest import manifest_key
-
-AGAIN_AFTER_S = 30.0
-"""How long after a failed seal or merge the next one is tried."""
 
 
 class Housekeeping:
@@ -64,6 +60,7 @@ class Housekeeping:
         self._metrics = context.metrics
         self._topic = context.name
         self._clock = context.clock
+        self._limits = context.limits
         self._log = context.log
         self._sealing: Sealing | None = None
         self._merging: Merging | None = None
@@ -72,7 +69,7 @@ class Housekeeping:
         self._seal_not_before_s = self._merge_not_before_s = 0.0
         self._mutable_since_s = self._clock.running_s()
         self._now_ms = 0
-        self._tombstones = Tombstones(ledger)
+        self._tombstones = Tombstones(ledger, context.limits)
 
     @property
     def is_busy(self) -> bool:
@@ -125,8 +122,8 @@ class Housekeeping:
 
     def _give_up(self, kind: str, why: str) -> None:
         self._metrics.seal_failures.labels(self._topic).inc()
-        self._log.error(f"{kind}_failed", why=why, again_in_s=AGAIN_AFTER_S)
-        again_s = self._clock.running_s() + AGAIN_AFTER_S
+        self._log.error(f"{kind}_failed", why=why, again_in_s=self._limits.bucket_again_s)
+        again_s = self._clock.running_s() + self._limits.bucket_again_s
         # One must not hold up the other: a merge may fail each time for a segment that is needed in days.
         if kind == "seal":
             self._ledger.thaw()
@@ -158,7 +155,7 @@ class Housekeeping:
             frozen = self._ledger.freeze()
             bucket_id, encode, names = self.free_id(), self._pool.encode, self._ledger.named.names
             ids = None if names.is_frozen_spread else names.frozen
-            self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, encode, self._codec, ids)
+            self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, encode, self._codec, ids, self._limits)
             self._mutable_since_s = self._seal_began_s = self._clock.running_s()
         elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:
             buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark
@@ -216,7 +213,7 @@ class Housekeeping:
             merging.run(PoolReads(source, pages, pool, reader))
 
         watermark, masked = self._ledger.committed.watermark, self._ledger.named.mask.settled()
-        merging = Merging(sources, watermark, self.free_id(), self._rules, masked, self._codec)
+        merging = Merging(sources, watermark, self.free_id(), self._rules, masked, self._codec, self._limits)
         self._merge_began_s = self._clock.running_s()
         self._merging = merging
         self._merge_work = self._pool.merge(work)
@@ -225,7 +222,7 @@ class Housekeeping:
         segments = sealing.next_segments()
         if segments is not None:
             return Request(self, segments=segments) if segments else None
-        installs = sealing.installation(Position(now_ms + LEAD_MS, 0))
+        installs = sealing.installation(Position(now_ms + self._limits.load_lead_ms, 0))
         if installs is None:
             self._ledger.discard_frozen()
             self._end_seal()

@@ -1,8 +1,8 @@
 """Fetching segments shortly before they are due, in the threads of :mod:`sidecar.buckets.pool`.
 
-A release never waits for a fetch in steady state: a segment is asked for ``LEAD_MS`` before its first entry is due, and
-the segments of a bucket come one after the other. What is fetched is handed over between two rounds of the worker. A
-load that fails is tried again and counted; until it succeeds the watermark does not pass what is missing.
+A release never waits for a fetch in steady state: a segment is read ``load_lead_ms`` before its first entry is due, and
+the segments of a bucket come one after the other. Entries are handed over between two rounds of the worker. A load that
+fails is tried again and counted; until it succeeds the watermark does not pass the entries that are missing.
 """
 
 from collections import deque
@@ -24,9 +24,6 @@ from sidecar.payload.budget import BudgetShare, LoadMemory, PayloadBudget
 from sidecar.payload.packed_run import resident_of
 from sidecar.payload.records import Payload, resident_bytes
 
-LEAD_MS = 10_000
-"""How long before its first due time a segment is asked for."""
-
 URGENT_MS = 1_000
 """So soon before its first due time it is loaded even where memory is used up: release must go on."""
 
@@ -41,12 +38,6 @@ ENOUGH_ENTRIES = 150_000
 
 ROOM_FOR_AHEAD_BYTES = 64 * 1_048_576
 """With less memory left than this only the next run of each bucket is asked for."""
-
-RETRY_AFTER_S = 0.5
-
-DROPPING_FOR_S = 0.002
-"""How long a round may let go of entries that a bucket holds: of columns that is enough for all of a bucket, but memory
-of objects that have not been touched for long is freed slowly, 10,000 of them in 15 to 40 ms."""
 
 
 @dataclass(slots=True)
@@ -85,6 +76,7 @@ class Loading:
         self._topic = context.name
         self._place = f"{context.name}/{context.partition}"
         self._clock = context.clock
+        self._limits = context.limits
         self._loads: dict[int, deque[_Load]] = {}
         self._log = context.log
 
@@ -101,7 +93,7 @@ class Loading:
         for bucket_id in list(self._loads):
             self._take_in(bucket_id, watermark, now_ms)
         room = self._budget.room_bytes > 0
-        until_ms = now_ms + (LEAD_MS if room else URGENT_MS)
+        until_ms = now_ms + (self._limits.load_lead_ms if room else URGENT_MS)
         buckets = [bucket for bucket in self._parts.buckets.values() if bucket.barrier is not None]
         if buckets and self._parts.loaded > ENOUGH_ENTRIES:
             buckets = [min(buckets, key=_barrier)]
@@ -115,7 +107,7 @@ class Loading:
 
     def let_go(self) -> int:
         """Drop some of what was sealed and needs no place in memory any more; returns its bytes of payload."""
-        let_go_bytes, until_s = 0, self._clock.running_s() + DROPPING_FOR_S
+        let_go_bytes, until_s = 0, self._clock.running_s() + self._limits.drop_for_s
         for run in self._parts.dropping():
             let_go_bytes += resident_of([run])
             if self._clock.running_s() >= until_s:
@@ -181,7 +173,7 @@ class Loading:
         self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=error.str())
         load.memory.close()
         load.future = None
-        load.retry_s = self._clock.running_s() + RETRY_AFTER_S
+        load.retry_s = self._clock.running_s() + self._limits.load_again_s
         first = self._parts.buckets[bucket_id].manifest.segments[load.numbers.start].first
         if is_unreadable(error) and first.due_ms <= now_ms:
             raise RefusedError(

@@ -29,12 +29,6 @@ from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
 from snapshots.writing import record_size
 
-RUN_BYTES = 1_500_000
-"""Of segments of one source that are read together, which takes one seek; a larger one comes alone.
-
-A merge of four holds twice as much of each: what is being merged, and what comes after it.
-"""
-
 FIRST_POINTED = 16
 """Records that pointers refer to and that are read together while their size is unknown."""
 
@@ -101,11 +95,14 @@ class SourceAhead:
     Its first segments are asked for at once, the next ones each time when the ones before them are at hand.
     """
 
-    def __init__(self, reads: MergeReads, manifest: Manifest, watermark: Position, packer: RowPacker) -> None:
+    def __init__(
+        self, reads: MergeReads, manifest: Manifest, watermark: Position, packer: RowPacker, most_bytes: int
+    ) -> None:
+        """``most_bytes`` of segments are read together."""
         self._reads = reads
         self._manifest = manifest
         self._packer = packer
-        self._runs = _runs(manifest, watermark)
+        self._runs = _runs(manifest, watermark, most_bytes)
         self._asked: deque[tuple[range, Future[StoredSegments]]] = deque()
         self._ask_next()
 
@@ -131,10 +128,10 @@ class SourceAhead:
 class IdsAhead:
     """The rows of one source's pages of ids, in order; iterated once."""
 
-    def __init__(self, reads: MergeReads, manifest: Manifest) -> None:
+    def __init__(self, reads: MergeReads, manifest: Manifest, most_bytes: int) -> None:
         self._reads = reads
         self._manifest = manifest
-        self._left = _together([page.size_bytes for page in manifest.id_pages or ()])
+        self._left = _together([page.size_bytes for page in manifest.id_pages or ()], most_bytes)
         self._asked: deque[Future[list[bytes]]] = deque()
         self._ask_next()
 
@@ -215,10 +212,10 @@ class PointedRecords:
         return record_size(record) <= self._segment_bytes
 
 
-def _together(sizes: Sequence[int]) -> Iterator[range]:
+def _together(sizes: Sequence[int], most_bytes: int) -> Iterator[range]:
     begin, size_bytes = 0, 0
     for number, each in enumerate(sizes):
-        if number > begin and size_bytes + each > RUN_BYTES:
+        if number > begin and size_bytes + each > most_bytes:
             yield range(begin, number)
             begin, size_bytes = number, 0
         size_bytes += each
@@ -226,8 +223,8 @@ def _together(sizes: Sequence[int]) -> Iterator[range]:
         yield range(begin, len(sizes))
 
 
-def _runs(manifest: Manifest, watermark: Position) -> Iterator[range]:
+def _runs(manifest: Manifest, watermark: Position, most_bytes: int) -> Iterator[range]:
     """The segments that have not left, cut into runs that are read together."""
     sizes = [ref.size_bytes for ref in manifest.segments]
     passed = sum(ref.last <= watermark for ref in manifest.segments)
-    return (range(passed + run.start, passed + run.stop) for run in _together(sizes[passed:]))
+    return (range(passed + run.start, passed + run.stop) for run in _together(sizes[passed:], most_bytes))

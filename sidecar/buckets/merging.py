@@ -34,6 +34,7 @@ from index.run import merged
 from index.target_counts import in_proportion
 from sidecar.buckets.id_pages import WrittenIds
 from sidecar.buckets.merge_reading import IdsAhead, MergedRun, MergeReads, PointedRecords, SourceAhead
+from sidecar.limits import LIMITS, Limits
 from sidecar.payload.packed_run import PackedRun
 from sidecar.payload.packing import unpacked
 from sidecar.payload.records import Packed
@@ -43,13 +44,6 @@ from snapshots.manifest import segment_key
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
 from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
-
-QUEUED = 4
-"""Segments, or pages, that are made and not taken yet."""
-
-BYTES_AT_ONCE = 512 * 1_024
-"""Of segments in one transaction, but for the last of them: releasing waits for the brokers to take it, and nothing
-waits for a merge."""
 
 WAIT_S = 0.2
 
@@ -73,6 +67,7 @@ class Merging:
         rules: SealRules,
         masked: BitMap64 | None = None,
         codec: SegmentCodec = PYTHON_CODEC,
+        limits: Limits = LIMITS,
     ) -> None:
         """``masked`` are offsets that are cancelled by what is committed: their ids are left out."""
         manifests = [source.manifest for source in sources]
@@ -84,14 +79,15 @@ class Merging:
         self._rules = rules
         self._masked = masked or BitMap64()
         self._codec = codec
+        self._limits = limits
         self._packer = RowPacker()
         self._writer = SegmentWriter(bucket_id, manifests[0].from_offset, manifests[-1].to_offset)
         self._stopping = threading.Event()
-        self._segments: _Made[Encoded] = _Made(self._stopping)
+        self._segments: _Made[Encoded] = _Made(self._stopping, limits)
         self._given: Sequence[Encoded] = ()
-        pages: _Made[EncodedPage] = _Made(self._stopping)
+        pages: _Made[EncodedPage] = _Made(self._stopping, limits)
         self._pages = pages
-        self._ids = WrittenIds(bucket_id, pages)
+        self._ids = WrittenIds(bucket_id, pages, limits)
         self._ids_are_known = all(manifest.id_pages is not None for manifest in manifests)
         self._room = MOST_SEGMENTS - sum(len(manifest.segments) for manifest in manifests)
 
@@ -99,7 +95,10 @@ class Merging:
         """Read, merge and encode; ends early when stopped."""
         if self._stopping.is_set():
             return
-        sources = [SourceAhead(reads, manifest, self._watermark, self._packer) for manifest in self._manifests]
+        most_bytes = self._limits.merge_read_bytes
+        sources = [
+            SourceAhead(reads, manifest, self._watermark, self._packer, most_bytes) for manifest in self._manifests
+        ]
         try:
             self._merge(sources, PointedRecords(reads, self._rules.segment_bytes))
         finally:
@@ -136,10 +135,11 @@ class Merging:
         yield from self._writer.encode(Placement.INLINE if inline else Placement.POINTER, entries)
 
     def _merge_ids(self, reads: MergeReads) -> None:
-        sources = [IdsAhead(reads, manifest) for manifest in self._manifests]
+        sources = [IdsAhead(reads, manifest, self._limits.merge_read_bytes) for manifest in self._manifests]
         try:
             count = sum(page.rows for manifest in self._manifests for page in manifest.id_pages or ())
-            for page in encode_pages(heapq.merge(*map(self._left, self._manifests, sources)), count):
+            rows = heapq.merge(*map(self._left, self._manifests, sources))
+            for page in encode_pages(rows, count, self._limits.page_rows):
                 if not self._pages.put(page):
                     return
         except FormatError:
@@ -195,8 +195,9 @@ class Merging:
 class _Made(Generic[M]):
     """What one thread makes and the worker takes, a few ahead."""
 
-    def __init__(self, stopping: threading.Event) -> None:
-        self._ready: queue.Queue[M | None] = queue.Queue(QUEUED)
+    def __init__(self, stopping: threading.Event, limits: Limits) -> None:
+        self._ready: queue.Queue[M | None] = queue.Queue(limits.merge_queue)
+        self._most_bytes = limits.merge_bytes
         self._stopping = stopping
         self._ended = False
 
@@ -214,7 +215,7 @@ class _Made(Generic[M]):
         """What is ready, but not too much: empty when nothing is, None behind the last."""
         taken: list[M] = []
         size_bytes = 0
-        while not self._ended and size_bytes < BYTES_AT_ONCE:
+        while not self._ended and size_bytes < self._most_bytes:
             try:
                 made = self._ready.get_nowait()
             except queue.Empty:

@@ -23,27 +23,15 @@ from index.run import Run
 from index.target_counts import Route, count_routes
 from index.unsealed import Unsealed
 from sidecar.buckets.id_pages import Encode, SealedIds, WrittenIds
+from sidecar.limits import LIMITS, Limits
 from sidecar.payload.packed_run import PackedRun, packed_run, routes_in
 from sidecar.payload.packing import records_of
 from sidecar.payload.records import Packed, Payload
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
 
-SEGMENTS_AT_ONCE = 64
-"""Most segments in one transaction."""
-
 BYTES_AT_ONCE = 2 << 20
-"""Most of them all; releasing waits for the brokers to take it."""
-
-WORTH_BYTES = 256 << 10
-"""With less of them no transaction begins while more is being encoded: a bucket that is thinly spread over days has
-many small ones, and each transaction takes some 15 ms."""
-
-AHEAD = 32
-"""Segments cut and not committed yet."""
-
-CUT_ENTRIES = 6_000
-"""About so many are cut in one round, which takes a few milliseconds while other threads compute."""
+"""Most bytes of segments in one transaction; releasing waits for the brokers to take it."""
 
 
 class Sealing:
@@ -58,10 +46,12 @@ class Sealing:
         encode: Encode,
         codec: SegmentCodec = PYTHON_CODEC,
         ids: Places | None = NO_PLACES,
+        limits: Limits = LIMITS,
     ) -> None:
         """``ids`` None: it is not to be written which ids the bucket has."""
         self._has_pages = ids is not None
-        self._ids = WrittenIds(bucket_id, SealedIds(ids or NO_PLACES, encode))
+        self._ids = WrittenIds(bucket_id, SealedIds(ids or NO_PLACES, encode, limits), limits)
+        self._limits = limits
         self._rules = rules
         self._encode = encode
         self._codec = codec
@@ -91,8 +81,8 @@ class Sealing:
         return tuple((self._writer.key(number), value) for number, (_, value) in enumerate(self._given, first))
 
     def _cut(self) -> None:
-        entries = 0
-        while entries < CUT_ENTRIES and len(self._encoding) < AHEAD:
+        entries, limits = 0, self._limits
+        while entries < limits.seal_cut_entries and len(self._encoding) < limits.seal_ahead_segments:
             run = next(self._segments, None)
             if run is None:
                 return
@@ -101,7 +91,7 @@ class Sealing:
 
     @property
     def _is_worth_it(self) -> bool:
-        return self._ready_bytes >= WORTH_BYTES or len(self._ready) >= SEGMENTS_AT_ONCE
+        return self._ready_bytes >= self._limits.seal_worth_bytes or len(self._ready) >= self._limits.seal_segments
 
     @property
     def _ready_bytes(self) -> int:
@@ -128,7 +118,7 @@ class Sealing:
             self._encoding
             and self._encoding[0].done()
             and size_bytes < BYTES_AT_ONCE
-            and len(self._ready) < SEGMENTS_AT_ONCE
+            and len(self._ready) < self._limits.seal_segments
         ):
             encoded = self._encoding.popleft().result()
             self._ready += encoded

@@ -32,21 +32,17 @@ from index.errors import FormatError, NotYetError
 from index.progress import Progress
 from index.retention import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
 from sidecar.buckets.merging import page_keys
-from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.context import PartitionContext
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S
 from sidecar.kafka.commands import acl_command, alter_command
 from sidecar.kafka.errors import error_of, text_of
+from sidecar.limits import Limits
 from sidecar.logs.events import Trouble
-from sidecar.metrics import Metrics
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.release.transaction import Request
 from sidecar.topics.topics import SNAPSHOTS_POLICY
 from snapshots.manifest import manifest_key, segment_key
 from snapshots.series_key import encode_copy
-
-EVERY_S = 60.0
-
-TOMBSTONES_AT_ONCE = 200
 
 
 class Tombstones:
@@ -55,9 +51,10 @@ class Tombstones:
     ``orphaned`` are keys of segments and pages that no manifest names any more.
     """
 
-    def __init__(self, ledger: PartitionLedger) -> None:
+    def __init__(self, ledger: PartitionLedger, limits: Limits) -> None:
         self.orphaned: deque[bytes] = deque()
         self._ledger = ledger
+        self._most = limits.tombstones
         self._reclaimed: dict[int, int] = {}
 
     def next(self, being_read: Collection[int], *, ids_are_read: bool) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
@@ -67,13 +64,13 @@ class Tombstones:
         """
         orphaned = 0 if ids_are_read else len(self.orphaned)
         watermark = self._ledger.committed.watermark
-        reclaimed = [self.orphaned[place] for place in range(min(orphaned, TOMBSTONES_AT_ONCE))]
+        reclaimed = [self.orphaned[place] for place in range(min(orphaned, self._most))]
         removed: list[bytes] = []
         for bucket_id, bucket in self._ledger.parts.buckets.items():
-            if bucket_id in being_read or len(reclaimed) >= TOMBSTONES_AT_ONCE:
+            if bucket_id in being_read or len(reclaimed) >= self._most:
                 continue
             passed, reclaimed_to = bucket.passed(watermark), self._reclaimed.get(bucket_id, 0)
-            upto = min(passed, reclaimed_to + TOMBSTONES_AT_ONCE)
+            upto = min(passed, reclaimed_to + self._most)
             if bucket.manifest.built_from is None:
                 reclaimed += [segment_key(bucket_id, number) for number in range(reclaimed_to, upto)]
             self._reclaimed[bucket_id] = upto
@@ -102,8 +99,9 @@ class KeyCopy:
     An owner writes a copy with its first transaction, since it does not know where the last one lies.
     """
 
-    def __init__(self, series_key: bytes, log: Any) -> None:
+    def __init__(self, series_key: bytes, log: Any, again_s: float) -> None:
         self._series_key = series_key
+        self._again_s = again_s
         self._at = 0
         self._is_wanted = bool(series_key)
         self._trouble = Trouble(log)
@@ -128,7 +126,7 @@ class KeyCopy:
     def refused(self, _request: Request, why: str) -> None:
         """Go on without, and ask again with the next trim."""
         self._is_wanted = False
-        self._trouble.tell("series_key_not_copied", why, again_in_s=EVERY_S)
+        self._trouble.tell("series_key_not_copied", why, again_in_s=self._again_s)
 
     def left_out(self, _request: Request) -> None:
         """The same is requested again."""
@@ -148,15 +146,15 @@ class Trimming:
         self,
         admin: AdminClient,
         bootstrap: str,
-        topic: DelayTopicConfig,
-        partition: int,
-        metrics: Metrics,
+        context: PartitionContext,
         look: Callable[[], Future[Kept]],
         series_key: bytes = b"",
     ) -> None:
-        self.key_copy = KeyCopy(series_key, structlog.get_logger().bind(topic=topic.snapshots, partition=partition))
-        self._snapshots = _Trim(admin, bootstrap, topic.snapshots, partition, metrics, topic.name)
-        self._delay = _Trim(admin, bootstrap, topic.name, partition, metrics, topic.name) if topic.trim else None
+        topic = context.topic
+        self._every_s = context.limits.trim_every_s
+        self._snapshots = _Trim(admin, bootstrap, context, topic.snapshots)
+        self._delay = _Trim(admin, bootstrap, context, topic.name) if topic.trim else None
+        self.key_copy = KeyCopy(series_key, self._snapshots.log, self._every_s)
         self._look = look
         self._right_to_look = "READ is missing: " + acl_command(bootstrap, ["Read"], f"--topic {topic.backfill}")
         self._next_s: float | None = None
@@ -166,7 +164,7 @@ class Trimming:
         self._looked_at = 0
 
     def turn(self, now_s: float, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> None:
-        """Look at the answers, and every ``EVERY_S`` ask for the next trim; ``now_s`` is of any steady clock.
+        """Look at the answers, and now and then ask for the next trim; ``now_s`` is of any steady clock.
 
         ``buckets`` are those whose manifests are committed, ``being_read`` the ids of those that somebody still reads.
         While one of these is no longer among them, since it was merged meanwhile, nothing is removed: no manifest
@@ -176,7 +174,7 @@ class Trimming:
         if self._delay is not None:
             self._delay.look()
         if self._next_s is None:
-            self._next_s = now_s + EVERY_S
+            self._next_s = now_s + self._every_s
         if not {*being_read} <= {bucket.manifest.bucket_id for bucket in buckets}:
             self._looking, self.wants_commit = None, False
             return
@@ -191,7 +189,7 @@ class Trimming:
             self._ask(looked, self._needed_from(committed, buckets, being_read))
 
     def _decide(self, now_s: float, committed: Progress, buckets: list[Bucket], being_read: tuple[int, ...]) -> None:
-        self._next_s = now_s + EVERY_S
+        self._next_s = now_s + self._every_s
         snapshots_to, delay_to = self._needed_from(committed, buckets, being_read)
         if self._snapshots.wants(snapshots_to) or (self._delay is not None and self._delay.wants(delay_to)):
             self._wanted = snapshots_to, delay_to
@@ -227,18 +225,17 @@ class Trimming:
 class _Trim:
     """One partition of one topic."""
 
-    def __init__(
-        self, admin: AdminClient, bootstrap: str, name: str, partition: int, metrics: Metrics, delay_topic: str
-    ) -> None:
+    def __init__(self, admin: AdminClient, bootstrap: str, context: PartitionContext, name: str) -> None:
         self._admin = admin
         self._bootstrap = bootstrap
-        self._at = name, partition
-        self._failures = metrics.trim_failures.labels(delay_topic)
+        self._at = name, context.partition
+        self._every_s = context.limits.trim_every_s
+        self._failures = context.metrics.trim_failures.labels(context.name)
         self._trimmed_to = 0
         self._asked_to = 0
         self._future: Future[DeletedRecords] | None = None
-        self._log = structlog.get_logger().bind(topic=name, partition=partition)
-        self._trouble = Trouble(self._log)
+        self.log = structlog.get_logger().bind(topic=name, partition=context.partition)
+        self._trouble = Trouble(self.log)
 
     def wants(self, offset: int) -> bool:
         """Whether something below ``offset`` is there to be removed, and not being asked for."""
@@ -268,12 +265,12 @@ class _Trim:
         else:
             self._trimmed_to = self._asked_to
             self._trouble.is_over()
-            self._log.debug("trimmed", to_offset=self._trimmed_to)
+            self.log.debug("trimmed", to_offset=self._trimmed_to)
 
     def failed(self, error: KafkaError, remedy: str) -> None:
         """Count a failure and have it in the log."""
         self._failures.inc()
-        self._trouble.tell("trim_failed", text_of(error), remedy=remedy, again_in_s=EVERY_S)
+        self._trouble.tell("trim_failed", text_of(error), remedy=remedy, again_in_s=self._every_s)
 
     def _remedy(self, error: KafkaError) -> str:
         name, _ = self._at

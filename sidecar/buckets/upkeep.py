@@ -21,11 +21,8 @@ from sidecar.release.gate import Gate
 from sidecar.release.transaction import Request
 from sidecar.topics.retention import Retention
 
-SURVEY_EVERY_S = 5.0
 COUNT_FOR_S = 0.002
 """How long a turn may count before the release goes on."""
-
-LOOK_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +57,11 @@ class Upkeep:
         self._trimming = trimming
         self._pool = pool
         self._place = context.place
+        self._limits = context.limits
         self._counting: Generator[None, None, Survey] | None = None
         self._count_next_s = 0.0
         # Sooner where the end of the log is reached: until then its records are being read and unpacked anyway.
-        self._look_next_s = context.clock.running_s() + LOOK_EVERY_S
+        self._look_next_s = context.clock.running_s() + context.limits.look_every_s
         self._has_looked = False
         self._looking: Future[int | None] | None = None
         self._looked_from = 0
@@ -104,7 +102,7 @@ class Upkeep:
         if self._counting is None:
             if now_s < self._count_next_s:
                 return
-            self._count_next_s = now_s + SURVEY_EVERY_S
+            self._count_next_s = now_s + self._limits.count_every_s
             parts, watermark = self._ledger.parts, self._ledger.committed.watermark
             self._counting = survey(parts, watermark, now_ms, routes_in, self._gate.waiting())
         try:
@@ -122,7 +120,7 @@ class Upkeep:
         if self._looking is not None or not (is_first or now_s >= self._look_next_s):
             return
         self._has_looked = True
-        self._look_next_s = now_s + LOOK_EVERY_S
+        self._look_next_s = now_s + self._limits.look_every_s
         needed_from = self.needs().from_offset
         if at_end and needed_from >= self._ledger.indexed_to:
             self._since = needed_from, None

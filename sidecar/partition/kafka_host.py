@@ -92,7 +92,7 @@ class KafkaHost:
         self._partition = partition
         self._closing = ExitStack()
         self.context = PartitionContext(
-            topic, partition, config.router.group_id, shared.metrics, shared.clock, shared.tracing
+            topic, partition, config.router.group_id, shared.metrics, shared.clock, shared.tracing, shared.limits
         )
         self.settings = PolicySettings(shared.policies, config, topic)
         self.compresses = clients.compresses(config)
@@ -122,9 +122,9 @@ class KafkaHost:
         return self._shared.config.router.payload_memory_bytes
 
     @property
-    def limits(self) -> RateLimits:
+    def rates(self) -> RateLimits:
         """Those of the process."""
-        return self._shared.limits
+        return self._shared.rates
 
     @property
     def codec(self) -> SegmentCodec:
@@ -222,9 +222,7 @@ class KafkaHost:
         look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.clock.now_ms)
         brokers = shared.config.bootstrap
         key = ledger.committed.series_key
-        trimming = Trimming(
-            shared.admin, brokers, topic, partition, shared.metrics, lambda: shared.pool.look(look), key
-        )
+        trimming = Trimming(shared.admin, brokers, self.context, lambda: shared.pool.look(look), key)
         retention = retention_of(self._standing.topics[topic.name].settings)
         hidden = hidden_end(shared.admin, shared.pool, brokers, topic.name, partition)
         return Upkeep(self.context, ledger, trimming, shared.pool, retention, gate, hidden)

@@ -88,15 +88,15 @@ class OwnedPartition:
         context, topic = host.context, host.context.topic
         self._resident = BudgetShare(host.budget)
         closing.callback(self._resident.close)
-        host.limits.enter(topic.name)
-        closing.callback(host.limits.leave, topic.name)
+        host.rates.enter(topic.name)
+        closing.callback(host.rates.leave, topic.name)
         mask, transit = Mask(origin.mask), Transit(origin.transit)
         self.ledger: PartitionLedger = PartitionIndex(
             origin.progress, scheduled_size, origin.buckets, mask, transit, host.runs
         )
         own = (topic.name, context.partition), (topic.receipts, context.partition)
         aside = Aside(*own, topic.rejected, lambda name: host.directory.resolve([name])[name].partitions)
-        self.gate = Gate(host.limits, origin.held, aside)
+        self.gate = Gate(host.rates, origin.held, aside, context.limits)
         self._doubts = DoubtWatch(context, self.gate.use_doubts, host.look_again)
         self._resident.take(self.gate.resident_bytes)
         self._source = source = SegmentSource(topic, context.partition, origin.history, host.codec)
@@ -117,11 +117,11 @@ class OwnedPartition:
             Moving(pending.of, source.decide, key, behind),
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None
-        pages = IdPageSource(topic.name, topic.snapshots, context.partition)
+        pages = IdPageSource(topic.name, topic.snapshots, context.partition, context.limits)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget, self._resident)
         closing.callback(self._loading.close)
         self._ids = StoredIds(context, self.ledger, source, pages, host.pool, self._loading, self.gate)
-        self._tail = Tail(context.clock, self.ledger, origin.history, host.read_on, self._ids, looked)
+        self._tail = Tail(context, self.ledger, origin.history, host.read_on, self._ids, looked)
         closing.callback(self._tail.close)
         self._housekeeping = Housekeeping(context, self.ledger, source, host.pool, self._ids, pages, host.codec)
         closing.callback(self._housekeeping.stop)
@@ -150,7 +150,7 @@ class OwnedPartition:
 
     def _apply(self, settings: TopicSettings) -> None:
         for source in {source for limit in settings.gated.values() for source in limit.sources}:
-            self._host.limits.learn(source, self._host.directory.resolve([source])[source].partitions)
+            self._host.rates.learn(source, self._host.directory.resolve([source])[source].partitions)
         self.gate.use(settings.gated)
         self.releaser.expiry = settings.expiry
         self.releaser.timestamps = Timestamps(settings.topic.timestamp, settings.timestamps)

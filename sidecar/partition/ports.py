@@ -57,7 +57,7 @@ class Host(Protocol):
         """How much of it there is altogether."""
 
     @property
-    def limits(self) -> RateLimits:
+    def rates(self) -> RateLimits:
         """Rates of targets, shared with other partitions."""
 
     @property

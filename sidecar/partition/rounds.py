@@ -40,18 +40,12 @@ PAUSED_WAIT_S = 0.005
 FINE_WAIT_S = 0.0015
 """The client sleeps in whole milliseconds; the last of them is slept by the clock, so that it is not overslept."""
 
-PROGRESS_EVERY_S = 5.0
-"""How often C is committed when nothing is released; it only shortens the rules kept and what lag tools show."""
-
 SETTLE_S = 0.004
 """Commit returns before the coordinator has written its markers, and a transaction that begins meanwhile is told to
 come back in 20 ms (notes on Kafka, 2.8). With a pause of 4 ms that is rare: p99 is 10 ms instead of 25 ms."""
 
 SHARED_BY = 32
 """From this many records on, waiting a tick to share the next transaction is worth more than releasing at once."""
-
-PROGRESS_CLEARANCE_S = 0.1
-"""No progress-only transaction when a record is due sooner than this, since it would wait for it to settle."""
 
 BEFORE_ALL_MS = -(1 << 42)
 """The time of day of a paused partition. To it nothing is due, no segment is about to be, and a late record waits with
@@ -187,9 +181,9 @@ class Rounds:
             return True
         if self._owned.wants_commit and running_s >= self._open_again_s:
             return True
-        ledger = self._owned.ledger
-        stale = running_s - self._last_began_s > PROGRESS_EVERY_S
-        clear = ready_s is None or ready_s > PROGRESS_CLEARANCE_S
+        ledger, limits = self._owned.ledger, self._context.limits
+        stale = running_s - self._last_began_s > limits.progress_every_s
+        clear = ready_s is None or ready_s > limits.progress_clearance_s
         return stale and clear and ledger.indexed_to > ledger.committed.cursor
 
     def _release(self, requests: Sequence[Request], resumed: Sequence[Entry[Scheduled]]) -> None:

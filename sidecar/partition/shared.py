@@ -11,6 +11,7 @@ from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import Clock
 from sidecar.config.model import Config
 from sidecar.kernel.choice import PYTHON, Kernel
+from sidecar.limits import LIMITS, Limits
 from sidecar.metrics import Metrics
 from sidecar.payload.budget import PayloadBudget
 from sidecar.policies.table import WITHOUT_POLICIES, Policies
@@ -36,8 +37,9 @@ class Shared:
     staging: Staging
     still_ours: Callable[[str, int], bool]
     clock: Clock
-    limits: RateLimits
+    rates: RateLimits
     policies: Policies = WITHOUT_POLICIES
     kernel: Kernel = PYTHON
     tracing: Tracing = NO_TRACING
+    limits: Limits = LIMITS
     topics_doubted: Event = field(default_factory=Event)

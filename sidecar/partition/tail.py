@@ -13,7 +13,7 @@ letting the epoch begin where the intake has got to: what is decided by it could
 from collections.abc import Callable
 
 from index.rule_history import RuleHistory
-from sidecar.clock import Clock
+from sidecar.context import PartitionContext
 from sidecar.intake.decided import Indexed
 from sidecar.intake.deciding import NEVER
 from sidecar.intake.intake import Intake, Places
@@ -21,10 +21,6 @@ from sidecar.payload.ledger import PartitionLedger
 
 ReadOn = Callable[[PartitionLedger, RuleHistory, int, Places], Intake]
 """Begins to read where the index is, deciding by these rules, up to an offset that is not indexed."""
-
-LOOK_WITHIN_S = 10.0
-"""Longest wait at a take-over for what is staged, if there is anything, before the delay topic is read on."""
-
 
 HELD_UP_RECORDS = 10_000
 HELD_UP_SHARE = 4
@@ -39,20 +35,20 @@ class Tail:
 
     def __init__(
         self,
-        clock: Clock,
+        context: PartitionContext,
         ledger: PartitionLedger,
         history: RuleHistory,
         read_on: ReadOn,
         places: Places,
         has_looked: Callable[[], bool] | None = None,
     ) -> None:
-        self._clock = clock
+        self._clock = context.clock
         self._ledger = ledger
         self._history = history
         self._begin = read_on
         self._places = places
         self._has_looked = has_looked
-        self._look_until_s = clock.running_s() + LOOK_WITHIN_S
+        self._look_until_s = context.clock.running_s() + context.limits.staged_within_s
         self._intake = self._read_on()
 
     @property

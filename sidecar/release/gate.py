@@ -11,7 +11,7 @@ is either after W, or held, or done, whatever crashes; a take-over reads held re
                  ▲    └──► held (state topic and memory), in one lane for each set of targets that hold back
                  └───────── first of a lane, as soon as its targets may be given it
 
-Bounds: ``MAX_HELD_RECORDS`` and ``MAX_HELD_BYTES`` a partition, since they are in memory and are read by a take-over.
+Bounds: ``held_records`` and ``MAX_HELD_BYTES`` a partition, since they are in memory and are read by a take-over.
 At the bound the partition waits: what is due stays where it is, for all targets, and nothing is taken in; a gauge and
 ``why`` in the status tell. A target that is to be stopped for long under load belongs into a delay topic of its own.
 
@@ -45,20 +45,17 @@ from index.progress import Position
 from index.record import Record
 from index.schedule import AT_ONCE
 from sidecar.doubts.aside import Aside, Doubts
+from sidecar.limits import LIMITS, Limits
 from sidecar.payload.records import Scheduled, resident_bytes, scheduled, scheduled_size, size_of
 from sidecar.release.rates import RateLimits, TargetLimit
 from snapshots.held import HeldEntry, encode_held, held_key
 
-MAX_HELD_RECORDS: Final = 50_000
 MAX_HELD_BYTES: Final = 64 * 1_048_576
 HELD_AT_ONCE: Final = 1_000
 """Holding one costs 20 us: more in one transaction would stall the release of others."""
 
 TRIED_AT_ONCE: Final = 4
 """Of those that may be refused: finding out which of so many are takes a few trials, and others wait meanwhile."""
-
-RESUME_EVERY_S: Final = 0.02
-"""Shortest wait for tokens: a transaction a token would be as many as records."""
 
 _EVERYTHING: Final = 1 << 62
 _Lane = tuple[str, ...]
@@ -73,7 +70,14 @@ def waiting_since_ms(entry: Entry[Scheduled]) -> int:
 class Gate:
     """Of one owned partition; used by its worker only."""
 
-    def __init__(self, limits: RateLimits, held: Iterable[HeldEntry] = (), aside: Aside | None = None) -> None:
+    def __init__(
+        self,
+        rates: RateLimits,
+        held: Iterable[HeldEntry] = (),
+        aside: Aside | None = None,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._rates = rates
         self._limits = limits
         self.aside = Aside(("", 0), ("", 0), "", lambda _: 0) if aside is None else aside
         self._gated: Mapping[str, TargetLimit] = {}
@@ -105,7 +109,8 @@ class Gate:
     def has_room_for(self, entries: Sequence[Entry[Scheduled]]) -> bool:
         """Whether so many more may be held."""
         more_bytes = resident_bytes(entries)
-        return self.records + len(entries) <= MAX_HELD_RECORDS and self.resident_bytes + more_bytes <= MAX_HELD_BYTES
+        has_place = self.records + len(entries) <= self._limits.held_records
+        return has_place and self.resident_bytes + more_bytes <= MAX_HELD_BYTES
 
     def set_aside(self, entries: Sequence[Entry[Scheduled]], doubted: Iterable[str]) -> None:
         """Hold these of the transaction being made, since these topics may refuse them.
@@ -135,7 +140,7 @@ class Gate:
             return _EVERYTHING
         if self.resident_bytes >= MAX_HELD_BYTES:
             return 0
-        return max(0, min(HELD_AT_ONCE, MAX_HELD_RECORDS - self.records))
+        return max(0, min(HELD_AT_ONCE, self._limits.held_records - self.records))
 
     @property
     def room_bytes(self) -> int:
@@ -150,12 +155,12 @@ class Gate:
         """How long until something held may leave; None when nothing is, or only the end of a pause helps."""
         lanes = [(self._limits_of(lane), each[0][0]) for lane, each in self._lanes.items() if not _is_blocked(lane)]
         waits = [
-            max(self._limits.wait_s(limits), (due_ms - now_ms) / 1_000)
+            max(self._rates.wait_s(limits), (due_ms - now_ms) / 1_000)
             for limits, due_ms in lanes
             if not any(limit.paused for _, limit in limits)
         ]
         first_s = min(waits, default=None)
-        return max(first_s, RESUME_EVERY_S) if first_s else first_s
+        return max(first_s, self._limits.resume_every_s) if first_s else first_s
 
     def places_of(self, deliver_id: bytes) -> dict[Position, int]:
         """Where held records of this id are due, and how long after they were asked for."""
@@ -297,7 +302,7 @@ class Gate:
         return [(target, self._gated[target]) for target in lane if target in self._gated]
 
     def _may_leave(self, limits: Sequence[tuple[str, TargetLimit]], entry: Entry[Scheduled]) -> bool:
-        return not any(limit.paused for _, limit in limits) and self._limits.take(limits, entry[2].size_bytes)
+        return not any(limit.paused for _, limit in limits) and self._rates.take(limits, entry[2].size_bytes)
 
 
 def _is_blocked(lane: _Lane) -> bool:

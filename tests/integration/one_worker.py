@@ -1,4 +1,4 @@
-"""One worker of one delay partition in the test's own process, so that a test can shorten its times."""
+"""One worker of one delay partition in the test's own process, so that a test can lower its limits."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +14,7 @@ from sidecar.config.model import Config
 from sidecar.context import PartitionContext
 from sidecar.kafka import admin as cluster
 from sidecar.kafka import clients
+from sidecar.limits import LIMITS, Limits
 from sidecar.metrics import Metrics
 from sidecar.partition.origin import Origin
 from sidecar.partition.shared import Shared
@@ -28,7 +29,7 @@ from sidecar.release.target_directory import TargetDirectory
 class RunningWorker(Worker):
     """A worker of partition 0 of the only delay topic; ``metrics`` are its process's."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, limits: Limits = LIMITS) -> None:
         admin, clock = cluster.connect(config), SystemClock()
         self.metrics = Metrics()
         self.pool = LoaderPool(lambda: clients.reader(config))
@@ -43,7 +44,8 @@ class RunningWorker(Worker):
             staging=self.staging,
             still_ours=lambda _topic, _partition: True,
             clock=clock,
-            limits=RateLimits(clock.running_s),
+            rates=RateLimits(clock.running_s),
+            limits=limits,
         )
         super().__init__(shared, config.delay_topics[0], 0)
 
@@ -58,9 +60,9 @@ class RunningWorker(Worker):
 
 
 @contextmanager
-def one_worker(config: Config) -> Iterator[RunningWorker]:
+def one_worker(config: Config, limits: Limits = LIMITS) -> Iterator[RunningWorker]:
     """A worker that runs until the end of the block."""
-    worker = RunningWorker(config)
+    worker = RunningWorker(config, limits)
     worker.start()
     try:
         yield worker

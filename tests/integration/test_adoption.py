@@ -11,11 +11,11 @@ from confluent_kafka.admin import NewTopic
 
 from index.bucket_rules import PlacementRule, SealRules
 from sidecar import failpoints
-from sidecar.buckets import lifecycle, loading
 from sidecar.config.model import load
 from sidecar.intake import read_ahead
 from sidecar.intake.decided import Indexed
 from sidecar.intake.intake import Intake
+from sidecar.limits import Limits
 from tests.integration.backfills import BackfillJob, some_records, with_backfill_topic
 from tests.integration.one_worker import one_worker
 from tests.integration.scenario import Stage, header, wait_until
@@ -112,8 +112,6 @@ def test_a_bucket_is_adopted_while_the_router_reads_on_and_releases(
     stage: Stage, rng: Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_ahead, "FETCH_RECORDS", 40)
-    monkeypatch.setattr(loading, "LEAD_MS", 1_000)
-    monkeypatch.setattr(lifecycle, "LEAD_MS", 1_000)
     reads_on = Intake.fill
 
     def slowly(self: Intake, wait_s: float, max_bytes: int) -> Indexed:
@@ -129,7 +127,7 @@ def test_a_bucket_is_adopted_while_the_router_reads_on_and_releases(
     stage.send_many(delay, list(some_records(rng, 8_000)))
     end = stage.records(delay)[-1].offset + 1
     config = stage.router().config
-    with one_worker(load(config, {})) as worker:
+    with one_worker(load(config, {}), Limits(load_lead_ms=1_000)) as worker:
         wait_until(lambda: worker.status.cursor > 200, "some are indexed")
         began_at = worker.status.cursor
         BackfillJob(stage, config, delay).run("nightly", [(0, end - 500), (end - 500, end)])

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from sidecar.asking import checking
-from sidecar.buckets import loading, trimming
 from sidecar.config.model import Config, load
 from sidecar.kafka import admin
+from sidecar.limits import Limits
 from sidecar.rights import acls
 from sidecar.rights.acls import Acl
 from sidecar.topics import check
@@ -128,9 +128,7 @@ def test_the_whole_job_with_exactly_the_rights_that_are_listed(
         assert router.stop() == 0
     assert password(ROUTER) not in router.log_text() + status.stdout + denied.stdout
 
-    monkeypatch.setattr(trimming, "EVERY_S", 0.3)
-    monkeypatch.setattr(loading, "LEAD_MS", 1_000)
-    with one_worker(scene.config) as worker:
+    with one_worker(scene.config, Limits(trim_every_s=0.3, load_lead_ms=1_000)) as worker:
         stage.send_many(scene.delay, [[("deliver-after", b"%d" % (4_000 + number))] for number in range(400)])
         wait_until(lambda: log_start(broker.admin, scene.delay) > 0, "the delay topic is trimmed")
         wait_until(lambda: log_start(broker.admin, f"{scene.delay}.delay-snapshots") > 0, "segments are trimmed")

@@ -4,28 +4,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 
 from sidecar.audit import ranges, read
-from sidecar.buckets import lifecycle, loading, trimming, upkeep
+from sidecar.limits import Limits
 from sidecar.local_kafka import Cluster
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import log_start, one_worker, remove_below, stored_manifests
 from tests.integration.scenario import wait_until
 
+SHORT = Limits(trim_every_s=0.3, look_every_s=0.3, count_every_s=0.3, load_lead_ms=1_000)
 QUICK = 'seal_age = "300ms"\nseal_beyond = "0ms"\ntime_step = "1s"\nsegment_records = 50\ntrim = true\n'
-
-
-@pytest.fixture(autouse=True)
-def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trimming, "EVERY_S", 0.3)
-    monkeypatch.setattr(upkeep, "LOOK_EVERY_S", 0.3)
-    monkeypatch.setattr(upkeep, "SURVEY_EVERY_S", 0.3)
-    monkeypatch.setattr(loading, "LEAD_MS", 1_000)
-    monkeypatch.setattr(lifecycle, "LEAD_MS", 1_000)
 
 
 class Scene:
@@ -66,7 +57,7 @@ def test_inline_buckets_need_nothing_of_the_delay_topic(
 ) -> None:
     scene = Scene(kafka, unique_name, tmp_path, "inline")
     snapshots = f"{scene.topic}.delay-snapshots"
-    with one_worker(scene.command.config) as worker:
+    with one_worker(scene.command.config, SHORT) as worker:
         scene.send({b"far": 25_000, **NEAR})
         scene.wait_released(*NEAR)
         wait_until(lambda: log_start(kafka_admin, scene.topic) == 201, "the whole delay topic is trimmed")
@@ -81,7 +72,7 @@ def test_inline_buckets_need_nothing_of_the_delay_topic(
         assert worker.count("trim_failures") == 0
     live = [ref.record_offset for bucket in stored_manifests(scene.command.config) for ref in bucket.segments[-1:]]
     assert log_start(kafka_admin, snapshots) <= max(live), "the segment of the record still pending is there"
-    with one_worker(scene.command.config) as worker:
+    with one_worker(scene.command.config, SHORT) as worker:
         scene.wait_released(b"far", *NEAR)
         assert worker.count("records_lost") == 0
         wait_until(lambda: log_start(kafka_admin, snapshots) > max(live), "nothing is live: all that was known is gone")
@@ -91,7 +82,7 @@ def test_pointers_hold_the_delay_topic(
     kafka: Cluster, kafka_admin: AdminClient, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     scene = Scene(kafka, unique_name, tmp_path, "pointer")
-    with one_worker(scene.command.config) as worker:
+    with one_worker(scene.command.config, SHORT) as worker:
         scene.send({b"before": 1_000})
         scene.wait_released(b"before")
         sent_ms = time.time() * 1_000
@@ -113,7 +104,7 @@ def test_pointed_records_that_retention_removed_are_counted_as_lost_and_alarmed(
 ) -> None:
     scene = Scene(kafka, unique_name, tmp_path, "pointer")
     far = {b"far-%d" % number: 6_000 + number for number in range(20)}
-    with capture_logs() as logs, one_worker(scene.command.config) as worker:
+    with capture_logs() as logs, one_worker(scene.command.config, SHORT) as worker:
         scene.send(far)
         wait_until(lambda: worker.status.sealed_to >= 20, "everything is sealed")
         remove_below(kafka_admin, scene.topic, 15)

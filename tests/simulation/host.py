@@ -77,7 +77,7 @@ METRICS = Metrics()
 KERNEL = Kernel.chosen(os.environ)
 """As a router would run here: the simulation is played with and without."""
 
-SMALL_RUNS = replace(packed_runs(KERNEL.codec.in_order), enough=3)
+SMALL_RUNS = replace(packed_runs(KERNEL.codec.in_order), enough=3, chunk_bits=4)
 """Many of them, with as few records as there are in a run of the simulation."""
 
 INDISPENSABLE = (SNAPSHOTS_PLACE, BACKFILL_PLACE, (REJECTED, 0))
@@ -184,8 +184,8 @@ class Host:
         topic = SimulatedTopic(name=DELAY_TOPIC, trim=around.trims, limits=around.seal_rules).model_copy(
             update={"max_buckets": around.max_buckets, "placement": around.seal_rules.placement}
         )
-        self.context = PartitionContext(topic, 0, "g", METRICS, SimulatedClock(around.clock))
-        self.limits = RateLimits(self.context.clock.running_s)
+        self.context = PartitionContext(topic, 0, "g", METRICS, SimulatedClock(around.clock), limits=around.limits)
+        self.rates = RateLimits(self.context.clock.running_s)
         self.budget = SimulatedBudget(around.faults)
         self.reader = Reader(around.log, around.store, self.is_owner)
         # Who only looks at a record or two does not make a segment good.
@@ -244,7 +244,7 @@ class Host:
         around = self._around
         admin = cast("AdminClient", DeletesRecords(around))
         key = ledger.committed.series_key
-        trimming = Trimming(admin, "", self.context.topic, 0, METRICS, lambda: _kept(around), key)
+        trimming = Trimming(admin, "", self.context, lambda: _kept(around), key)
         hidden = HiddenEnd(Future[Edges], "", self.context.place)
         return Upkeep(self.context, ledger, trimming, self.pool, around.retention[0], gate, hidden)
 

@@ -14,6 +14,7 @@ from index.progress import Position
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection, Schedule
 from sidecar.backfill.staging import Waiting
+from sidecar.limits import Limits
 from snapshots.id_pages import IdPageWriter, encode_pages
 from snapshots.segment import StoredEntry
 from snapshots.staged import (
@@ -42,12 +43,19 @@ class Job:
     """Builds one bucket for [a, b), by the cursor and the rules that it knows; ``steps`` yields what it has done."""
 
     def __init__(
-        self, rng: random.Random, around: tuple[DelayLog, Store], cursor: int, rules: Rules, topic_id: str
+        self,
+        rng: random.Random,
+        around: tuple[DelayLog, Store],
+        cursor: int,
+        rules: Rules,
+        topic_id: str,
+        limits: Limits,
     ) -> None:
         self._rng = rng
         self._log, self._store = log, _ = around
         self._rules = rules
         self._topic_id = topic_id
+        self._limits = limits
         self._from = max(log.start, cursor + rng.choice([0, rng.randint(-15, 0), rng.randint(0, 4)]))
         self._to = min(log.end, self._from + rng.randint(3, 40))
         controls = [
@@ -97,8 +105,8 @@ class Job:
             decision = None if record is None else self._rules.decide(record.headers, record.timestamp_ms)
             if isinstance(decision, Schedule) and decision.deliver_id is not None:
                 ids.setdefault(hash_of(decision.deliver_id), []).append(Position(due_ms, offset))
-        writer = IdPageWriter(0)
-        for number, page in enumerate(encode_pages(rows_in_order(ids), len(ids))):
+        writer = IdPageWriter(0, self._limits.max_pages)
+        for number, page in enumerate(encode_pages(rows_in_order(ids), len(ids), self._limits.page_rows)):
             key = staged_page_key(self._name, self._from, number, next(_attempts))
             writer.written([page], [self._store.append_segment(key, page.value)])
         return writer.refs()

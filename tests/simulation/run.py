@@ -26,10 +26,10 @@ from tests.simulation.forgetting import SHARE, Brokers
 from tests.simulation.host import FREE_PLACES, INDISPENSABLE, TOPIC_ID
 from tests.simulation.jobs import Job
 from tests.simulation.members import Group, Member
-from tests.simulation.replacing import Wrong
+from tests.simulation.replacing import Wrong, playing
 from tests.simulation.serving import Serving
 from tests.simulation.settings import Surroundings
-from tests.simulation.smaller import small_and_soon
+from tests.simulation.smaller import SMALL
 from tests.simulation.workload import (
     DEFAULT_TARGET,
     IDS,
@@ -123,13 +123,13 @@ class Run:
 
     def __init__(self, seed: int, wrong: type[Wrong] | None = None) -> None:
         self._rng = random.Random(seed)
-        self._wrong = {} if wrong is None else wrong.replaces
+        self._wrong = wrong
         faults = Faults(self._rng)
         trims = self._rng.random() < 0.5
         # What was trimmed or has expired cannot be made good, so a run has one of the three.
         self._damages = not trims and self._rng.random() < 0.5
         self._expires = not trims and not self._damages and self._rng.random() < 0.7
-        limits, max_buckets = _some_limits(self._rng), self._rng.choice([1, 1, 1, 2])
+        seal_rules, max_buckets = _some_seal_rules(self._rng), self._rng.choice([1, 1, 1, 2])
         self._clock = Clock()
         # Dealt apart, so that all else is as it would be without.
         self._recurring = random.Random(f"{seed}, recurs")
@@ -141,7 +141,7 @@ class Run:
         self._delaying = random.Random(f"{seed}, delays")
         self._delays_ms = [0, 20, 100] if self._delaying.random() < DELAY_SHARE else [0]
         # Where it would have more pages, it is not written which ids a bucket has: as in those of older versions.
-        self._most_pages = {"snapshots.id_pages.MAX_PAGES": random.Random(f"{seed}, pages").choice([-1, 2, 100, 100])}
+        limits = replace(SMALL, max_pages=random.Random(f"{seed}, pages").choice([-1, 2, 100, 100]))
         self._spreading = random.Random(f"{seed}, spreads")
         self._spreads_ms = [0, 15, 60] if self._spreading.random() < SPREAD_SHARE else [0]
         self._rules_used = [self._some_rules()]
@@ -151,7 +151,15 @@ class Run:
         brokers = Brokers(forgetting, forget=forgets, often=[DELAY_PLACE], seldom=[STATE_PLACE])
         store = Store(faults, brokers)
         self._around = Surroundings(
-            OwnClock(self._clock), DelayLog(), store, faults, limits, max_buckets, trims, self._rules_used[0]
+            OwnClock(self._clock),
+            DelayLog(),
+            store,
+            faults,
+            seal_rules,
+            max_buckets,
+            trims,
+            self._rules_used[0],
+            limits if wrong is None else replace(limits, **wrong.limits),
         )
         # Dealt apart, too.
         self._chaining = random.Random(f"{seed}, chains")
@@ -203,7 +211,7 @@ class Run:
 
     def play(self) -> None:
         """Violation when a guarantee was broken."""
-        with small_and_soon(self._around.faults, {**self._most_pages, **self._wrong}), capture_logs() as logged:
+        with playing(self._around.faults, self._wrong), capture_logs() as logged:
             self._lines = logged
             try:
                 self._play()
@@ -357,7 +365,7 @@ class Run:
             topic_id = TOPIC_ID if rng.random() < 0.95 else "of another topic"
             for _ in range(rng.choice([0, 2, 6])):
                 append_some(rng, self._clock.now_ms, self._around.log)
-            self._jobs.append(Job(rng, (self._around.log, store), cursor, rules, topic_id).steps())
+            self._jobs.append(Job(rng, (self._around.log, store), cursor, rules, topic_id, self._around.limits).steps())
         job = rng.choice(self._jobs)
         # Some get through before the router has read what they are about.
         steps = list(islice(job, rng.choice([1, 3])))
@@ -494,7 +502,7 @@ def first_state(rules: Rules) -> list[tuple[bytes, bytes | None]]:
     return [(RULES_KEY, encode_history(history)), (PROGRESS_KEY, encode_progress(progress, TOPIC_ID, NOTHING_STORED))]
 
 
-def _some_limits(rng: random.Random) -> SealRules:
+def _some_seal_rules(rng: random.Random) -> SealRules:
     """Small ones, so that a run has many buckets of several segments each."""
     return SealRules(
         max_entries=rng.choice([2, 4, 8]),

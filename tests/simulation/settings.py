@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from index.bucket_rules import SealRules
 from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.limits import Limits
 from sidecar.policies.table import TopicSettings
 from sidecar.release.expiry import NEVER_EXPIRES
 from sidecar.release.rates import TargetLimit
 from sidecar.topics.retention import FOREVER_MS, Retention
+from tests.simulation.smaller import SMALL
 from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 
 
@@ -29,6 +31,7 @@ class Surroundings:
     max_buckets: int
     trims: bool
     rules: Rules
+    limits: Limits = SMALL
     gated: dict[str, TargetLimit] = field(default_factory=dict)
     paused: list[int] = field(default_factory=list)
     refuses_moves: bool = False

@@ -30,13 +30,13 @@ def test_what_fails_half_way_leaves_nothing_behind(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tests.simulation.host.SimulatedAhead.close", lambda _: closed.append("ahead"))
     monkeypatch.setattr(OwnedPartition, "_apply", _unanswered)
     host = Host(around)
-    host.limits.learn(DELAY_TOPIC, 2)
+    host.rates.learn(DELAY_TOPIC, 2)
     host.fence()
     with pytest.raises(KafkaException, match="no answer"):
         take_over(host)
     assert closed == ["ahead"]
     assert host.budget.used_bytes == 0
-    assert host.limits.share(TargetLimit(10, sources=(DELAY_TOPIC,))) == 0
+    assert host.rates.share(TargetLimit(10, sources=(DELAY_TOPIC,))) == 0
 
 
 def _unanswered(*_: object) -> NoReturn:

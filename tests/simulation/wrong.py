@@ -19,6 +19,7 @@ from index.progress import Position, Progress
 from index.rule_history import RuleHistory
 from sidecar.doubts.aside import Aside
 from sidecar.intake.deciding import Deciding
+from sidecar.limits import LIMITS, Limits
 from sidecar.partition.owned_partition import OwnedPartition
 from sidecar.partition.rule_changes import RuleChanges
 from sidecar.partition.tail import Tail
@@ -151,8 +152,10 @@ class EpochWithAdoption(Wrong):
 
 
 class _HoldsNothing(Gate):
-    def __init__(self, limits: RateLimits, _: Iterable[HeldEntry] = (), aside: Aside | None = None) -> None:
-        super().__init__(limits, (), aside)
+    def __init__(
+        self, rates: RateLimits, _: Iterable[HeldEntry] = (), aside: Aside | None = None, limits: Limits = LIMITS
+    ) -> None:
+        super().__init__(rates, (), aside, limits)
 
 
 class HeldForgotten(Wrong):

@@ -253,7 +253,7 @@ class _DropsFrozen(Housekeeping):
         super().committed(request, offsets)
         frozen = self._ledger.parts.frozen
         if request.segments and frozen is not None:
-            frozen.soon, frozen.waiting = PendingIndex(), Waiting(SMALL_RUNS)
+            frozen.soon, frozen.waiting = PendingIndex(SMALL_RUNS.chunk_bits), Waiting(SMALL_RUNS)
 
 
 class FrozenDroppedEarly(Wrong):

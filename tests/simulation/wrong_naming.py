@@ -107,7 +107,8 @@ class _DecidesUndelayed(StoredIds):
 class TopicsDelaySpared(Wrong):
     """Does not cancel what lies in a bucket without pages of ids and has its due time from the topic."""
 
-    replaces: ClassVar = {OWNED + "StoredIds": _DecidesUndelayed, "snapshots.id_pages.MAX_PAGES": -1}
+    replaces: ClassVar = {OWNED + "StoredIds": _DecidesUndelayed}
+    limits: ClassVar = {"max_pages": -1}
 
 
 class _KeepsHeld(Gate):

@@ -115,7 +115,9 @@ _RULES = {
     ),
 }
 
-_EVERYBODY = frozenset({"__version__", "clock", "context", "durations", "failpoints", "lateness", "logs", "metrics"})
+_EVERYBODY = frozenset(
+    {"__version__", "clock", "context", "durations", "failpoints", "lateness", "limits", "logs", "metrics"}
+)
 """What each room of the router may import, besides ``index`` and ``snapshots``."""
 
 _INNER: dict[str, frozenset[str]] = {

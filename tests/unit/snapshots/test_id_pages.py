@@ -99,13 +99,14 @@ def test_the_page_that_the_manifest_names_is_read_and_no_other() -> None:
         decode_page(PAGE.ref._replace(record_offset=77), None)
 
 
-def test_what_is_written_is_what_the_manifest_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_is_what_the_manifest_says() -> None:
     writer = IdPageWriter(42)
     assert writer.keyed([PAGE, PAGE]) == ((id_page_key(42, 0), PAGE.value), (id_page_key(42, 1), PAGE.value))
     writer.written([PAGE, PAGE], [7, 9])
     assert writer.keyed([PAGE])[0][0] == id_page_key(42, 2) != segment_key(42, 2)
     assert writer.refs() == (PAGE.ref._replace(record_offset=7), PAGE.ref._replace(record_offset=9))
-    monkeypatch.setattr("snapshots.id_pages.MAX_PAGES", 1)
+    writer = IdPageWriter(42, max_pages=1)
+    writer.written([PAGE, PAGE], [7, 9])
     assert writer.refs() is None
 
 

@@ -14,10 +14,11 @@ from index.progress import BEFORE_ALL, Behind, Position, start_of
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
-from sidecar.backfill.adopting import AGAIN_AFTER_S, SEAL_WITHIN_S, Adopting
+from sidecar.backfill.adopting import Adopting
 from sidecar.backfill.staging import Waiting
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
+from sidecar.limits import LIMITS
 from sidecar.metrics import Metrics
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import scheduled, scheduled_size
@@ -151,10 +152,10 @@ def test_it_waits_until_everything_is_sealed_but_not_for_ever(scene: Scene) -> N
         scene.stage(staged("a", 90, 150))
         assert scene.pauses()
         assert scene.adopting.request(7) is None
-        scene.clock.go_on(SEAL_WITHIN_S + 1)
+        scene.clock.go_on(LIMITS.adopt_within_s + 1)
         scene.adopting.turn()
         assert not scene.pauses()
-        scene.clock.go_on(AGAIN_AFTER_S - 1)
+        scene.clock.go_on(LIMITS.adopt_again_s - 1)
         scene.adopting.turn()
         assert not scene.pauses()
         scene.clock.go_on(2)
@@ -219,7 +220,7 @@ def test_what_the_brokers_refuse_is_tried_again_later(scene: Scene) -> None:
     scene.adopting.refused(request, "not allowed")
     assert not scene.held_off, "the partition is owned on"
     assert scene.adopting.request(7) is None
-    scene.clock.go_on(AGAIN_AFTER_S + 1)
+    scene.clock.go_on(LIMITS.adopt_again_s + 1)
     assert scene.commit() == (staged_key("a", 50),)
 
 

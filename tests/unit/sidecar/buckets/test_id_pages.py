@@ -20,12 +20,12 @@ from index.record import Record
 from index.run import ListRun
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
 from index.unsealed import Unsealed
-from sidecar.buckets import merging
 from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
 from sidecar.buckets.sealing import Sealing
 from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.limits import Limits
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, scheduled
 from snapshots.id_pages import encode_page, id_page_key, parse_page
@@ -35,14 +35,8 @@ from tests.support.manifests import bucket
 
 T = TypeVar("T")
 DUE_MS = 1_800_000_000_000
+LIMITS = Limits(page_rows=2, pages_whole_bytes=0, merge_queue=0)
 RULES = SealRules(time_step_ms=1_000, segment_entries=3, placement="pointer")
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("index.id_pages.LEAST_ROWS", 2)
-    monkeypatch.setattr("sidecar.buckets.id_pages.WHOLE_BYTES", 0)
-    monkeypatch.setattr(merging, "QUEUED", 0)
 
 
 def named(*offsets: int) -> Places:
@@ -55,11 +49,11 @@ def at_once(work: Callable[[], T]) -> Future[T]:
     return future
 
 
-def sealing(ids: Places, *offsets: int) -> Sealing:
+def sealing(ids: Places, *offsets: int, limits: Limits = LIMITS) -> Sealing:
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     schedule = Schedule(0, ("t",), BY_KEY, KEEP_KEY, None, both_times=False)
     frozen.add([(DUE_MS + offset, offset, scheduled(schedule, 10, None)) for offset in offsets])
-    return Sealing(frozen, 100, 7, RULES, at_once, ids=ids)
+    return Sealing(frozen, 100, 7, RULES, at_once, ids=ids, limits=limits)
 
 
 def written(under_way: Sealing | Merging) -> list[tuple[bytes, bytes]]:
@@ -103,9 +97,8 @@ def test_what_has_left_before_it_could_be_sealed_needs_no_pages() -> None:
     assert under_way.installation(Position(0, 0)) is None
 
 
-def test_more_pages_than_a_manifest_holds_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("snapshots.id_pages.MAX_PAGES", 1)
-    under_way = sealing(named(2, 3, 5), 1, 2, 3, 5)
+def test_more_pages_than_a_manifest_holds_are_not_named() -> None:
+    under_way = sealing(named(2, 3, 5), 1, 2, 3, 5, limits=replace(LIMITS, max_pages=1))
     written(under_way)
     installs = under_way.installation(Position(0, 0))
     assert installs is not None
@@ -149,7 +142,7 @@ class Sources:
 
     def merged(self, watermark: Position = BEFORE_ALL, masked: Sequence[int] = ()) -> list[int] | None:
         """Offsets of the ids that the merged bucket has; None where that is not known."""
-        under_way = Merging(self.buckets, watermark, 9, RULES, BitMap64(masked))
+        under_way = Merging(self.buckets, watermark, 9, RULES, BitMap64(masked), limits=LIMITS)
         under_way.run(self)
         records = written(under_way)
         installs = under_way.installation()
@@ -166,7 +159,7 @@ class Sources:
 def test_a_merge_joins_the_pages_of_its_sources() -> None:
     sources = Sources([1, 2, 3], [11, 12, 13, 14, 15])
     assert sources.merged() == [1, 2, 3, 11, 12, 13, 14, 15]
-    under_way = Merging(sources.buckets, BEFORE_ALL, 9, RULES)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 9, RULES, limits=LIMITS)
     assert under_way.source_keys[-4:] == [segment_key(1, 0), *(id_page_key(1, number) for number in range(3))]
 
 
@@ -231,8 +224,8 @@ def in_pages(pages: Sequence[bytes], numbers: Sequence[int]) -> dict[int, set[in
     return {number: {place_in(row).offset for row in rows_of(pages[number])} for number in numbers}
 
 
-def source(most_bytes: int = 1 << 20) -> IdPageSource:
-    return IdPageSource("d", "d.delay-snapshots", 3, most_bytes)
+def source(most_bytes: int = 1 << 20, limits: Limits = LIMITS) -> IdPageSource:
+    return IdPageSource("d", "d.delay-snapshots", 3, limits, most_bytes)
 
 
 def test_pages_are_read_together_and_once(stored: tuple[Manifest, SnapshotsTopic, list[bytes]]) -> None:
@@ -246,11 +239,10 @@ def test_pages_are_read_together_and_once(stored: tuple[Manifest, SnapshotsTopic
 
 
 def test_all_pages_of_a_small_bucket_are_read_for_one_of_them(
-    stored: tuple[Manifest, SnapshotsTopic, list[bytes]], monkeypatch: pytest.MonkeyPatch
+    stored: tuple[Manifest, SnapshotsTopic, list[bytes]],
 ) -> None:
-    monkeypatch.setattr("sidecar.buckets.id_pages.WHOLE_BYTES", 1 << 20)
     manifest, topic, pages = stored
-    read = source()
+    read = source(limits=replace(LIMITS, pages_whole_bytes=1 << 20))
     assert read_pages(read, manifest, [2], topic) == in_pages(pages, [2])
     assert read_pages(read, manifest, [0, 7], topic) == in_pages(pages, [0, 7])
     assert topic.asked == list(range(491, 501))

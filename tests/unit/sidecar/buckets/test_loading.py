@@ -13,8 +13,9 @@ from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
-from sidecar.buckets.loading import RETRY_AFTER_S, Loading
+from sidecar.buckets.loading import Loading
 from sidecar.context import PartitionContext
+from sidecar.limits import LIMITS
 from sidecar.payload.budget import BudgetShare, PayloadBudget
 from sidecar.payload.records import Payload, scheduled, size_of
 from tests.support.hand_clock import HandClock
@@ -70,6 +71,7 @@ class Scene:
             name="d",
             partition=0,
             clock=self.clock,
+            limits=LIMITS,
             log=SimpleNamespace(warning=lambda *_, **__: None),
         )
         self.loading = Loading(
@@ -122,7 +124,7 @@ def test_a_load_that_fails_gives_back_what_it_had_read() -> None:
     assert scene.budget.used_bytes == 2 * SIZE
     scene.turn()
     assert scene.budget.used_bytes == 0
-    scene.clock.sleep(RETRY_AFTER_S)
+    scene.clock.sleep(LIMITS.load_again_s)
     scene.turn()
     scene.pool.do()
     scene.turn()
@@ -135,7 +137,7 @@ def test_a_damaged_batch_stops_the_partition_when_its_records_are_due() -> None:
     scene.turn(now_ms=DUE_MS - 1)
     scene.pool.do(damaged)
     scene.turn(now_ms=DUE_MS - 1)
-    scene.clock.sleep(RETRY_AFTER_S)
+    scene.clock.sleep(LIMITS.load_again_s)
     scene.turn()
     scene.pool.do(damaged)
     with pytest.raises(RefusedError, match=r"d/0 has a batch that cannot be read \(failed CRC32C check\)"):

@@ -1,9 +1,8 @@
 """What a merge asks for, and when: some of each source before it is needed, and no more than that."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from random import Random
-from unittest.mock import patch
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -21,7 +20,7 @@ from snapshots.segment import StoredEntry
 from snapshots.writing import record_size
 from tests.support.manifests import manifest
 
-RUN_BYTES = "sidecar.buckets.merge_reading.RUN_BYTES"
+RUN_BYTES = 500
 PACKER = RowPacker()
 
 
@@ -74,15 +73,9 @@ def dues_ms(run: MergedRun) -> list[int]:
     return [due_ms for due_ms, _, _ in run]
 
 
-@pytest.fixture(autouse=True)
-def _small_runs() -> Iterator[None]:
-    with patch(RUN_BYTES, 500):
-        yield
-
-
 def test_what_follows_is_asked_for_as_soon_as_what_is_before_it_is_at_hand() -> None:
     reads = Reads(segments(2, 2, 2, 2, 2))
-    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER)
+    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER, RUN_BYTES)
     assert reads.runs() == [range(2)]
     runs = iter(ahead)
     assert [dues_ms(next(runs)) for _ in range(2)] == [[0, 1], [2, 3]]
@@ -94,7 +87,7 @@ def test_what_follows_is_asked_for_as_soon_as_what_is_before_it_is_at_hand() -> 
 
 def test_what_was_asked_for_and_is_not_needed_any_more_is_not_read() -> None:
     reads = Reads(segments(5, 5, 5))
-    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER)
+    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER, RUN_BYTES)
     reads.answers_at_once = False
     next(iter(ahead))
     ahead.cancel()
@@ -104,7 +97,7 @@ def test_what_was_asked_for_and_is_not_needed_any_more_is_not_read() -> None:
 def test_a_read_that_was_cancelled_is_none_of_nothing() -> None:
     reads = Reads(segments(5, 5))
     reads.answers_at_once = False
-    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER)
+    ahead = SourceAhead(reads, reads.source, BEFORE_ALL, PACKER, RUN_BYTES)
     ahead.cancel()
     with pytest.raises(CancelledError):
         next(iter(ahead))
@@ -117,7 +110,7 @@ def test_all_that_has_not_left_comes_in_order_and_no_more_than_one_run_is_ahead(
     whole = [ref for ref in reads.source.segments if ref.last > watermark]
     expected = list(range(whole[0].first.due_ms, sum(sizes))) if whole else []
     found: list[int] = []
-    for segment in SourceAhead(reads, reads.source, watermark, PACKER):
+    for segment in SourceAhead(reads, reads.source, watermark, PACKER, RUN_BYTES):
         found += dues_ms(segment)
         at_hand = [place for place, run in enumerate(reads.runs()) if _holds(reads.source, run, found[-1])]
         assert len(reads.asked) <= at_hand[0] + 2

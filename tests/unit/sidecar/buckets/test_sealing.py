@@ -18,10 +18,11 @@ from index.rules import Rules
 from index.schedule import Schedule
 from index.unsealed import Unsealed
 from sidecar.buckets.id_pages import Encode
-from sidecar.buckets.sealing import WORTH_BYTES, Sealing
+from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource, keep_nothing
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.limits import LIMITS
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, Scheduled, packed, scheduled, size_of
 from snapshots.manifest import segment_key
@@ -144,7 +145,7 @@ def test_a_few_small_segments_wait_for_those_that_are_being_encoded() -> None:
 
 def test_large_segments_do_not_wait_for_others() -> None:
     now_ms, pool = 1_800_000_000_000, WhenTold()
-    large = [entry(now_ms + n, n, record(now_ms + n, value=bytes(WORTH_BYTES))) for n in range(3)]
+    large = [entry(now_ms + n, n, record(now_ms + n, value=bytes(LIMITS.seal_worth_bytes))) for n in range(3)]
     under_way = sealing(large, SealRules(placement="inline", segment_entries=1), pool.encode)
     assert under_way.next_segments() == ()
     pool.do(1)

@@ -13,10 +13,13 @@ from index.bucket import Bucket, Manifest, Placement, SegmentRef
 from index.errors import FormatError, NotYetError
 from index.progress import BEFORE_ALL, Position, Progress
 from index.retention import Kept
-from sidecar.buckets.trimming import EVERY_S, Trimming
+from sidecar.buckets.trimming import Trimming
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.context import PartitionContext
+from sidecar.limits import LIMITS
 from sidecar.metrics import Metrics
 from snapshots.series_key import COPY_KEY, decode_copy
+from tests.support.hand_clock import HandClock
 
 SEGMENTS = (
     SegmentRef(Position(5, 100), Position(9, 110), 9, 10, 40, Placement.INLINE),
@@ -30,6 +33,7 @@ def buckets() -> list[Bucket]:
 
 
 NUMBERS = count()
+EVERY_S = LIMITS.trim_every_s
 
 
 def progress(due_ms: int) -> Progress:
@@ -101,7 +105,8 @@ class SlowLook(Look):
 def trimming(admin: Any, *, trim: bool, look: Look | None = None, key: bytes = b"") -> tuple[Trimming, Metrics]:
     config = DelayTopicConfig.model_validate({"name": "d", "trim": trim})
     metrics = Metrics()
-    return Trimming(admin, "b:1", config, 3, metrics, look or Look(), key), metrics
+    context = PartitionContext(config, 3, "g", metrics, HandClock())
+    return Trimming(admin, "b:1", context, look or Look(), key), metrics
 
 
 def failures(metrics: Metrics) -> float | None:

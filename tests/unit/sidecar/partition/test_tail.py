@@ -4,18 +4,19 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
-
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Progress, start_of
 from index.rule_history import RuleHistory
 from index.rules import Rules
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.context import PartitionContext
 from sidecar.intake.deciding import Deciding
 from sidecar.intake.fetching import Fetching
 from sidecar.intake.intake import Intake, Places
 from sidecar.intake.read_ahead import ReadAhead
 from sidecar.intake.tails import Fetch
-from sidecar.partition import tail as module
+from sidecar.limits import LIMITS, Limits
+from sidecar.metrics import Metrics
 from sidecar.partition.tail import Tail
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
@@ -58,9 +59,14 @@ class _Reading:
 
 
 def made(
-    log: Log, ledger: PartitionLedger, budget: PayloadBudget, has_looked: Callable[[], bool] | None = None
+    log: Log,
+    ledger: PartitionLedger,
+    budget: PayloadBudget,
+    has_looked: Callable[[], bool] | None = None,
+    limits: Limits = LIMITS,
 ) -> Tail:
     clock = HandClock(NOW_MS)
+    context = PartitionContext(DelayTopicConfig(name="d"), 0, "g", Metrics(), clock, limits=limits)
 
     def read_on(ledger: PartitionLedger, history: RuleHistory, until_offset: int, places: Places) -> Intake:
         deciding = Deciding(history, budget, now_ms=clock.now_ms, soon_ms=1_000, until_offset=until_offset)
@@ -69,7 +75,7 @@ def made(
         ahead.start()
         return Intake(ahead, ledger, budget, places, clock)
 
-    return Tail(clock, ledger, RuleHistory.beginning(0, RULES), read_on, NothingStored(), has_looked)
+    return Tail(context, ledger, RuleHistory.beginning(0, RULES), read_on, NothingStored(), has_looked)
 
 
 def filled(tail: Tail, ledger: PartitionLedger, to_offset: int) -> None:
@@ -129,8 +135,8 @@ def test_nothing_beyond_the_cursor_is_read_before_it_is_known_what_was_staged() 
     assert log.begun_at == [5, 20]
 
 
-def test_the_wait_for_what_was_staged_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_WITHIN_S", -1.0)
-    tail = made(Log(), PartitionIndex(start_of(0), scheduled_size), PayloadBudget(1), has_looked=lambda: False)
+def test_the_wait_for_what_was_staged_has_an_end() -> None:
+    ledger: PartitionLedger = PartitionIndex(start_of(0), scheduled_size)
+    tail = made(Log(), ledger, PayloadBudget(1), has_looked=lambda: False, limits=Limits(staged_within_s=-1.0))
     assert tail.may_end_look
     tail.close()

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from index.pending import Entry
 from index.record import Record
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
+from sidecar.limits import LIMITS
 from sidecar.payload.records import Scheduled
-from sidecar.release.gate import MAX_HELD_RECORDS, RESUME_EVERY_S, TRIED_AT_ONCE, Gate
+from sidecar.release.gate import TRIED_AT_ONCE, Gate
 from sidecar.release.rates import BURST_S, RateLimits, TargetLimit
 from snapshots.held import decode_held, held_key
 
@@ -122,7 +123,7 @@ def test_a_rate_lets_through_what_it_says_and_nothing_passes_what_is_held() -> N
     clock.now_s += 0.1001
     assert offsets(made.hold([entry(50)], NOBODY)) == [50]
     assert offsets(made.resumed(100, NOW_MS)) == list(range(1, 11))
-    assert made.wait_s(NOW_MS) == pytest.approx(RESUME_EVERY_S)
+    assert made.wait_s(NOW_MS) == pytest.approx(LIMITS.resume_every_s)
     clock.now_s += 10
     assert len(made.resumed(100, NOW_MS)) == int(100 * BURST_S)
 
@@ -137,7 +138,7 @@ def test_one_lane_does_not_hold_up_another() -> None:
 
 def test_the_room_is_bounded() -> None:
     made = gate(a=PAUSED)
-    made.hold([entry(n) for n in range(MAX_HELD_RECORDS)], NOBODY)
+    made.hold([entry(n) for n in range(LIMITS.held_records)], NOBODY)
     assert made.room_records == 0
     made.use({})
     assert made.room_records > 0, "nothing is held back any more"
@@ -213,7 +214,7 @@ def test_what_a_target_may_refuse_is_set_aside_and_tried_a_few_at_a_time() -> No
     assert [*chain.from_iterable(tried)] == [*range(40), 50]
     assert [len(each) for each in tried] == [TRIED_AT_ONCE, 2 * TRIED_AT_ONCE, 4 * TRIED_AT_ONCE, 13]
     assert (made.records, made.resident_bytes, made.wait_s(NOW_MS)) == (0, 0, None)
-    assert made.room_records > MAX_HELD_RECORDS, "nothing is doubted any more"
+    assert made.room_records > LIMITS.held_records, "nothing is doubted any more"
 
 
 def test_after_a_refusal_it_is_tried_with_a_few_again() -> None:
@@ -247,8 +248,8 @@ def test_set_aside_again_in_the_transaction_that_gave_it_out_it_is_still_held_af
 
 def test_what_is_set_aside_needs_room() -> None:
     made = gate()
-    assert made.has_room_for([entry(n) for n in range(MAX_HELD_RECORDS)])
-    assert not made.has_room_for([entry(n) for n in range(MAX_HELD_RECORDS + 1)])
+    assert made.has_room_for([entry(n) for n in range(LIMITS.held_records)])
+    assert not made.has_room_for([entry(n) for n in range(LIMITS.held_records + 1)])
 
 
 def test_no_more_is_given_out_than_fills_a_transaction() -> None:

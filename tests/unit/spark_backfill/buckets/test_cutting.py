@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,9 +24,10 @@ from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
 from snapshots.codec import PYTHON_CODEC
 from snapshots.id_columns import check_id_pages
-from snapshots.id_pages import parse_page
+from snapshots.id_pages import encode_pages, parse_page
 from snapshots.segment import StoredEntry, decode_segment
 from snapshots.writing import record_size
+from spark_backfill.buckets import cutting
 from spark_backfill.buckets.cutting import BucketSegment, Cutter, cut, placement_of
 from spark_backfill.buckets.deciding import Deciding
 from spark_backfill.buckets.job import Job
@@ -294,7 +296,7 @@ def test_columns_are_cut_and_placed_by_the_rules_of_the_index(rng: random.Random
 def test_the_ids_of_a_bucket_become_pages_that_follow_each_other_from_task_to_task(
     rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("index.id_pages.LEAST_ROWS", 3)
+    monkeypatch.setattr(cutting, "encode_pages", partial(encode_pages, least_rows=3))
     rows = log(rng)
     for _, _, record in rows:
         if rng.random() < 0.5:
