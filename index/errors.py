@@ -59,3 +59,11 @@ class ClusterError(DelayRouterError):
         self.code = code
         self.verdict = verdict
         self.remedy = remedy
+
+
+def changed_on_disk(place: str, why: str) -> str:
+    """Describe a batch that fails its checksum on every read, and the first remedy; ``place`` is TOPIC/PARTITION."""
+    return (
+        f"{place} has a batch that cannot be read ({why}): its bytes have changed on the disk of the broker"
+        " that leads the partition. Let another replica lead it, whose copy may be sound"
+    )

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from index.bucket import Bucket, Manifest
-from index.errors import ClusterError
+from index.errors import ClusterError, ClusterTrouble, RefusedError, changed_on_disk
 from index.pending_set import PendingSet
 from index.progress import Position
 from sidecar import failpoints
@@ -71,6 +71,7 @@ class Loading:
         self._share = share
         self._metrics = context.metrics
         self._topic = context.name
+        self._place = f"{context.name}/{context.partition}"
         self._clock = context.clock
         self._limits = context.limits
         self._loads: dict[int, deque[_Load]] = {}
@@ -84,10 +85,10 @@ class Loading:
     def turn(self, now_ms: int, watermark: Position) -> None:
         """Take in what has arrived, count its payload as used, and ask for what is due soon.
 
-        RefusedError when a segment is lost for good.
+        RefusedError when a segment is lost for good, or is due and points into a damaged batch.
         """
         for bucket_id in list(self._loads):
-            self._take_in(bucket_id, watermark)
+            self._take_in(bucket_id, watermark, now_ms)
         room = self._budget.room_bytes > 0
         until_ms = now_ms + (self._limits.load_lead_ms if room else URGENT_MS)
         buckets = [bucket for bucket in self._parts.buckets.values() if bucket.barrier is not None]
@@ -140,7 +141,7 @@ class Loading:
         for load in self._loads.pop(bucket_id):
             load.abandon()
 
-    def _take_in(self, bucket_id: int, watermark: Position) -> None:
+    def _take_in(self, bucket_id: int, watermark: Position, now_ms: int) -> None:
         """Take in what has arrived of one bucket, in order."""
         loads = self._loads[bucket_id]
         if bucket_id not in self._parts.buckets:
@@ -151,7 +152,7 @@ class Loading:
             try:
                 run = future.result()
             except ClusterError as error:
-                self._failed(bucket_id, loads[0], error)
+                self._failed(bucket_id, loads[0], error, now_ms)
                 break
             taken_bytes = 0
             for number, entries in zip(loads[0].numbers, run, strict=True):
@@ -164,12 +165,19 @@ class Loading:
         if not loads:
             del self._loads[bucket_id]
 
-    def _failed(self, bucket_id: int, load: _Load, error: ClusterError) -> None:
+    def _failed(self, bucket_id: int, load: _Load, error: ClusterError, now_ms: int) -> None:
         self._metrics.load_failures.labels(self._topic).inc()
         self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=str(error))
         load.memory.close()
         load.future = None
         load.retry_s = self._clock.running_s() + self._limits.load_again_s
+        first = self._parts.buckets[bucket_id].manifest.segments[load.numbers.start].first
+        if error.kind is ClusterTrouble.UNREADABLE and first.due_ms <= now_ms:
+            raise RefusedError(
+                f"{changed_on_disk(self._place, str(error))}. Pending records of that batch are due."
+                f" Without a sound copy: delay-router start-over {self._place} indexes the delay topic anew,"
+                " rejects that batch as UNREADABLE, and releases again what was released already"
+            )
 
 
 def _run(manifest: Manifest, number: int, until_ms: int, room_bytes: int) -> range:

@@ -6,10 +6,11 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from index.errors import NotYetError
+from index.errors import NotYetError, RefusedError, changed_on_disk
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, log_range, uncommitted_end
+from sidecar.kafka.errors import error_of, is_unreadable
 
 POLL_S = 0.5
 
@@ -50,13 +51,24 @@ def learn_leaders(consumer: Consumer, topic: str) -> None:
 
 
 def read_part(consumer: Consumer, name: str, partition: int, start: int, end: int) -> list[Stored]:
-    """Every committed record of [start, end), which is there; the consumer has nothing assigned afterwards."""
+    """Read every committed record of [start, end), and leave the consumer without an assignment.
+
+    RefusedError when a batch is damaged.
+    """
     if start >= end:
         return []
     try:
         # By its number, for the same reason as in learn_leaders; it is known here.
         consumer.assign([TopicPartition(name, partition, start)])
         return [Stored(each.offset() or 0, each.key(), each.value()) for each in to_end(consumer)]
+    except KafkaException as exception:
+        error = error_of(exception)
+        if not is_unreadable(error):
+            raise
+        raise RefusedError(
+            f"{changed_on_disk(f'{name}/{partition}', error.str())}, or restore {name}; see OPERATIONS,"
+            " DelayRouterPartitionRefused, 'state damaged'"
+        ) from exception
     finally:
         consumer.unassign()
 

@@ -78,7 +78,8 @@ def test_bytes_that_have_changed_on_the_disk(needs_own_nodes: None, tmp_path: Pa
             assert sources == {f"{delay}/{SNAPSHOTS}".encode()}
             assert router.events("segment_made_good")
             stopped = partitions(router)[f"{delay}/{STATE}"]
-            assert stopped["state"] != "active"
+            assert stopped["state"] == "refused"
+            assert f"{delay}.delay-state/{STATE} has a batch that cannot be read" in stopped["why"]
             assert "failed CRC32C check" in stopped["why"]
             assert len(stage.records(out)) == RECORDS
             assert router.stop() == 0

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from index.errors import ClusterError, ClusterTrouble
+from index.errors import ClusterError, ClusterTrouble, RefusedError
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
@@ -68,6 +68,7 @@ class Scene:
         context = SimpleNamespace(
             metrics=SimpleNamespace(load_failures=failures),
             name="d",
+            partition=0,
             clock=self.clock,
             limits=LIMITS,
             log=SimpleNamespace(warning=lambda *_, **__: None),
@@ -81,8 +82,8 @@ class Scene:
             self.share,
         )
 
-    def turn(self, watermark: Position = BEFORE_ALL) -> None:
-        self.loading.turn(DUE_MS, watermark)
+    def turn(self, watermark: Position = BEFORE_ALL, now_ms: int = DUE_MS) -> None:
+        self.loading.turn(now_ms, watermark)
 
 
 def test_it_is_counted_from_the_moment_it_is_read() -> None:
@@ -127,3 +128,17 @@ def test_a_load_that_fails_gives_back_what_it_had_read() -> None:
     scene.pool.do()
     scene.turn()
     assert scene.budget.used_bytes == scene.share.used_bytes == 2 * SIZE
+
+
+def test_a_damaged_batch_stops_the_partition_when_its_records_are_due() -> None:
+    scene = Scene()
+    damaged = ClusterError(ClusterTrouble.UNREADABLE, "failed CRC32C check")
+    scene.turn(now_ms=DUE_MS - 1)
+    scene.pool.do(damaged)
+    scene.turn(now_ms=DUE_MS - 1)
+    scene.clock.sleep(LIMITS.load_again_s)
+    scene.turn()
+    scene.pool.do(damaged)
+    with pytest.raises(RefusedError, match=r"d/0 has a batch that cannot be read \(failed CRC32C check\)"):
+        scene.turn()
+    assert scene.budget.used_bytes == 0
