@@ -12,9 +12,8 @@ from typing import Final
 
 from index.headers import CONTROL_PREFIX, RECURRING, Alias, Headers, Role, lowered, quoted
 from index.readers import reader
-from index.receipts import Action, Control
 from index.rejections import unreadable
-from index.schedule import Reason, Rejection
+from index.schedule import Action, Control, Reason, Rejection
 
 CANCEL: Final = CONTROL_PREFIX + "cancel"
 REPLACE: Final = CONTROL_PREFIX + "replace"
@@ -33,7 +32,7 @@ def control_of(headers: Headers, says: Callable[[str], Role | None]) -> Control 
     ``says`` tells what the name of another header means, None where it is the user's.
 
     >>> control_of([("deliver-cancel", b"order-7"), ("trace", b"1")], says={}.get)
-    Control(action=<Action.CANCEL: 'cancel'>, deliver_id=b'order-7', if_due_ms=None, due_ms=None)
+    Control(action=<Action.CANCEL: 'cancel'>, deliver_id=b'order-7', if_due_ms=None, due_ms=None, schedule=None)
     """
     given: dict[str, bytes | None] = {}
     for name, raw in headers:

@@ -16,9 +16,10 @@ from index.names import hash_of
 from index.pending import Entry
 from index.pending_set import PendingSet
 from index.progress import Position, Progress
-from index.receipts import Control, Receipt
+from index.receipts import Receipt
 from index.record import Record
 from index.run import NOTHING_WAITS, Runs
+from index.schedule import Control
 from index.skipped import SkippedRanges
 from index.transit import Transit
 from index.unsealed import Unsealed
@@ -135,14 +136,14 @@ class Entering(Generic[P, R]):
         entry: Entry[P] | None = None,
         *,
         held: Mapping[Position, int] = _NOTHING_HELD,
-        shift_ms: int = 0,
     ) -> tuple[Receipt | None, Sequence[Entry[P]]]:
-        """Index a control, and the ``entry`` that it is where it is a schedule itself.
+        """Index a control, and the ``entry`` of the schedule that it becomes.
 
         Returns its receipt, None where it is settled, and the entry where that was added. The ids of all
         buckets must be known (:mod:`index.names`); ``held`` are places of its id that wait behind W, and how long
-        after they were asked for; ``shift_ms`` is that of the entry.
+        after they were asked for.
         """
+        shift_ms = 0 if control.schedule is None else control.schedule.shift_ms
         if self.is_settled(offset):
             if entry is None:
                 self.advance(offset + 1)

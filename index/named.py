@@ -35,8 +35,9 @@ from index.mask import Mask
 from index.names import Names, hash_of
 from index.pending import Entry
 from index.progress import Position
-from index.receipts import Control, Outcome, Receipt, receipt_of
+from index.receipts import Outcome, Receipt, receipt_of
 from index.record import Record
+from index.schedule import Control
 from index.transit import Transit
 
 P = TypeVar("P")

@@ -1,4 +1,4 @@
-"""What a control asks for, and the receipt that says what became of it."""
+"""The receipt that says what became of a control."""
 
 import json
 from collections.abc import Mapping
@@ -8,14 +8,7 @@ from typing import Final, NamedTuple
 
 from index.progress import Position
 from index.record import Record
-
-
-class Action(StrEnum):
-    """What a control does with the pending schedules of its id that lie in front of it."""
-
-    CANCEL = "cancel"
-    REPLACE = "replace"
-    MOVE = "move"
+from index.schedule import Action, Control
 
 
 class Outcome(StrEnum):
@@ -42,19 +35,6 @@ class Part(StrEnum):
 
     CANCELLED = "cancelled"
     HEADERS = "headers"
-
-
-class Control(NamedTuple):
-    """What a control record asks for: by its headers and the rules alone, so that it is the same on every replay.
-
-    ``if_due_ms``: it holds only for schedules due exactly then; None: for all. ``due_ms``: when what it moves is due
-    from then on.
-    """
-
-    action: Action
-    deliver_id: bytes
-    if_due_ms: int | None = None
-    due_ms: int | None = None
 
 
 class Receipt(NamedTuple):

@@ -1,4 +1,4 @@
-"""What becomes of a record in a delay topic: a schedule, or a rejection with its reason.
+"""What becomes of a record in a delay topic: a schedule, a control, or a rejection with its reason.
 
 ``Rules.decide`` looks at the record's headers and timestamp and at nothing else: no clock, no cluster, no
 memory of other records. What is indexed but not sealed is decided again after every restart and must come out
@@ -34,14 +34,25 @@ from index.controls import ABSENT, AFTER_BIT, AT_BIT, KNOWS_ANY_CASE, SLOTS, Con
 from index.errors import FormatError
 from index.headers import Headers, StrippedNames, lowered, quoted
 from index.readers import MAX_HOPS
-from index.receipts import Action, Control
 from index.recurring import first_due
 from index.rejections import REFUSED_NAME, passed_on, rank, repeated, unreadable
 from index.rules_stored import RULES_VERSION, StoredRules, fields_of, plain_of, refuse_unknown
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
+from index.schedule import (
+    AT_ONCE,
+    BY_KEY,
+    KEEP_KEY,
+    Action,
+    Control,
+    Decision,
+    KeepKey,
+    Reason,
+    Rejection,
+    Schedule,
+    schedule_of,
+)
 from index.spreading import MAX_SPREAD_MS, spread
 from index.targets import TargetPolicy, TargetRule, TargetRules, illegal_topic, topic_of
-from index.time_problems import leaving_nothing, problems_of_times
+from index.time_problems import problems_of_times, timed
 from index.times import INT64_MAX
 
 __all__ = [
@@ -123,11 +134,9 @@ class Rules(StoredRules):
             object.__setattr__(self, name, value)
 
     # In one piece: a call for each record costs a tenth of it.
-    def decide(self, headers: Headers | None, timestamp_ms: int) -> Schedule | Rejection:  # noqa: C901, PLR0912 -- see above
+    def decide(self, headers: Headers | None, timestamp_ms: int) -> Decision:  # noqa: C901, PLR0912 -- see above
         """Decide one record from its headers and its timestamp (epoch ms, negative when it has none).
 
-        Of one that cancels or moves nothing is released: it has no target, and ``control`` tells the rest. One that
-        moves is due when what it moves is due from then on, one that cancels at once.
         This runs for every record that enters: one pass, and one lookup for each header that is not ours.
         """
         if not self.enabled:
@@ -159,15 +168,14 @@ class Rules(StoredRules):
             except ValueError as error:
                 problems.append(unreadable(name, raw, error))
         at, after, partition, key, deliver_id, expire_after, _, hops, recurs, is_control = found
-        if is_control:
-            asked = control_of(headers or (), self.controls.role)
-            if isinstance(asked, Rejection):
-                problems.append(asked)
-            elif asked is not None and asked.action is not Action.REPLACE:
-                # It leaves nothing, so neither a target nor a time is missing.
-                times = seen & _BOTH_TIMES
-                none, more = leaving_nothing(asked, times, at, after, timestamp_ms, self._targets.longest_ms)
-                return self._worst(problems + more, headers or ()) if problems or more else none
+        asked = control_of(headers or (), self.controls.role) if is_control else None
+        if isinstance(asked, Rejection):
+            problems.append(asked)
+            asked = None
+        elif asked is not None and asked.action is not Action.REPLACE:
+            # It becomes no schedule, so neither a target nor a time is missing.
+            asked, more = timed(asked, seen & _BOTH_TIMES, at, after, timestamp_ms, self._targets.longest_ms)
+            return self._worst(problems + more, headers or ()) if problems or more else asked
         route = tuple(to)
         targets = self._routes.get(route) or self._route(route, problems)
         if recurs and (due_ms := self._recurring_due(headers or (), at, after, timestamp_ms, problems)) is not None:
@@ -185,29 +193,22 @@ class Rules(StoredRules):
             return self._worst(problems, headers or ())
         both_times = seen & _BOTH_TIMES == _BOTH_TIMES
         # Schedule(...) is a constructor typing.NamedTuple writes in Python; this is 0.3 us a record faster.
-        return _new_tuple(Schedule, (at, targets, partition, key, deliver_id, both_times, expire_after, 0))
+        schedule: Schedule = _new_tuple(
+            Schedule, (at, targets, partition, key, deliver_id, both_times, expire_after, 0)
+        )
+        return schedule if asked is None else asked._replace(schedule=schedule)
 
-    def placed(self, decision: Schedule | Rejection, timestamp_ms: int, offset: int) -> Schedule | Rejection:
-        """What ``decide`` says of a record, at its offset: shifted within the spread of its targets."""
-        if self.spreads and isinstance(decision, Schedule):
-            return spread(decision, self.spread_ms_of(decision.targets), timestamp_ms, offset)
-        return decision
+    def placed(self, decision: Decision, timestamp_ms: int, offset: int) -> Decision:
+        """Return the decision about a record at its offset: shifted within the spread of its targets."""
+        schedule = schedule_of(decision) if self.spreads else None
+        if schedule is None:
+            return decision
+        shifted = spread(schedule, self.spread_ms_of(schedule.targets), timestamp_ms, offset)
+        return decision._replace(schedule=shifted) if isinstance(decision, Control) else shifted
 
     def spread_ms_of(self, targets: tuple[str, ...]) -> int:
         """How much later than asked for a record with these targets leaves at most."""
         return self._targets.spread_ms(targets)
-
-    def control(self, headers: Headers) -> Control | None:
-        """What an accepted record with these headers cancels, replaces or moves; None for one that does not."""
-        if not self.claims_control(headers):
-            return None
-        asked = control_of(headers, self.controls.role)
-        assert isinstance(asked, Control), f"accepted before, and now {asked}"
-        return asked
-
-    def claims_control(self, headers: Headers) -> bool:
-        """Whether a record is a control, unless it is rejected."""
-        return any(self.controls.makes_control(name) for name, _ in headers)
 
     def allowed(self, target: str) -> bool:
         """Whether records may be released to this topic; asked again at release, when the rules may be others."""

@@ -1,7 +1,7 @@
-"""What a decision about a record looks like: a schedule, or a rejection with its reason."""
+"""What a decision about a record looks like: a schedule, a control, or a rejection with its reason."""
 
 from enum import Enum, StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 AT_ONCE: Final = 0
 """Due time of a record without one: it is past on every clock."""
@@ -51,10 +51,10 @@ class Schedule(NamedTuple):
     """What a record asks for: when, where, and what of it is to be changed.
 
     * ``due_ms``: when it is to leave, in epoch milliseconds, never negative; AT_ONCE without a time header.
-    * ``targets``: topics, none twice, in the order of the headers; none where the record only cancels or moves others.
+    * ``targets``: topics, none twice, in the order of the headers.
     * ``partition``: of every target, or BY_KEY.
     * ``key``: of the released record, null as None, or KEEP_KEY.
-    * ``deliver_id``: the caller's name for this schedule, or for those that it cancels or moves.
+    * ``deliver_id``: the caller's name for this schedule.
     * ``both_times``: whether a ``deliver-after`` was outranked by a ``deliver-at``.
     * ``expire_after_ms``: how late it may be released at most, 0 for no limit whatever policies say, or NO_EXPIRY.
     * ``shift_ms``: how much of ``due_ms`` is the spread of its targets, see index.spreading.
@@ -80,3 +80,54 @@ class Schedule(NamedTuple):
     def asked_ms(self) -> int:
         """When it is due by what the record says."""
         return self.due_ms - self.shift_ms
+
+
+class Action(StrEnum):
+    """What a control does with the pending schedules of its id that lie in front of it."""
+
+    CANCEL = "cancel"
+    REPLACE = "replace"
+    MOVE = "move"
+
+
+class Control(NamedTuple):
+    """What a record asks for that changes other schedules: the same on every replay.
+
+    * ``deliver_id``: the caller's name for the schedules that it changes.
+    * ``if_due_ms``: it holds only for schedules due exactly then; None: for all.
+    * ``due_ms``: when a schedule that it moves is due from then on; None where it moves none.
+    * ``schedule``: the schedule that the record itself becomes, where it replaces others; else None.
+
+    >>> from index.rules import Rules
+    >>> rules = Rules(topic="orders.delay", default_target="orders")
+    >>> rules.decide([("deliver-move", b"order-7"), ("deliver-at", b"1800000000000")], timestamp_ms=0)[:4]
+    (<Action.MOVE: 'move'>, b'order-7', None, 1800000000000)
+    >>> replacement = rules.decide([("deliver-replace", b"true"), ("deliver-id", b"order-7")], timestamp_ms=0)
+    >>> replacement.action.value, replacement.schedule.targets
+    ('replace', ('orders',))
+    """
+
+    action: Action
+    deliver_id: bytes
+    if_due_ms: int | None = None
+    due_ms: int | None = None
+    schedule: Schedule | None = None
+
+
+Decision: TypeAlias = Schedule | Control | Rejection
+
+
+def due_ms_of(decision: Decision) -> int:
+    """Return when a decided record is due, or the schedule that it moves; AT_ONCE where it names no time."""
+    if isinstance(decision, Rejection):
+        return AT_ONCE
+    if isinstance(decision, Control):
+        return decision.due_ms or (AT_ONCE if decision.schedule is None else decision.schedule.due_ms)
+    return decision.due_ms
+
+
+def schedule_of(decision: Decision) -> Schedule | None:
+    """Return the schedule that a decided record becomes; None where it is rejected, or only cancels or moves others."""
+    if isinstance(decision, Control):
+        return decision.schedule
+    return None if isinstance(decision, Rejection) else decision

@@ -62,7 +62,7 @@ def spread(schedule: Schedule, spread_ms: int, timestamp_ms: int, offset: int) -
     (1800000018541, 18541, 1800000000000)
     """
     due_ms = schedule.due_ms
-    if due_ms == AT_ONCE or due_ms <= timestamp_ms or not schedule.targets:
+    if due_ms == AT_ONCE or due_ms <= timestamp_ms:
         return schedule
     shifted_ms = min(due_ms + shift_ms(offset, spread_ms), INT64_MAX)
     return schedule._replace(due_ms=shifted_ms, shift_ms=shifted_ms - due_ms)

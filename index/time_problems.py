@@ -1,8 +1,7 @@
 """What is wrong with a due time, seen with the timestamp of its record."""
 
-from index.controls import AFTER_BIT, AT_BIT
-from index.receipts import Action, Control
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
+from index.controls import AFTER_BIT
+from index.schedule import Action, Control, Reason, Rejection
 from index.times import INT64_MAX
 
 
@@ -22,15 +21,14 @@ def problems_of_times(times: int, due_ms: int, timestamp_ms: int, limit_ms: int)
     return []
 
 
-def leaving_nothing(
+def timed(
     control: Control, times: int, at_ms: int | None, after_ms: int | None, timestamp_ms: int, limit_ms: int
-) -> tuple[Schedule, list[Rejection]]:
-    """The schedule of a control that is none itself, and what is wrong with the due time that it gives another.
+) -> tuple[Control, list[Rejection]]:
+    """Return a control that becomes no schedule with the due time that it gives another, and the problems of that time.
 
-    ``limit_ms`` is the longest delay of any target: which one that other schedule goes to is only known where it is.
+    ``limit_ms`` is the longest delay of any target: the target of the other schedule is only known where that lies.
     """
     if control.action is not Action.MOVE:
-        return Schedule(AT_ONCE, (), BY_KEY, KEEP_KEY, control.deliver_id, both_times=False), []
+        return control, []
     due_ms = at_ms if at_ms is not None else timestamp_ms + (after_ms or 0)
-    moving = Schedule(due_ms, (), BY_KEY, KEEP_KEY, control.deliver_id, times == AT_BIT | AFTER_BIT)
-    return moving, problems_of_times(times, due_ms, timestamp_ms, limit_ms)
+    return control._replace(due_ms=due_ms), problems_of_times(times, due_ms, timestamp_ms, limit_ms)

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 from index.headers import Headers, quoted
 from index.record import Record
 from index.rules import Rules
-from index.schedule import Reason, Rejection, Schedule
+from index.schedule import Decision, Reason, Rejection
 
 DELAY_UNREADABLE_HEADERS: Final = "delay-unreadable-headers"
 
@@ -77,7 +77,7 @@ def are_plain(headers: Headers) -> bool:
     return "\0" not in names and _REPLACED not in names and len(headers) <= MAX_HEADERS
 
 
-def decide(rules: Rules, record: Record, offset: int) -> tuple[Schedule | Rejection, Record]:
+def decide(rules: Rules, record: Record, offset: int) -> tuple[Decision, Record]:
     """Decide a record that was read from its topic, at this offset, and give it back as it is to leave."""
     headers = record.headers
     if isinstance(headers, UnreadableHeaders):

@@ -21,7 +21,7 @@ from index.bucket import Manifest, SegmentRef
 from index.progress import Position
 from index.record import Record
 from index.recurring import recurrence_of
-from index.schedule import AT_ONCE, Rejection, Schedule
+from index.schedule import AT_ONCE, Rejection, Schedule, schedule_of
 from index.unreadable import decide
 from snapshots.segment import StoredEntry
 from snapshots.state import StoredState
@@ -79,15 +79,13 @@ class StoredPending:
         ``due_ms`` is when it is due by the bucket that holds it, None for one that was read from the log.
         """
         decision, record = decide(self.state.history.at(offset), record, offset)
-        if isinstance(decision, Rejection) or (due_ms is not None and decision.due_ms != due_ms):
-            return None
-        if not decision.targets:
-            # It cancels others.
+        schedule = schedule_of(decision)
+        if schedule is None or (due_ms is not None and schedule.due_ms != due_ms):
             return None
         is_indexed = due_ms is None and offset < self.state.progress.cursor
-        if is_indexed and Position(decision.due_ms, offset) <= self.state.watermark_at(offset):
+        if is_indexed and Position(schedule.due_ms, offset) <= self.state.watermark_at(offset):
             return None
-        return decision, record
+        return schedule, record
 
     def told(self, offset: int, schedule: Schedule, record: Record) -> Told:
         """A pending schedule in words; O(headers)."""

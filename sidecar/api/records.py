@@ -18,7 +18,7 @@ from starlette.responses import Response
 from index.control_headers import NAMES
 from index.headers import CONTROL_PREFIX, Headers, lowered
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection
+from index.schedule import AT_ONCE, Rejection, due_ms_of, schedule_of
 from sidecar import clock
 from sidecar.admission.guard import refuse_role
 from sidecar.admission.problems import Refusal
@@ -113,13 +113,14 @@ def write(backend: Backend, topic: str, body: RecordOrder, more: Headers = ()) -
     written = _written(backend, topic, body, headers)
     # Counted from the timestamp that it has got, which is the broker's where the topic says so.
     decided = rules.decide(headers, written.timestamp_ms)
-    due_ms = verdict.due_ms if isinstance(decided, Rejection) else decided.due_ms
+    due_ms = due_ms_of(verdict if isinstance(decided, Rejection) else decided)
+    schedule = schedule_of(verdict)
     return RecordWrittenAnswer(
         topic=topic,
         partition=written.partition,
         offset=written.offset,
         due_ms=written.timestamp_ms if due_ms == AT_ONCE else due_ms,
-        targets=verdict.targets,
+        targets=schedule.targets if schedule else (),
     )
 
 

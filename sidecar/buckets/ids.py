@@ -30,7 +30,7 @@ from index.id_runs import insert
 from index.names import AnyPlaces, hash_of
 from index.progress import Position
 from index.record import Record
-from index.schedule import Rejection, Schedule
+from index.schedule import Schedule, schedule_of
 from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.loading import Loading
 from sidecar.buckets.pool import LoaderPool
@@ -231,9 +231,9 @@ class StoredIds:
     def _named(self, offset: int, record: Record) -> Iterator[Found]:
         # Most have none, and to decide a record takes several times as long as to look.
         if self._source.names_id(offset, record):
-            decision = self._source.decide(offset, record)
-            if not isinstance(decision, Rejection):
-                yield from _found(offset, decision)
+            schedule = schedule_of(self._source.decide(offset, record))
+            if schedule is not None:
+                yield from _found(offset, schedule)
 
     def _take_in(self) -> None:
         for bucket_id, reading in list(self._reading.items()):
@@ -254,7 +254,7 @@ class StoredIds:
 
 
 def _found(offset: int, schedule: Schedule) -> Iterator[Found]:
-    if schedule.deliver_id is not None and schedule.targets:
+    if schedule.deliver_id is not None:
         yield schedule.deliver_id, Position(schedule.due_ms, offset), schedule.shift_ms
 
 

@@ -18,7 +18,7 @@ from index.pending import Entry
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules_by_column import decide_alike
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Rejection, Schedule
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Control, Decision, Rejection, Schedule, due_ms_of, schedule_of
 from index.unreadable import UnreadableHeaders, decide
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.intake.offset_reader import OffsetReader, ReadEach
@@ -187,15 +187,16 @@ class SegmentSource:
         if isinstance(decision, Rejection) and due_ms == AT_ONCE:
             # A backfill leaves it to the owner to reject; see sidecar.release.screening.
             return scheduled(Schedule(due_ms, (), BY_KEY, KEEP_KEY, None, both_times=False), size_of(record), record)
-        if isinstance(decision, Rejection) or decision.due_ms != due_ms:
+        schedule = schedule_of(decision)
+        if schedule is None or schedule.due_ms != due_ms:
             raise RefusedError(
                 f"{self._topic.name}/{self._partition}: the record at offset {offset} is not the one that was indexed"
                 f" as due at {due_ms}; was the topic created again? To index it from its start:"
                 f" delay-router start-over {self._topic.name}/{self._partition}"
             )
-        return scheduled(decision, size_of(record), record)
+        return scheduled(schedule, size_of(record), record)
 
-    def decide(self, offset: int, record: Record) -> Schedule | Rejection:
+    def decide(self, offset: int, record: Record) -> Decision:
         """Decide a record again, by the rules that held when it was indexed."""
         return decide(self._history.at(offset), record, offset)[0]
 
@@ -216,10 +217,10 @@ class SegmentSource:
         for offset, record in reader.scan(self._topic.name, self._partition, *span):
             # An adopted bucket was decided as a whole by the rules in force where it was adopted.
             decision, _ = decide(self._history.at(max(offset, manifest.from_offset)), record, offset)
-            if not isinstance(decision, Rejection) and not decision.targets:
-                # It cancelled others, and was never pending itself.
+            if isinstance(decision, Control) and decision.schedule is None:
+                # It cancelled or moved others, and was never pending itself.
                 continue
-            due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
+            due_ms = due_ms_of(decision)
             if ref.first <= (due_ms, offset) <= ref.last:
                 kept = rejected if isinstance(decision, Rejection) else found
                 # What is not to be read cannot be written either.

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from index.receipts import Outcome
-from index.rules import Rejection, Schedule
+from index.schedule import Decision, Rejection, due_ms_of, schedule_of
 from sidecar import clock
 from sidecar.cli.options import FAILED, Instant, config_option, headers_given, json_option, load
 from sidecar.cli.output import print_json, shown_time
@@ -102,8 +102,8 @@ def send_command(
     client = reach.connect(config)
     send.require_topic(config, client, topic)
     send.refuse_unserved(config, client, topic, force=force)
-    if isinstance(verdict, Schedule) and config.delay_topic(topic):
-        for target in send.missing_targets(client, verdict.targets):
+    if (schedule := schedule_of(verdict)) and config.delay_topic(topic):
+        for target in send.missing_targets(client, schedule.targets):
             click.echo(f"warning: target topic {target} does not exist: create it before the record is due", err=True)
     if replace and key is None:
         replacing.require_key(client, topic)
@@ -130,13 +130,14 @@ def _check_replacement(*, replace: bool, lines: bool, waits: bool) -> None:
         raise click.UsageError("--wait is for the receipt of --replace")
 
 
-def _warn(verdict: Schedule | Rejection, at: str, *, force: bool) -> None:
+def _warn(verdict: Decision, at: str, *, force: bool) -> None:
     """Of what becomes of the record; without ``force`` that is the end where it will be rejected."""
     from sidecar.cli import send  # noqa: PLC0415 - as above
 
-    if isinstance(verdict, Schedule):
-        if at and send.is_past(verdict.due_ms):
-            past = f"--at {at} is {shown_time(verdict.due_ms)}, which is past: it goes out at once"
+    if not isinstance(verdict, Rejection):
+        due_ms = due_ms_of(verdict)
+        if at and send.is_past(due_ms):
+            past = f"--at {at} is {shown_time(due_ms)}, which is past: it goes out at once"
             click.echo(f"warning: {past}", err=True)
         return
     click.echo(f"{'warning' if force else 'error'}: will be rejected: {verdict.reason}: {verdict.message}", err=True)
@@ -144,7 +145,7 @@ def _warn(verdict: Schedule | Rejection, at: str, *, force: bool) -> None:
         sys.exit(FAILED)
 
 
-def _print_sent(sent: "list[Sent]", verdict: Schedule | Rejection, spread_ms: int) -> None:
+def _print_sent(sent: "list[Sent]", verdict: Decision, spread_ms: int) -> None:
     spread = f", and spread over the {spoken_duration(spread_ms)} behind that" if spread_ms else ""
     for record in sent:
         due = f"due {shown_time(record.due_ms)}{spread}" if record.due_ms else f"due at once{spread}"

@@ -18,7 +18,8 @@ from index.errors import ConfigError, DelayRouterError
 from index.headers import Headers
 from index.record import Record
 from index.recurring import Recurrence, recurrence_of
-from index.rules import Rejection, Rules, Schedule
+from index.rules import Rules
+from index.schedule import Control, Decision, Rejection, Schedule, due_ms_of, schedule_of
 from index.targets import INTERNAL_PREFIX, SCHEME, STATE_ENDING
 from sidecar import clock
 from sidecar.config.model import Config
@@ -97,7 +98,7 @@ class Request:
         return [*control, *self.headers]
 
 
-def judge(config: Config, topic: str, headers: Headers, timestamp_ms: int) -> Schedule | Rejection:
+def judge(config: Config, topic: str, headers: Headers, timestamp_ms: int) -> Decision:
     """What the router would decide of a record with this timestamp.
 
     For a topic that is not configured here only what every router refuses: unreadable or ambiguous headers.
@@ -114,15 +115,23 @@ def judge(config: Config, topic: str, headers: Headers, timestamp_ms: int) -> Sc
     if isinstance(verdict, Rejection) or not isinstance(recurrence, Recurrence) or not recurrence.begins:
         return verdict
     first = Series(b"", "", zone_of).first_due_ms(Record(None, None, headers, timestamp_ms), recurrence, rules)
-    return first if isinstance(first, Rejection) else verdict._replace(due_ms=first)
+    return first if isinstance(first, Rejection) else _due_first(verdict, first)
 
 
-def spread_ms(config: Config, topic: str, verdict: Schedule | Rejection) -> int:
+def _due_first(verdict: Schedule | Control, due_ms: int) -> Schedule | Control:
+    """Return a decision about a record that begins a series, due when its first occurrence is."""
+    if isinstance(verdict, Schedule):
+        return verdict._replace(due_ms=due_ms)
+    return verdict._replace(schedule=verdict.schedule and verdict.schedule._replace(due_ms=due_ms))
+
+
+def spread_ms(config: Config, topic: str, verdict: Decision) -> int:
     """How much later than it asks for a record may leave, by the spread of its targets; it depends on its offset."""
     configured = config.delay_topic(topic)
-    if configured is None or isinstance(verdict, Rejection) or is_past(verdict.due_ms):
+    schedule = schedule_of(verdict)
+    if configured is None or schedule is None or is_past(schedule.due_ms):
         return 0
-    return config.rules_for(configured).spread_ms_of(verdict.targets)
+    return config.rules_for(configured).spread_ms_of(schedule.targets)
 
 
 def refuse_undelayed(config: Config, topic: str) -> None:
@@ -200,8 +209,7 @@ def send(config: Config, topic: str, values: Iterable[bytes | None], key: bytes 
     # Many records of one command have the same timestamp.
     @cache
     def due_of(timestamp_ms: int) -> int:
-        verdict = judge(config, topic, headers, timestamp_ms)
-        return verdict.due_ms if isinstance(verdict, Schedule) else 0
+        return due_ms_of(judge(config, topic, headers, timestamp_ms))
 
     outbox = _Outbox(_producer(config), topic, due_of)
     wire: list[tuple[str, str | bytes | None]] = [*headers]

@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from index.pending import Entry
-from index.receipts import Control
 from index.record import Record
-from index.schedule import Reason, Rejection
+from index.schedule import Control, Reason, Rejection
 from sidecar.intake.bad_batches import BadBatch
 from sidecar.payload.records import Payload, Refused
 
@@ -21,16 +20,12 @@ class Rejected(NamedTuple):
 
 
 class Controlling(NamedTuple):
-    """A record that cancels others, or replaces them: then it is a schedule, too, and ``entry`` is that one.
-
-    That leaves ``shift_ms`` after it was asked for (:mod:`index.spreading`).
-    """
+    """A record that cancels, moves or replaces others; ``entry`` is the schedule that a replacement becomes."""
 
     offset: int
     control: Control
     record: Record
     entry: Entry[Payload] | None
-    shift_ms: int = 0
 
 
 Step: TypeAlias = list[Entry[Payload]] | Rejected | Controlling | BadBatch | int

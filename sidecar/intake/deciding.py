@@ -13,11 +13,10 @@ from index.errors import RefusedError
 from index.headers import Headers
 from index.names import hash_of
 from index.pending import Entry
-from index.receipts import Action
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection
+from index.schedule import AT_ONCE, Control, Rejection
 from index.unreadable import UnreadableHeaders, decide
 from sidecar.intake.bad_batches import BadBatch
 from sidecar.intake.decided import Controlling, Decided, Rejected, Step
@@ -154,37 +153,34 @@ class Deciding:
                 steps += run, Rejected(offset, Refused(decision, record))
                 run = []
                 continue
-            if not decision[1]:
-                control = self._rules.control(record[2])
-                assert control is not None, f"offset {offset} has no target and is no control"
-                if control.action is Action.MOVE:
-                    control = control._replace(due_ms=decision[0])
+            control, schedule = (decision, decision.schedule) if isinstance(decision, Control) else (None, decision)
+            if schedule is None:
+                assert control is not None
                 steps += run, Controlling(offset, control, record, None)
                 run = []
                 continue
-            due_ms = decision[0]
-            if decision[5] or due_ms == AT_ONCE:
-                decided.both_times += decision[5]
+            due_ms = schedule[0]
+            if schedule[5] or due_ms == AT_ONCE:
+                decided.both_times += schedule[5]
                 decided.without_time += due_ms == AT_ONCE and not self._rules.names_time(record[2])
-            payload = self._packed(record, decision[1]) if due_ms > far_ms else None
+            payload = self._packed(record, schedule[1]) if due_ms > far_ms else None
             if payload is None:
-                payload = scheduled(decision, size_of(record), record)
+                payload = scheduled(schedule, size_of(record), record)
             taken_bytes = decided.resident_bytes + payload[1]
             if taken_bytes < room_bytes:
                 decided.resident_bytes = taken_bytes
             else:
                 # What does not fit stays in the delay topic, and is read again when it is due.
-                payload = scheduled(decision, payload[1], None)
+                payload = scheduled(schedule, payload[1], None)
             entry = due_ms, offset, payload
-            if decision[4] is not None:
-                control = self._rules.control(record[2])
-                if control is not None:
-                    steps += run, Controlling(offset, control, record, entry, decision.shift_ms)
-                    run = []
-                    continue
-                decided.names[offset] = hash_of(decision[4])
-                if decision.shift_ms:
-                    decided.shifts_ms[offset] = decision.shift_ms
+            if control is not None:
+                steps += run, Controlling(offset, control, record, entry)
+                run = []
+                continue
+            if schedule[4] is not None:
+                decided.names[offset] = hash_of(schedule[4])
+                if schedule.shift_ms:
+                    decided.shifts_ms[offset] = schedule.shift_ms
             run.append(entry)
         return run
 

@@ -155,9 +155,7 @@ class Intake:
         if not is_settled and not self._places.are_known(step.control.deliver_id, following):
             return False
         held = self._places.held(step.control.deliver_id)
-        receipt, added = self._ledger.control(
-            step.offset, step.control, step.record, step.entry, held=held, shift_ms=step.shift_ms
-        )
+        receipt, added = self._ledger.control(step.offset, step.control, step.record, step.entry, held=held)
         self._count([] if step.entry is None else [step.entry], added, done)
         # Of a chain of moves one record is written.
         is_moved = receipt is not None and receipt.moved is not None and receipt.moved in receipt.written

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from index.headers import Role, Unit
 from index.rules import RULES_VERSION, Rules
-from index.schedule import Rejection
+from index.schedule import Schedule
 from index.targets import TargetRules
 
 _NOTHING: Final = 0
@@ -98,7 +98,7 @@ class CommonForm:
 
     def _targets(self, *to: tuple[str, bytes]) -> tuple[str] | None:
         decision = self._rules.decide([*to, _SOME_TIME], 0)
-        if isinstance(decision, Rejection):
+        if not isinstance(decision, Schedule):
             return None
         (target,) = decision.targets
         return (target,)

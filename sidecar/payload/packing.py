@@ -7,7 +7,7 @@ from typing import cast
 from index.batch import Batch
 from index.pending import Entry
 from index.record import Record
-from index.schedule import Schedule
+from index.schedule import schedule_of
 from sidecar.payload.records import Decide, Leaving, Packed, Payload, Refused, Scheduled, scheduled, size_of
 from snapshots.rows import RowPacker, unpack_rows
 
@@ -42,8 +42,9 @@ def _whole(entries: list[Entry[Payload]], decide: Decide) -> list[Entry[Schedule
 def _decided(offset: int, record: Record | None, decide: Decide) -> Scheduled:
     assert record is not None
     decision = decide(offset, record)
-    assert isinstance(decision, Schedule), f"offset {offset} was accepted, and now: {decision}"
-    return scheduled(decision, size_of(record), record)
+    schedule = schedule_of(decision)
+    assert schedule is not None, f"offset {offset} was accepted, and now: {decision}"
+    return scheduled(schedule, size_of(record), record)
 
 
 def unpacked(payloads: Sequence[Packed]) -> list[Record]:

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias, cast
 from index.batch import Batch
 from index.pending import Entry
 from index.record import Record
-from index.schedule import BY_KEY, Rejection, Schedule
+from index.schedule import BY_KEY, Decision, Rejection, Schedule
 from index.target_counts import Route
 from snapshots.rows import RowPacker
 
@@ -71,7 +71,7 @@ class Appended(NamedTuple):
 Leaving: TypeAlias = Batch[Scheduled, Refused]
 """What a transaction is to release and to reject, with every record whole or to be read again."""
 
-Decide: TypeAlias = Callable[[int, Record], Schedule | Rejection]
+Decide: TypeAlias = Callable[[int, Record], Decision]
 """Decides the record at an offset again, by the rules that held when it was indexed."""
 
 

@@ -23,7 +23,7 @@ from index.receipts import Outcome, Receipt
 from index.record import Record
 from index.recurring import recurrence_of
 from index.rules import Rules
-from index.schedule import Rejection
+from index.schedule import Rejection, schedule_of
 from index.unreadable import as_accepted
 from sidecar.payload.records import Appended, Decide, Refused, Scheduled, scheduled, size_of
 
@@ -126,11 +126,13 @@ class Moving:
         """Append what stands for a schedule from now on, unless it is to be rejected."""
         place, receipt = chain.place, chain.receipts[-1]
         assert receipt.due_ms is not None
-        schedule = self.decide(place.offset, record)
-        if isinstance(schedule, Rejection):
-            moves.refused.append((place.offset, Refused(schedule, record)))
+        decision = self.decide(place.offset, record)
+        if isinstance(decision, Rejection):
+            moves.refused.append((place.offset, Refused(decision, record)))
             moves.give_up(chain, Outcome.NOT_PENDING)
             return
+        schedule = schedule_of(decision)
+        assert schedule is not None, f"offset {place.offset} was pending, and is no schedule: {decision}"
         # Its delay is counted from its timestamp, as that of its control is.
         written_ms = max(now_ms, receipt.record.timestamp_ms)
         due_ms, source = receipt.due_ms, f"{self.source}{receipt.offset}"

@@ -27,7 +27,7 @@ from index.errors import FormatError
 from index.progress import Position
 from index.receipts import Outcome
 from index.record import Record
-from index.schedule import AT_ONCE, Reason, Rejection, Schedule
+from index.schedule import AT_ONCE, Control, Reason, Rejection, Schedule, due_ms_of, schedule_of
 from index.unreadable import decide
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
@@ -148,16 +148,17 @@ class _One:
             if bucket is not None and bucket.built_from is not None and watermark < Position(AT_ONCE, offset):
                 return self._rejected(Fate.PENDING, decision.reason, "built by a backfill; to be rejected: ")
             return self._rejected(Fate.REJECTED, decision.reason)
-        if not decision.targets:
+        schedule = schedule_of(decision)
+        if schedule is None:
             return self._named_by_receipt(decision, record) or self._unknown("it cancels others")
-        is_pending = (decision.due_ms, offset) > watermark
+        is_pending = (schedule.due_ms, offset) > watermark
         is_somewhere = bucket is not None or offset >= progress.sealed_to
         # Once nothing can bring a cancelled record back, the mask does not name it any more.
-        if offset in state.mask or (decision.deliver_id is not None and is_pending and not is_somewhere):
+        if offset in state.mask or (schedule.deliver_id is not None and is_pending and not is_somewhere):
             why = f"cancelled or replaced, and {self._topic.receipts} has the receipt no more"
-            unknown = self._judged(Fate.UNKNOWN, decision, record, why)
-            return self._named_by_receipt(decision, record) or unknown
-        return self._judged(Fate.PENDING, decision, record) if is_pending else self._left(record, decision)
+            unknown = self._judged(Fate.UNKNOWN, schedule, record, why)
+            return self._named_by_receipt(schedule, record) or unknown
+        return self._judged(Fate.PENDING, schedule, record) if is_pending else self._left(record, schedule)
 
     def _left(self, record: Record, schedule: Schedule | None) -> LookupAnswer:
         """Released, or rejected at release; ``schedule`` is None where it is not known what it was."""
@@ -190,7 +191,7 @@ class _One:
             return released
         return released.model_copy(update={"released_to": copy.place, "released_ms": copy.timestamp_ms})
 
-    def _named_by_receipt(self, schedule: Schedule | None, record: Record) -> LookupAnswer | None:
+    def _named_by_receipt(self, asked: Schedule | Control | None, record: Record) -> LookupAnswer | None:
         """What the receipt says that names it, or that it has as a control; None where there is no such receipt."""
         place = f"{self._topic.name}/{self._partition}"
         # It was written after the record was.
@@ -199,11 +200,11 @@ class _One:
         try:
             said = receipt_about(self._config, self._admin, receipts, self._partition, self._offset, since_ms)
         except NotFinished as error:
-            return self._judged(Fate.UNKNOWN, schedule, record, f"it may have been cancelled: {error}")
+            return self._judged(Fate.UNKNOWN, asked, record, f"it may have been cancelled: {error}")
         except KafkaException as exception:
             if error_of(exception).code() not in {*MISSING, KafkaError.TOPIC_AUTHORIZATION_FAILED}:
                 raise
-            return self._judged(Fate.UNKNOWN, schedule, record, f"it may be cancelled: {receipts} may not be read")
+            return self._judged(Fate.UNKNOWN, asked, record, f"it may be cancelled: {receipts} may not be read")
         if said is None:
             return None
         if said.offset == self._offset:
@@ -211,20 +212,20 @@ class _One:
             return self._answer(Fate.ANSWERED, why=f"its receipt says {said.outcome}: {many}")
         fate = _NAMED_AS.get(said.outcome, Fate.CANCELLED)
         then = f", to be due at {said.due_ms}" if fate is Fate.MOVED else ""
-        return self._judged(fate, schedule, record, f"by {place}/{said.offset}{then}")
+        return self._judged(fate, asked, record, f"by {place}/{said.offset}{then}")
 
     def _rejected(self, fate: Fate, reason: Reason, before: str = "") -> LookupAnswer:
         return self._answer(fate, why=f"{before}{WHY[reason]}", code=reason.value)
 
     def _judged(
-        self, fate: Fate, schedule: Schedule | None, record: Record, why: str = "", code: str = ""
+        self, fate: Fate, asked: Schedule | Control | None, record: Record, why: str = "", code: str = ""
     ) -> LookupAnswer:
-        if schedule is None:
+        if asked is None:
             return self._answer(fate, why=why, code=code)
         # As its released record says: the time nobody named is that of the record.
-        due_ms = schedule.due_ms if schedule.due_ms != AT_ONCE else max(record.timestamp_ms, 0)
-        found = self._answer(fate, why=why, code=code, due_ms=due_ms, targets=schedule.targets)
-        shown_id = None if schedule.deliver_id is None else schedule.deliver_id.decode("utf-8", "replace")
+        due_ms, schedule = due_ms_of(asked) or max(record.timestamp_ms, 0), schedule_of(asked)
+        found = self._answer(fate, why=why, code=code, due_ms=due_ms, targets=schedule.targets if schedule else ())
+        shown_id = None if asked.deliver_id is None else asked.deliver_id.decode("utf-8", "replace")
         return found.model_copy(update={"id": shown_id})
 
     def _unknown(self, why: str) -> LookupAnswer:

@@ -24,9 +24,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from index.headers import Headers
-from index.receipts import Action
 from index.rules import Rules
-from index.schedule import Rejection
+from index.schedule import Rejection, schedule_of
 from spark_backfill.buckets.decisions import header_pairs, milliseconds
 from spark_backfill.source import OffsetRange
 
@@ -136,10 +135,8 @@ class _Telling:
 
 def _tells(rules: Rules, headers: Headers, timestamp_ms: int) -> bool | None:
     """Whether a control replaces what it cancels; None where it is rejected."""
-    if isinstance(rules.decide(headers, timestamp_ms), Rejection):
-        return None
-    control = rules.control(headers)
-    return control is not None and control.action is Action.REPLACE
+    decision = rules.decide(headers, timestamp_ms)
+    return None if isinstance(decision, Rejection) else schedule_of(decision) is not None
 
 
 def controls_among(headers: pa.ListArray, rules: Rules) -> Any:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from index.headers import Headers
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection
+from index.schedule import AT_ONCE, Control, Rejection, due_ms_of
 from index.unreadable import KNOWS_UNREADABLE, are_plain
 from snapshots.rows import RowPacker
 from spark_backfill.buckets.packing import names_of, pack, rows_of
@@ -160,12 +160,12 @@ def decide(
         if isinstance(decision, Rejection) or not (takes_any or are_plain(pairs)):
             rejected.append(number)
             dues_ms.append(AT_ONCE)
-        else:
-            if decision[4] is not None:
-                if not answered and rules.claims_control(pairs):
-                    raise ControlFoundError(number)
-                named.append((number, decision[4]))
-            dues_ms.append(decision[0])
+            continue
+        if isinstance(decision, Control) and not answered:
+            raise ControlFoundError(number)
+        if decision.deliver_id is not None:
+            named.append((number, decision.deliver_id))
+        dues_ms.append(due_ms_of(decision))
     return Found(dues_ms, rejected, named)
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from index.progress import Position
 from index.record import Record
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection
+from index.schedule import Rejection, due_ms_of
 from snapshots.manifest import MAX_SEGMENTS
 from snapshots.writing import record_size
 from spark_backfill import cluster
@@ -85,7 +85,5 @@ def _of_bucket(consumer: Consumer, rules: Rules, bucket: BucketRange, slot_recor
             decision = rules.placed(rules.decide(headers, timestamp_ms), timestamp_ms, at)
             size_bytes = record_size(Record(message.key(), message.value(), headers, timestamp_ms))
             read_bytes += size_bytes
-            if isinstance(decision, Rejection):
-                yield Sampled(Position(AT_ONCE, at), record_size(None))
-            else:
-                yield Sampled(Position(decision.due_ms, at), size_bytes)
+            is_rejected = isinstance(decision, Rejection)
+            yield Sampled(Position(due_ms_of(decision), at), record_size(None) if is_rejected else size_bytes)

@@ -122,7 +122,7 @@ class Deciding:
                 record.value if self.wanted.value else None,
                 record.headers if self.wanted.headers else None,
             )
-        if is_new and rules.claims_control(record.headers):
+        if is_new and any(map(rules.controls.makes_control, (name for name, _ in record.headers))):
             yield Row(partition, offset, 0, CONTROL)
 
 

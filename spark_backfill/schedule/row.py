@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from index.headers import Headers
 from index.partitioner import partition_of_key
 from index.rules import Rules
-from index.schedule import Reason, Rejection
+from index.schedule import Reason, Rejection, schedule_of
 
 MALFORMED: Final = "MALFORMED_ROW"
 """Reason of a row that is no record at all: unreadable in its file, without a due time, or with unreadable headers."""
@@ -84,12 +84,14 @@ class RowRules(NamedTuple):
         decided = self.rules.decide(named, self.now_ms)
         if isinstance(decided, Rejection):
             return Decision(digest, partition, headers, decided.reason, decided.message)
-        past, targets = decided.due_ms <= self.now_ms, decided.targets
+        schedule = schedule_of(decided)
+        assert schedule is not None, "no record with an id and a time only cancels or moves others"
+        past, targets = schedule.due_ms <= self.now_ms, schedule.targets
         size = _least_bytes(row, named)
         if size > self.max_bytes:
             message = f"the record takes {size} bytes and the delay topic takes at most {self.max_bytes}"
             return Decision(digest, partition, headers, Reason.RECORD_TOO_LARGE, message, past)
-        return Decision(digest, partition, headers, "", "", past, targets, decided.partition)
+        return Decision(digest, partition, headers, "", "", past, targets, schedule.partition)
 
 
 def digest_of(row: Row) -> bytes:

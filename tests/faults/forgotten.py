@@ -14,9 +14,10 @@ import index.record
 from index.headers import Headers
 from index.occurrences import record_of
 from index.progress import BEFORE_ALL, Position
-from index.receipts import Action, Control, receipt_of, receipt_record
+from index.receipts import receipt_of, receipt_record
 from index.recurring import Occurrence
 from index.released_headers import series_headers
+from index.schedule import Action, Control
 from sidecar.audit import Record
 from snapshots.ending import Ending
 from snapshots.state import PROGRESS_KEY, StoredState, encode_progress, fold_state

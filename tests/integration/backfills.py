@@ -15,7 +15,7 @@ from index.id_pages import IdPageRef, row
 from index.names import hash_of
 from index.record import Record
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection
+from index.schedule import AT_ONCE, Schedule
 from sidecar.config.model import load
 from sidecar.kafka.admin import connect, topic_id
 from snapshots.id_pages import IdPageWriter, encode_pages
@@ -106,7 +106,7 @@ class BackfillJob:
             decision = self.rules.decide(record.headers, record.timestamp_ms)
             if found.offset in released:
                 continue
-            if isinstance(decision, Rejection):
+            if not isinstance(decision, Schedule):
                 entries.append((AT_ONCE, found.offset, None))
             else:
                 entries.append((decision.due_ms, found.offset, record))

@@ -12,7 +12,7 @@ from index.id_pages import IdPageRef, rows_in_order
 from index.names import hash_of
 from index.progress import Position
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection, Schedule
+from index.schedule import AT_ONCE, Schedule, due_ms_of
 from sidecar.backfill.staging import Waiting
 from sidecar.limits import Limits
 from snapshots.id_pages import IdPageWriter, encode_pages
@@ -61,7 +61,8 @@ class Job:
         controls = [
             each.offset
             for each in log.records
-            if self._from <= each.offset < self._to and rules.claims_control(each.headers)
+            if self._from <= each.offset < self._to
+            and any(rules.controls.makes_control(name) for name, _ in each.headers)
         ]
         # What those cancel, only the owner knows.
         self._to = min([self._to, *controls])
@@ -118,8 +119,7 @@ class Job:
                 record = record_of(produced)
                 decided = self._rules.decide(record.headers, record.timestamp_ms)
                 decision = self._rules.placed(decided, record.timestamp_ms, produced.offset)
-                due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
-                entries.append((due_ms, produced.offset, record))
+                entries.append((due_ms_of(decision), produced.offset, record))
         return sorted(entries, key=lambda entry: entry[:2])
 
 

@@ -37,7 +37,7 @@ class SpreadByPlaceInLine(Wrong):
 
 
 def _whatever_is_asked(schedule: Schedule, spread_ms: int, _timestamp_ms: int, offset: int) -> Schedule:
-    if schedule.due_ms == AT_ONCE or not schedule.targets:
+    if schedule.due_ms == AT_ONCE:
         return schedule
     shifted_ms = shift_ms(offset, spread_ms)
     return schedule._replace(due_ms=schedule.due_ms + shifted_ms, shift_ms=shifted_ms)

@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewTopic
 from index.bucket import Manifest
 from index.record import Record
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection
+from index.schedule import Rejection, due_ms_of
 from sidecar.demo.router import config_text
 from sidecar.kafka.admin import log_range, uncommitted_end
 from snapshots.segment import StoredEntry, decode_segment
@@ -67,8 +67,7 @@ def wanted(stage: Stage, delay: str, rules: Rules, partition: int, start: int, e
         record = Record(each.key, each.value, list(each.headers), each.timestamp_ms)
         decision = rules.decide(record.headers, record.timestamp_ms)
         rejected = isinstance(decision, Rejection)
-        due_ms = AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
-        found.append(Wanted(due_ms, each.offset, None if rejected else record))
+        found.append(Wanted(due_ms_of(decision), each.offset, None if rejected else record))
     return sorted(found, key=lambda entry: entry[:2])
 
 

@@ -24,8 +24,9 @@ from index.names import hash_of
 from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Position, Progress, start_of
-from index.receipts import Action, Control, Receipt
+from index.receipts import Receipt
 from index.record import Record
+from index.schedule import Action, Control
 from tests.support.runs import SMALL_RUNS
 
 FIRST_OFFSET = 1_000

@@ -4,10 +4,9 @@ import pytest
 
 from index.control_headers import control_of
 from index.headers import Headers, Role
-from index.receipts import Action, Control
 from index.rules import Rules
 from index.rules_by_column import decide_alike
-from index.schedule import AT_ONCE, KEEP_KEY, Reason, Rejection, Schedule
+from index.schedule import AT_ONCE, Action, Control, Reason, Rejection, Schedule, due_ms_of, schedule_of
 from index.targets import TargetRule
 
 SAYS = {"deliver-at": Role.AT, "x-due": Role.AT, "deliver-id": Role.ID, "deliver-to": Role.TO, "order": Role.ID}.get
@@ -84,16 +83,16 @@ REPLACES: Headers = [("Deliver-Replace", b"true"), ("deliver-id", b"a"), ("deliv
 def test_what_cancels_is_no_schedule_and_needs_neither_target_nor_time() -> None:
     headers: Headers = [("Deliver-Cancel", b"a"), ("trace", None)]
     decision = Rules("d", version=4, require_time=True).decide(headers, 5)
-    assert isinstance(decision, Schedule)
-    assert decision[:2] == (AT_ONCE, ())
-    assert decision.deliver_id == b"a"
-    assert RULES.control(headers) == Control(Action.CANCEL, b"a")
+    assert decision == Control(Action.CANCEL, b"a")
+    assert (due_ms_of(decision), schedule_of(decision)) == (AT_ONCE, None)
 
 
 def test_what_replaces_is_a_schedule_like_any_other() -> None:
-    assert RULES.decide(REPLACES, 5) == RULES.decide(REPLACES[1:], 5)
-    assert RULES.control(REPLACES) == Control(Action.REPLACE, b"a")
-    assert RULES.control(REPLACES[1:]) is None
+    alone = RULES.decide(REPLACES[1:], 5)
+    assert isinstance(alone, Schedule)
+    decision = RULES.decide(REPLACES, 5)
+    assert decision == Control(Action.REPLACE, b"a", schedule=alone)
+    assert (due_ms_of(decision), schedule_of(decision)) == (alone.due_ms, alone)
     by_column = [[value] for _, value in REPLACES]
     assert decide_alike(RULES, [name for name, _ in REPLACES], by_column, [5], [1800000000000]) is None
 
@@ -125,19 +124,19 @@ def test_what_recurs_may_replace_others_and_what_cancels_does_not_recur() -> Non
     rules = Rules("d", default_target="out", version=4, recurring=True)
     every: Headers = [("Deliver-Every", b"1s")]
     recurs = rules.decide([*REPLACES, *every], 5)
-    assert isinstance(recurs, Schedule)
-    assert rules.control([*REPLACES, *every]) == rules.control(REPLACES)
+    assert recurs == Control(Action.REPLACE, b"a", schedule=schedule_of(rules.decide([*REPLACES[1:], *every], 5)))
+    assert schedule_of(recurs)
     contradicts = rules.decide([("deliver-cancel", b"a"), *every], 5)
     assert isinstance(contradicts, Rejection)
     assert contradicts.message == "deliver-cancel beside Deliver-Every: a record that cancels is no schedule"
-    assert isinstance(rules.decide([("deliver-cancel", b"a"), ("deliver-every", None)], 5), Schedule)
+    assert isinstance(rules.decide([("deliver-cancel", b"a"), ("deliver-every", None)], 5), Control)
 
 
 def test_what_moves_is_no_schedule_and_says_when_another_is_due() -> None:
     headers: Headers = [("Deliver-Move", b"a"), ("deliver-after", b"PT1S")]
     decision = Rules("d", version=4, require_time=True).decide(headers, 1_800_000_000_000)
-    assert decision == Schedule(1_800_000_001_000, (), -1, KEEP_KEY, b"a", both_times=False)
-    assert RULES.control(headers) == Control(Action.MOVE, b"a")
+    assert decision == Control(Action.MOVE, b"a", due_ms=1_800_000_001_000)
+    assert (due_ms_of(decision), schedule_of(decision)) == (1_800_000_001_000, None)
 
 
 def test_a_schedule_cannot_be_moved_beyond_the_longest_delay_of_any_target() -> None:
@@ -147,10 +146,10 @@ def test_a_schedule_cannot_be_moved_beyond_the_longest_delay_of_any_target() -> 
     assert rejection.reason == Reason.MAX_DELAY_EXCEEDED
     longer = (TargetRule("slow", max_delay_ms=2_000),)
     rules = Rules("d", max_delay_ms=1_000, allowed_targets=("slow",), target_rules=longer)
-    assert isinstance(rules.decide(headers, 1_800_000_000_000), Schedule)
+    assert isinstance(rules.decide(headers, 1_800_000_000_000), Control)
     unlimited = (TargetRule("slow", max_delay_ms=0),)
     rules = Rules("d", max_delay_ms=1_000, allowed_targets=("slow",), target_rules=unlimited)
-    assert isinstance(rules.decide([*headers[:1], ("deliver-after", b"P9D")], 1_800_000_000_000), Schedule)
+    assert isinstance(rules.decide([*headers[:1], ("deliver-after", b"P9D")], 1_800_000_000_000), Control)
 
 
 def test_what_is_wrong_with_the_time_of_a_move_is_told() -> None:

@@ -7,9 +7,9 @@ import pytest
 from index.names import AnyPlaces, hash_of
 from index.partition import PartitionIndex
 from index.progress import Position, start_of
-from index.receipts import Action, Control, Outcome, Receipt
+from index.receipts import Outcome, Receipt
 from index.record import Record
-from index.schedule import AT_ONCE
+from index.schedule import AT_ONCE, Action, Control
 
 ID = b"customer-7"
 NOTHING = Record(None, None, (), 0)

@@ -6,8 +6,9 @@ from index.batch import Batch
 from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import BEFORE_ALL, Position, Progress, Skipped, start_of
-from index.receipts import Action, Control, Outcome
+from index.receipts import Outcome
 from index.record import Record
+from index.schedule import Action, Control
 from tests.support.manifests import manifest
 
 

@@ -3,8 +3,9 @@
 import json
 
 from index.progress import Position
-from index.receipts import Action, Control, Part, Receipt, receipt_of, receipt_record
+from index.receipts import Part, Receipt, receipt_of, receipt_record
 from index.record import Record
+from index.schedule import Action, Control
 
 CANCELLED = (Position(9_000, 4), Position(8_000, 5))
 CONTROL = Record(b"key", b"payload", [("deliver-cancel", b"order-7"), ("trace", b"1")], 77)

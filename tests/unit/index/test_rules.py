@@ -9,6 +9,7 @@ import pytest
 
 from index.headers import MAX_REMEMBERED, PRESETS, Alias, Headers, Role, Unit
 from index.rules import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Rules, Schedule
+from index.schedule import Decision
 from index.times import INT64_MAX
 
 HOUR_MS = 3_600_000
@@ -151,7 +152,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def _check(decision: Schedule | Rejection, becomes: Schedule | tuple[Reason, tuple[str, ...]]) -> None:
+def _check(decision: Decision, becomes: Schedule | tuple[Reason, tuple[str, ...]]) -> None:
     if isinstance(becomes, Schedule):
         assert decision == becomes
         assert isinstance(decision, Schedule)

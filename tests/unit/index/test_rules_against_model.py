@@ -149,6 +149,7 @@ def test_whatever_the_headers_hold_a_decision_is_sound_and_repeatable(
     if isinstance(decision, Rejection):
         assert decision.message.isprintable()
         return
+    assert isinstance(decision, Schedule)
     assert 0 <= decision.due_ms <= INT64_MAX
     assert decision.due_ms - timestamp_ms <= RULES.max_delay_ms
     assert BY_KEY <= decision.partition < 2**31

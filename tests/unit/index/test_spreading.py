@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from index.headers import Headers
 from index.names import Names, hash_of
 from index.progress import Position
-from index.receipts import Action, Control, receipt_of, receipt_value
+from index.receipts import receipt_of, receipt_value
 from index.record import Record
 from index.rules import AT_ONCE, Rejection, Rules, Schedule, TargetRule
 from index.rules_by_column import decide_alike
+from index.schedule import Action, Control
 from index.spreading import MAX_SPREAD_MS, shift_ms
 from index.times import INT64_MAX
 from index.unreadable import decide
@@ -70,6 +71,7 @@ def test_no_record_leaves_early_or_later_than_its_spread(offset: int, due_ms: in
     decision = rules.placed(rules.decide([("deliver-at", b"%d" % due_ms)], SENT_MS), SENT_MS, offset)
     if isinstance(decision, Rejection):
         return
+    assert isinstance(decision, Schedule)
     assert decision.asked_ms == due_ms <= decision.due_ms <= min(due_ms + max(spread_ms - 1, 0), INT64_MAX)
 
 
@@ -87,7 +89,15 @@ def test_no_record_leaves_early_or_later_than_its_spread(offset: int, due_ms: in
     ],
 )
 def test_what_leaves_at_once_or_is_no_schedule_is_not_spread(headers: Headers) -> None:
-    assert placed(headers, 1) == RULES.decide(headers, SENT_MS)
+    decision, _ = decide(RULES, Record(b"k", b"v", headers, SENT_MS), 1)
+    assert decision == RULES.decide(headers, SENT_MS)
+
+
+def test_what_replaces_is_spread_like_any_other_schedule() -> None:
+    headers: Headers = [("deliver-id", b"a"), *AT]
+    decision, _ = decide(RULES, Record(b"k", b"v", [("deliver-replace", b"true"), *headers], SENT_MS), 1)
+    assert decision == Control(Action.REPLACE, b"a", schedule=placed(headers, 1))
+    assert placed(headers, 1).shift_ms > 0
 
 
 def test_rules_that_release_at_once_spread_nothing() -> None:

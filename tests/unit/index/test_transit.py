@@ -10,8 +10,9 @@ from index.bucket import Manifest, Placement, SegmentRef
 from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import Position, Progress
-from index.receipts import Action, Control, Outcome
+from index.receipts import Outcome
 from index.record import Record
+from index.schedule import Action, Control
 from index.transit import InTransit, Lot, Transit, lots_of
 
 ID = hash_of(b"a")

@@ -12,12 +12,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from index.headers import Headers
 from index.readers import MAX_ID_BYTES, MAX_PARTITION
-from index.receipts import Action, Control
-from index.rules import AT_ONCE, BY_KEY, Reason, Rejection, Rules, Schedule
+from index.rules import AT_ONCE, BY_KEY, Reason, Rules, Schedule
 from index.rules import KEEP_KEY as RULES_KEEP_KEY
-from index.schedule import NO_EXPIRY
+from index.schedule import NO_EXPIRY, Action, Control, Decision, Rejection, schedule_of
 from index.times import INT64_MAX
 from sidecar import producing
 from sidecar.producing import KEEP_KEY, MaxDelayExceeded, cancel, deliver, move
@@ -33,7 +31,7 @@ def rules(max_delay_ms: int = 0) -> Rules:
     return Rules(topic="orders.delay", default_target="orders", allowed_targets=("*",), max_delay_ms=max_delay_ms)
 
 
-def decided(headers: producing.Headers, max_delay_ms: int = 0) -> Schedule | Rejection:
+def decided(headers: producing.Headers, max_delay_ms: int = 0) -> Decision:
     return rules(max_delay_ms).decide(headers, NOW_MS)
 
 
@@ -139,6 +137,7 @@ def test_the_maximum_delay_is_judged_as_by_the_router(when: Any, limit: int | ti
     if isinstance(found, Schedule):
         assert decided(deliver(**asked, max_delay=limit, now_ms=NOW_MS)) == found
     else:
+        assert isinstance(found, Rejection)
         assert found.reason is Reason.MAX_DELAY_EXCEEDED
         with pytest.raises(MaxDelayExceeded, match=f"^{found.message}$"):
             deliver(**asked, max_delay=limit, now_ms=NOW_MS)
@@ -249,10 +248,10 @@ def test_what_cannot_recur_is_refused(arguments: dict[str, Any], message: str) -
 ids = st.binary(max_size=MAX_ID_BYTES) | st.text(max_size=MAX_ID_BYTES // 4)
 
 
-def control(headers: producing.Headers) -> Control | None:
-    accepted: Headers = headers
-    assert isinstance(decided(headers), Schedule)
-    return rules().control(accepted)
+def control(headers: producing.Headers) -> Control:
+    found = decided(headers)
+    assert isinstance(found, Control), found
+    return found
 
 
 @given(ids, st.none() | plain_ms | moments)
@@ -262,17 +261,17 @@ def test_controls_ask_for_what_is_due_when_deliver_writes_the_same_instant(name:
     cancels = control(cancel(name, if_due=due))
     assert cancels == Control(Action.CANCEL, raw(name) or b"", due_ms)
     replaces = control(deliver(after=5, deliver_id=name, replace=True, if_due=due, now_ms=NOW_MS))
-    assert replaces == Control(Action.REPLACE, raw(name) or b"", due_ms)
+    assert replaces == Control(Action.REPLACE, raw(name) or b"", due_ms, schedule=replaces.schedule)
+    assert replaces.schedule == decided(deliver(after=5, deliver_id=name, now_ms=NOW_MS))
     moves = control(move(name, after=5, if_due=due))
-    assert moves == Control(Action.MOVE, raw(name) or b"", due_ms)
+    assert moves == Control(Action.MOVE, raw(name) or b"", due_ms, due_ms=NOW_MS + 5)
 
 
 @given(ids, plain_ms | moments)
 def test_what_is_moved_is_due_when_deliver_writes_the_same_instant(name: bytes | str, at: Any) -> None:
-    moving, written = decided(move(name, at=at)), decided(deliver(at=at))
-    assert isinstance(moving, Schedule)
+    moving, written = control(move(name, at=at)), decided(deliver(at=at))
     assert isinstance(written, Schedule)
-    assert (moving.due_ms, moving.targets) == (written.due_ms, ())
+    assert (moving.due_ms, moving.schedule) == (written.due_ms, None)
 
 
 @pytest.mark.parametrize("given_twice", [{}, {"at": NOW_MS, "after": 5}])
@@ -283,7 +282,7 @@ def test_a_move_is_to_one_time(given_twice: dict[str, Any]) -> None:
 
 def test_what_replaces_is_a_schedule_as_without_it() -> None:
     given: dict[str, Any] = {"after": 5, "to": "billing", "deliver_id": "a"}
-    assert decided(deliver(**given, replace=True)) == decided(deliver(**given))
+    assert schedule_of(decided(deliver(**given, replace=True))) == decided(deliver(**given))
 
 
 @pytest.mark.parametrize(

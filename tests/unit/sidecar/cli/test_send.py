@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
 from index.errors import ConfigError
-from index.schedule import Reason, Rejection, Schedule
+from index.schedule import Control, Reason, Rejection, Schedule
 from sidecar import clock
 from sidecar.cli import send
 from sidecar.cli.program import cli
@@ -131,9 +131,9 @@ REPLACES = Request(after="1h", deliver_id="order-7", replaces=True, if_due_ms=70
 def test_what_replaces_is_judged_as_by_the_router(tmp_path: Path, config: Config) -> None:
     assert REPLACES[1:] == [("deliver-id", b"order-7"), ("deliver-replace", b"true"), ("deliver-if-due", b"70")]
     plain = loaded(tmp_path, configured(tmp_path).read_text())
-    assert isinstance(judge(plain, "orders.delay", REPLACES, clock.now_ms()), Schedule)
-    assert isinstance(judge(plain, "of.others", REPLACES, clock.now_ms()), Schedule)
-    assert isinstance(judge(config, "orders.delay", REPLACES, clock.now_ms()), Schedule)
+    assert isinstance(judge(plain, "orders.delay", REPLACES, clock.now_ms()), Control)
+    assert isinstance(judge(plain, "of.others", REPLACES, clock.now_ms()), Control)
+    assert isinstance(judge(config, "orders.delay", REPLACES, clock.now_ms()), Control)
 
 
 @pytest.mark.parametrize(

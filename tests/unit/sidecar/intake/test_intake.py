@@ -11,10 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import Position, Progress, start_of
-from index.receipts import Action, Control
 from index.record import Record
 from index.rule_history import RuleHistory
-from index.schedule import BY_KEY, KEEP_KEY, Schedule
+from index.schedule import BY_KEY, KEEP_KEY, Action, Control, Schedule
 from sidecar.clock import SystemClock
 from sidecar.intake.decided import Controlling, Decided
 from sidecar.intake.deciding import Deciding

@@ -12,11 +12,10 @@ from index.names import hash_of
 from index.partition import PartitionIndex
 from index.pending import Entry
 from index.progress import Position, start_of
-from index.receipts import Action, Control
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
-from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
+from index.schedule import BY_KEY, KEEP_KEY, Action, Control, Reason, Rejection, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
 from sidecar.metrics import Metrics

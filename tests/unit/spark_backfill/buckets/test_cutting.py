@@ -21,7 +21,7 @@ from index.names import hash_of
 from index.progress import Position
 from index.record import Record
 from index.rules import Rules
-from index.schedule import AT_ONCE, Rejection
+from index.schedule import AT_ONCE, Rejection, Schedule, due_ms_of
 from snapshots.codec import PYTHON_CODEC
 from snapshots.id_columns import check_id_pages
 from snapshots.id_pages import encode_pages, parse_page
@@ -86,8 +86,7 @@ def log(rng: random.Random) -> list[Row]:
 
 
 def due_of(record: Record) -> int:
-    decision = RULES.decide(record.headers, record.timestamp_ms)
-    return AT_ONCE if isinstance(decision, Rejection) else decision.due_ms
+    return due_ms_of(RULES.decide(record.headers, record.timestamp_ms))
 
 
 def decided(rows: list[Row], size: int = 130, *, keeps_payload: bool = True, kernel: str = "") -> pa.Table:
@@ -318,7 +317,7 @@ def test_the_ids_of_a_bucket_become_pages_that_follow_each_other_from_task_to_ta
     expected: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     for partition, offset, record in rows:
         decision = RULES.decide(record.headers, record.timestamp_ms)
-        if not isinstance(decision, Rejection) and decision.deliver_id is not None:
+        if isinstance(decision, Schedule) and decision.deliver_id is not None:
             bucket = 2 if partition else int(offset >= 300)
             expected[bucket].append(row(hash_of(decision.deliver_id), decision.due_ms, offset))
     for number, each in enumerate(staged_buckets(JOB, [], refs, {})):
