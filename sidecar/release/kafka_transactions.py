@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
-from index.pending import Entry
-from index.receipts import Receipt, receipt_record
+from index.receipts import receipt_record
 from index.record import Record
 from index.schedule import Rejection
 from index.transit import InTransit
@@ -23,7 +22,6 @@ from sidecar.kafka import transactions
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.kafka.errors import Verdict, classify, cluster_error, cluster_errors, error_of, reason_of
 from sidecar.kafka.transactions import OnDelivery
-from sidecar.payload.records import Appended, Refused, Scheduled
 from sidecar.release.refusals import Suspect, find_refused, send_in_small_batches
 from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
 from sidecar.release.writer import PartitionWriter
@@ -66,24 +64,19 @@ class KafkaTransactions:
         self._producer = writer.producer
         self._compresses = compresses
         self._crowded: dict[str, int] = {}
-        self._appended: Sequence[Appended] = ()
-        self._receipts: Sequence[Receipt] = ()
         self._tells_which = False
 
     def commit(self, transaction: Transaction) -> Result:
         """Write and commit it; what is refused, or can be written again as it is, has been aborted on return."""
         try:
             self._producer.begin_transaction()
-            self._writer.timestamps = transaction.timestamps
-            self._writer.occurrences = transaction.occurrences
-            self._appended, self._receipts = transaction.appended, transaction.receipts
-            self._writer.placed.clear()
+            placed: dict[int, int] = {}
             if self._crowded:
-                written = [*self._written(transaction.released, transaction.rejected)]
-                send_in_small_batches(self._producer, _suspects(written), self._crowded)
+                suspects = _suspects([*self._written(transaction, placed)])
+                send_in_small_batches(self._producer, suspects, self._crowded)
             else:
-                self._writer.write_records(transaction)
-            notes = self._notes(transaction)
+                self._writer.write_records(transaction, placed)
+            notes = self._notes(transaction, placed)
             offsets = self._writer.write_requests(transaction, notes)
             transactions.commit(self._producer)
         except ConnectionLostError as error:
@@ -97,11 +90,9 @@ class KafkaTransactions:
             notes=notes,
         )
 
-    def find_refused(
-        self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]], within_s: float
-    ) -> Refusals:
+    def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
         """By trial, in transactions that are aborted; ClusterError when trials end in anything but a verdict."""
-        written = [*self._written(released, rejected)]
+        written = [*self._written(transaction, placed={})]
         with cluster_errors():
             findings = find_refused(
                 self._producer,
@@ -128,13 +119,12 @@ class KafkaTransactions:
             frozenset(refused[_Kind.RECEIPT]),
         )
 
-    def _notes(self, transaction: Transaction) -> list[InTransit]:
-        """Where what it appends lies that has an id: one more round trip, for such transactions alone."""
+    def _notes(self, transaction: Transaction, placed: dict[int, int]) -> list[InTransit]:
+        """Return where appended records with an id lie: one more round trip, for such transactions alone."""
         if not transaction.noted:
             return []
         # What is not delivered within the time of a transaction has failed by then.
         self._producer.flush()
-        placed = self._writer.placed
         if not all(each.offset in placed for each in transaction.noted):
             # Nothing is committed of which a delivery has failed; the error tells why it did.
             transactions.commit(self._producer)
@@ -151,21 +141,19 @@ class KafkaTransactions:
                 error, outcome = error_of(another), Outcome.UNKNOWN
         return Result(outcome, error=cluster_error(error), why=error.str())
 
-    def _written(
-        self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]]
-    ) -> Iterator[_Written]:
+    def _written(self, transaction: Transaction, placed: dict[int, int]) -> Iterator[_Written]:
         writer, of_record = self._writer, _Kind.RECORD
-        for entry in released:
+        for entry in transaction.released:
             _, offset, scheduled = entry
-            send = partial(writer.release, [entry])
+            send = partial(writer.release, transaction, [entry])
             yield _Written(of_record, offset, scheduled.schedule.targets, scheduled.record, send)
-        for offset, refused in rejected:
-            send = partial(writer.reject, offset, refused)
+        for offset, refused in transaction.rejected:
+            send = partial(writer.reject, transaction, offset, refused)
             yield _Written(of_record, offset, (writer.rejected_topic,), refused.record, send)
-        for appended in self._appended:
-            send = partial(writer.append, appended)
+        for appended in transaction.appended:
+            send = partial(writer.append, appended, placed)
             yield _Written(_Kind.NEXT, appended.offset, (writer.delay_topic,), appended.record, send)
-        for receipt in self._receipts:
+        for receipt in transaction.receipts:
             send, record = partial(writer.answer, receipt), receipt_record(receipt)
             yield _Written(_Kind.RECEIPT, receipt.offset, (writer.receipts_topic,), record, send)
 

@@ -107,7 +107,7 @@ class Releaser:
             if result.outcome is not Outcome.COMMITTED:
                 # Before anything else can fail: a new owner of the partition asks the same directory.
                 self.directory.forget()
-            if AFTER[result.outcome](self, attempt, result):
+            if AFTER[result.outcome](self, attempt, transaction, result):
                 skipped = attempt.recurring.skipped_before(transaction.appended)
                 told = transaction.receipts
                 return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held, skipped, told)
@@ -192,7 +192,7 @@ class Releaser:
         to_note = [(key, b"") for key in transit_keys(progress.number, len(written.noted))]
         return replace(written, inventory=self.inventory.after([*state, *to_note]))
 
-    def confirm(self, attempt: Attempt, result: Result) -> bool:
+    def confirm(self, attempt: Attempt, _: Transaction, result: Result) -> bool:
         """Tell index and gate that it was committed, then every owner what became of its request."""
         self.gate.committed()
         self.ledger.confirm()
@@ -206,13 +206,13 @@ class Releaser:
             request.owner.committed(request, offsets)
         return True
 
-    def take_out_refused(self, attempt: Attempt, result: Result) -> bool:
+    def take_out_refused(self, attempt: Attempt, transaction: Transaction, result: Result) -> bool:
         """Take out what is refused: requests first, since it takes no time to find out that it was one of them."""
         adoption = adoption_in(attempt.requests)
         if adoption is not None:
             # Progress speaks of it, so it cannot be left out: whoever takes over goes on without.
             adoption.owner.refused(adoption, result.why)
-            return self.give_up(attempt, result)
+            result.give_up()
         suspects = [each for each in attempt.requests if each.may_be_refused and each.can_be_left_out]
         # If these were blamed before, it was a record: nothing is said against them.
         attempt.left_out += attempt.blamed
@@ -220,18 +220,18 @@ class Releaser:
         if suspects:
             attempt.requests = [each for each in attempt.requests if each not in suspects]
         else:
-            self._take_out_records(attempt, result)
+            self._take_out_records(attempt, transaction, result)
         return False
 
-    def write_again(self, _: Attempt, __: Result) -> bool:
+    def write_again(self, *_: object) -> bool:
         """Write the same again."""
         return False
 
-    def give_up(self, _: Attempt, result: Result) -> NoReturn:
+    def give_up(self, _: Attempt, __: Transaction, result: Result) -> NoReturn:
         """Raise why it is not known what became of it, or why nothing more may be written."""
         result.give_up()
 
-    def _take_out_records(self, attempt: Attempt, result: Result) -> None:
+    def _take_out_records(self, attempt: Attempt, transaction: Transaction, result: Result) -> None:
         """Go on without what is refused, and without what is set aside because there was no time to find out."""
         screened, rules = attempt.screened, self.history.in_force
         by_target = refused_by_target(screened.released, rules, self.directory, compresses=self.compresses)
@@ -239,12 +239,12 @@ class Releaser:
             attempt.screened = screened.without(by_target)
             return
         self.gate.refused()
-        refusals = self._refusals(screened)
+        refusals = self._refusals(screened, transaction)
         receipts = [(receipt.offset, receipt) for receipt in attempt.receipts]
         shorter = shortened_where(screened.rejected, refusals.refused, shortened)
         briefer = shortened_where(receipts, refusals.unanswered, shortened_receipt)
         if shorter is None or briefer is None:
-            self.give_up(attempt, result)
+            result.give_up()
         attempt.truncated |= shorter.keys() | briefer.keys()
         rejected = [(offset, shorter.get(offset, refused)) for offset, refused in screened.rejected]
         rejected += attempt.recurring.ended(refusals.unfollowed)
@@ -265,15 +265,14 @@ class Releaser:
             self.gate.set_aside([spared.entry], ())
             attempt.held.append(spared.entry)
 
-    def _refusals(self, screened: Screened) -> Refusals:
-        search, rejected = self.transactions.find_refused, self.gate.aside.rejected(screened.rejected)
-        refusals = search(screened.released, rejected, SEARCH_S)
+    def _refusals(self, screened: Screened, transaction: Transaction) -> Refusals:
+        refusals = self.transactions.find_refused(transaction, SEARCH_S)
         aside = _undecided(screened, refusals)
         topic = self.context.topic
         own = {topic.rejected, topic.receipts, topic.name}
         if own & refusals.doubted or not self.gate.has_room_for(aside):
             # What goes to those has to leave now, and so has what there is no room for.
-            return search(screened.released, rejected, EVER_S)
+            return self.transactions.find_refused(transaction, EVER_S)
         return refusals
 
     def _set_aside(self, attempt: Attempt, refusals: Refusals) -> None:
@@ -292,7 +291,7 @@ class Releaser:
         attempt.held += aside
 
 
-After = Callable[[Releaser, Attempt, Result], bool]
+After = Callable[[Releaser, Attempt, Transaction, Result], bool]
 """What is done after an outcome; whether the transaction is settled by that. Else it is written again."""
 
 AFTER: Final[Mapping[Outcome, After]] = {

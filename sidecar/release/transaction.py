@@ -190,10 +190,8 @@ class Transactions(Protocol):
     def commit(self, transaction: Transaction) -> Result:
         """Write and commit it; whatever the outcome, no transaction is open afterwards that could still be added to."""
 
-    def find_refused(
-        self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]], within_s: float
-    ) -> Refusals:
-        """Find out which of these records a broker refuses, without making any of them visible.
+    def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
+        """Find out which records of a transaction a broker refuses, without making any of them visible.
 
         What it raises ends the ownership of the partition.
         """

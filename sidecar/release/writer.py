@@ -1,6 +1,6 @@
 """Writes of one delay partition, inside the transactions of its producer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -9,7 +9,6 @@ from confluent_kafka import KafkaError, Message, Producer
 from index.headers import StrippedNames
 from index.pending import Entry
 from index.receipts import Receipt, receipt_record
-from index.recurring import Occurrence
 from index.released_headers import ReleasedHeaders, receipt_headers, rejected_headers, series_headers, spread_header
 from index.schedule import KEEP_KEY
 from index.transit import InTransit
@@ -18,7 +17,7 @@ from sidecar.kafka import transactions
 from sidecar.kafka.transactions import OnDelivery
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.payload.records import Appended, Refused, Scheduled
-from sidecar.release.transaction import Timestamps, Transaction
+from sidecar.release.transaction import Transaction
 
 POLL_EVERY = 1_000
 """Delivery reports are served after so many records: they overlap with what is on its way, and come in one go."""
@@ -51,40 +50,38 @@ class PartitionWriter:
         self.delay_topic = topic.name
         self.receipts_topic = topic.receipts
         self._topic = topic
-        self.timestamps = Timestamps(topic.timestamp)
-        self.occurrences: Mapping[int, Occurrence] = {}
-        self.placed: dict[int, int] = {}
-        """Where what was appended lies, by the offset of what it follows; once it is delivered."""
         self._partition = partition
         self._delay_topic_id = delay_topic_id
         self._source = f"{topic.name}/{partition}/"
         self._released = ReleasedHeaders(stripped, self._source)
         self._native = kernel.writer(producer, stripped, self._source.encode())
 
-    def release_all(self, entries: Sequence[Entry[Scheduled]]) -> None:
-        """Produce all records of a transaction, by the kernel as far as it goes; it knows nothing of occurrences."""
-        if self._native is None or self.occurrences:
-            self.release(entries)
+    def release_all(self, transaction: Transaction) -> None:
+        """Produce all records that a transaction releases, by the kernel as far as it goes; it knows no occurrences."""
+        if self._native is None or transaction.occurrences:
+            self.release(transaction, transaction.released)
             return
-        mode, own_modes = self.timestamps
+        mode, own_modes = transaction.timestamps
         modes = {None: _MODES[mode]} | {target: _MODES[own] for target, own in own_modes.items()}
-        listed, place, polled = list(entries), 0, 0
+        listed, place, polled = list(transaction.released), 0, 0
         while place < len(listed):
             # An error is for Python to meet again: it waits where the queue is full, and raises what must be raised.
             after, _ = self._native.release(listed, place, POLL_EVERY, modes)
             if after < min(place + POLL_EVERY, len(listed)):
-                self.release(listed[after : after + 1])
+                self.release(transaction, listed[after : after + 1])
                 after += 1
             place = after
             if place - polled >= POLL_EVERY:
                 self.producer.poll(0)
                 polled = place
 
-    def release(self, entries: Iterable[Entry[Scheduled]], on_delivery: OnDelivery | None = None) -> None:
-        """Produce each record to each of its targets; the hottest loop of the router where there is no kernel."""
+    def release(
+        self, transaction: Transaction, entries: Iterable[Entry[Scheduled]], on_delivery: OnDelivery | None = None
+    ) -> None:
+        """Produce each of these records of a transaction to each of its targets; the hottest loop without a kernel."""
         produce, headers_of = self.producer.produce, self._released.of
-        mode, own_modes = self.timestamps
-        occurrences = self.occurrences
+        mode, own_modes = transaction.timestamps
+        occurrences = transaction.occurrences
         timestamp, left, stamped = TIMESTAMP_NOW, POLL_EVERY, mode != "release"
         for due_ms, offset, (schedule, _, record) in entries:
             assert record is not None, f"offset {offset} was not re-read"
@@ -112,19 +109,24 @@ class PartitionWriter:
                 self.producer.poll(0)
                 left = POLL_EVERY
 
-    def reject(self, offset: int, refused: Refused, on_delivery: OnDelivery | None = None) -> None:
-        """Produce one record to the rejected topic as it came, with the reason."""
+    def reject(
+        self, transaction: Transaction, offset: int, refused: Refused, on_delivery: OnDelivery | None = None
+    ) -> None:
+        """Produce one record of a transaction to the rejected topic as it came, with the reason."""
         rejection, (key, value, headers, _), partition = refused
-        if offset in self.occurrences:
-            headers = [*headers, *series_headers(self.occurrences[offset], self._source)]
+        if offset in transaction.occurrences:
+            headers = [*headers, *series_headers(transaction.occurrences[offset], self._source)]
         marked = rejected_headers(headers, rejection, f"{self._source}{offset}")
         self._produce(self._topic.rejected, value, key, partition, marked, TIMESTAMP_NOW, on_delivery)
 
-    def append(self, appended: Appended, on_delivery: OnDelivery | None = None) -> None:
-        """Produce one record to the delay partition itself."""
+    def append(self, appended: Appended, placed: dict[int, int], on_delivery: OnDelivery | None = None) -> None:
+        """Produce one record to the delay partition itself; once it is delivered, ``placed`` has its offset.
+
+        Records without an id are not noted. The key is the offset of the record that it follows.
+        """
         key, value, headers, timestamp_ms = appended.record
         if appended.id_hash:
-            on_delivery = partial(_note_place, self.placed, appended.offset, on_delivery)
+            on_delivery = partial(_note_place, placed, appended.offset, on_delivery)
         self._produce(self._topic.name, value, key, self._partition, [*headers], timestamp_ms, on_delivery)
 
     def answer(self, receipt: Receipt, on_delivery: OnDelivery | None = None) -> None:
@@ -133,13 +135,13 @@ class PartitionWriter:
         headers = receipt_headers(own, f"{self._source}{receipt.offset}")
         self._produce(self.receipts_topic, value, key, self._partition, headers, TIMESTAMP_NOW, on_delivery)
 
-    def write_records(self, transaction: Transaction) -> None:
-        """Produce what is released, what is rejected, what is appended, and receipts."""
-        self.release_all(transaction.released)
+    def write_records(self, transaction: Transaction, placed: dict[int, int]) -> None:
+        """Produce the records that are released, rejected and appended, and receipts; ``placed`` as of ``append``."""
+        self.release_all(transaction)
         for offset, refused in transaction.rejected:
-            self.reject(offset, refused)
+            self.reject(transaction, offset, refused)
         for appended in transaction.appended:
-            self.append(appended)
+            self.append(appended, placed)
         for receipt in transaction.receipts:
             self.answer(receipt)
 

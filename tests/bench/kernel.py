@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from index.headers import NATIVE, Headers, StrippedNames
 from index.pending import Entry
+from index.progress import Position, Progress
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.rules import Rules
@@ -32,6 +33,7 @@ from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.kernel.jobs import KERNEL
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.records import Scheduled
+from sidecar.release.transaction import Transaction
 from sidecar.release.writer import PartitionWriter
 from snapshots.rows import RowPacker
 from spark_backfill import kernel as spark_kernel
@@ -103,7 +105,8 @@ def _release_us(kernel: Kernel, entries: list[Entry[Scheduled]]) -> float:
     writer = PartitionWriter(
         producer, DelayTopicConfig(name="delays", default_target="orders"), 0, stripped, "", kernel
     )
-    took_us = _cpu_us(lambda: writer.release_all(entries), len(entries))
+    transaction = Transaction(entries, [], Progress(0, Position(0, 0), 0))
+    took_us = _cpu_us(lambda: writer.release_all(transaction), len(entries))
     assert len(producer) >= len(entries), "not everything was taken"
     producer.purge()
     producer.flush(0)

@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from index.headers import NATIVE, Headers, StrippedNames
+from index.progress import Position, Progress
 from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Schedule
@@ -18,6 +19,7 @@ from sidecar.kernel.choice import PYTHON
 from sidecar.local_kafka import maven
 from sidecar.local_kafka.errors import KafkaUnavailable
 from sidecar.payload.records import Scheduled
+from sidecar.release.transaction import Transaction
 from sidecar.release.writer import PartitionWriter
 from tests.docs.documents import blocks
 from tests.recipes import jars
@@ -132,7 +134,8 @@ def test_the_bytes_of_a_schema_registry_pass_as_they_are(native: bool) -> None:
         schedule = Schedule(DUE_MS, ("orders",), BY_KEY, KEEP_KEY, None, both_times=False)
         record = Record(key, value, [("deliver-at", b"%d" % DUE_MS), schema_id], SENT_MS)
         broker.producer.begin_transaction()
-        writer.release_all([(DUE_MS, 7, Scheduled(schedule, 100, record))])
+        entry = DUE_MS, 7, Scheduled(schedule, 100, record)
+        writer.release_all(Transaction([entry], [], Progress(0, Position(0, 0), 0)))
         broker.producer.commit_transaction()
         (seen,) = broker.written("orders")
     assert (seen.key, seen.value) == (key, value)

@@ -17,7 +17,6 @@ from confluent_kafka import KafkaError
 from index.bucket_rules import SealRules
 from index.errors import NotYetError
 from index.headers import SERIES
-from index.pending import Entry
 from index.receipts import receipt_record
 from index.record import Record
 from index.retention import Kept
@@ -44,7 +43,6 @@ from sidecar.partition.origin import Origin
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packed_run import packed_runs
-from sidecar.payload.records import Refused, Scheduled
 from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import KNOWN_FOR_S, Target
@@ -440,11 +438,9 @@ class SimulatedTransactions:
         notes = transaction.notes(around.store.placed)
         return Result(Outcome.COMMITTED, _shared_out(transaction, offsets), notes=notes)
 
-    def find_refused(
-        self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]], within_s: float
-    ) -> Refusals:
+    def find_refused(self, transaction: Transaction, within_s: float) -> Refusals:
         """Some of what is moved."""
-        assert self._refused, f"{len(released)} and {len(rejected)} records, none refused, in {within_s} s"
+        assert self._refused, f"{transaction}: nothing is refused, in {within_s} s"
         why = Rejection(Reason.RECORD_TOO_LARGE, "in the simulation")
         return Refusals({}, unfollowed=dict.fromkeys(self._refused, why))
 

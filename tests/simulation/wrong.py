@@ -239,10 +239,10 @@ class ReleasesDuringReplay(Wrong):
     replaces: ClassVar = {OWNED + "PartitionIndex": _NeverReplaying}
 
 
-def _written_again(releaser: Releaser, attempt: Any, result: Any) -> bool:
+def _written_again(releaser: Releaser, attempt: Any, transaction: Any, result: Any) -> bool:
     if isinstance(result.error, world.UnknownOutcomeError):
-        return releaser.write_again(attempt, result)
-    return releaser.give_up(attempt, result)
+        return releaser.write_again(attempt, transaction, result)
+    return releaser.give_up(attempt, transaction, result)
 
 
 class BatchReused(Wrong):
@@ -296,9 +296,9 @@ class SealedPastPending(Wrong):
     replaces: ClassVar = {OWNED + "PartitionIndex": _SealsPending}
 
 
-def _taken_for_committed(releaser: Releaser, attempt: Any, result: Any) -> bool:
+def _taken_for_committed(releaser: Releaser, attempt: Any, transaction: Any, result: Any) -> bool:
     offsets = [list(range(len(request.segments))) for request in attempt.requests]
-    return releaser.confirm(attempt, replace(result, offsets=offsets))
+    return releaser.confirm(attempt, transaction, replace(result, offsets=offsets))
 
 
 class AbortTakenForCommit(Wrong):
@@ -329,11 +329,11 @@ class NotFenced(Wrong):
     replaces: ClassVar = {"tests.simulation.host.SimulatedTransactions": _Unfenced}
 
 
-def _told_that_all_went_through(releaser: Releaser, attempt: Any, result: Any) -> bool:
+def _told_that_all_went_through(releaser: Releaser, attempt: Any, transaction: Any, result: Any) -> bool:
     for request in (*attempt.blamed, *attempt.left_out):
         request.owner.committed(request, list(range(len(request.segments))))
     attempt.blamed, attempt.left_out = [], []
-    return releaser.confirm(attempt, result)
+    return releaser.confirm(attempt, transaction, result)
 
 
 class LeftOutTakenForCommitted(Wrong):

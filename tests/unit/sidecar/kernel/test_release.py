@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from index.headers import MAX_REMEMBERED, NATIVE, StrippedNames
 from index.pending import Entry
+from index.progress import Position, Progress
 from index.record import Record
 from index.recurring import Occurrence
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kernel.choice import PYTHON, Kernel
 from sidecar.payload.records import Scheduled
-from sidecar.release.transaction import Timestamps
+from sidecar.release.transaction import Timestamps, Transaction
 from sidecar.release.writer import PartitionWriter
 from tests.support.kernel import native_kernel
 from tests.support.mock_broker import PARTITIONS, MockBroker, Seen
@@ -31,6 +32,7 @@ from tests.support.paths import ROOT
 NATIVE_KERNEL = native_kernel()
 TARGETS = ("orders", "billing")
 DUE_MS = 4_000_000_000_000
+PROGRESS = Progress(0, Position(0, 0), 0)
 RELEASE = {None: 0}
 
 _contents = st.none() | st.binary(max_size=9)
@@ -93,9 +95,8 @@ def brokers() -> Iterator[dict[str, MockBroker]]:
 
 def _released(broker: MockBroker, kernel: Kernel, entries: Sequence[Entry[Scheduled]], modes: Timestamps) -> list[Seen]:
     writer = _writer(broker.producer, kernel)
-    writer.timestamps = modes
     broker.producer.begin_transaction()
-    writer.release_all(entries)
+    writer.release_all(Transaction(entries, [], PROGRESS, timestamps=modes))
     broker.producer.commit_transaction()
     return broker.written(*TARGETS)
 
@@ -161,9 +162,9 @@ def test_the_headers_of_a_released_record(brokers: dict[str, MockBroker]) -> Non
 def test_occurrences_of_a_series_are_written_as_such(brokers: dict[str, MockBroker]) -> None:
     broker = brokers["native"]
     writer = _writer(broker.producer, NATIVE_KERNEL)
-    writer.occurrences = {1: Occurrence(0, 2, DUE_MS)}
     broker.producer.begin_transaction()
-    writer.release_all([_entry(0), _entry(1)])
+    occurrences = {1: Occurrence(0, 2, DUE_MS)}
+    writer.release_all(Transaction([_entry(0), _entry(1)], [], PROGRESS, occurrences=occurrences))
     broker.producer.commit_transaction()
     once, again = (dict(each.headers) for each in broker.written("orders"))
     assert again.keys() - once.keys() == {"delay-occurrence", "delay-series"}
