@@ -20,7 +20,6 @@ from typing import Protocol
 import structlog
 
 from sidecar import __version__, failpoints
-from sidecar.api.start import AdminApi
 from sidecar.backfill.staging import Staging
 from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import SystemClock
@@ -142,9 +141,11 @@ def _serve(
         running.stop_at_end(tracing)
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
     running.callback(stop_policies)
-    api = AdminApi()
-    running.stop_at_end(api)
-    api.start(config, admin, policies, workers.statuses, kernel.name)
+    if config.admin.is_on:
+        # A router without the API needs neither its memory nor its time.
+        from sidecar.api import server as admin_api  # noqa: PLC0415
+
+        running.stop_at_end(admin_api.start(config, admin, policies, workers.statuses, kernel.name))
     running.callback(report_publisher.publish(config, admin, workers.statuses, kernel.name))
     staging = Staging(lambda: clients.staging_reader(config), clock)
     running.callback(staging.stop)

@@ -10,20 +10,20 @@ import re
 import secrets
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
 from sidecar.admission import problems
-from sidecar.admission.connection import ANSWERED_WITHIN_S, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_REQUEST_LINE_BYTES
-from sidecar.admission.open_files import NO_FILES, OpenFile
 from sidecar.admission.problems import Refusal
 from sidecar.admission.tokens import Caller, Role, TokenFile
 from sidecar.config.listeners import LOCALHOST, AdminConfig
+from sidecar.process.http_server import ANSWERED_WITHIN_S, MAX_HEADER_BYTES, MAX_REQUEST_LINE_BYTES
 from sidecar.process.pace import KNOWN, UNKNOWN, Pace
 
+MAX_BODY_BYTES: Final = 65_536
 READING: Final = frozenset({"GET", "HEAD"})
 _WRITES_RECORDS: Final = re.compile(r"/api/v1/topics/[^/]+/records")
 DOCUMENT: Final = "/api/v1/openapi.json"
@@ -35,6 +35,20 @@ _BROWSER: Final = "browser"
 
 _LOOPBACK: Final = frozenset({LOCALHOST, "127.0.0.1", "::1"})
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+))(?::[0-9]{1,5})?")
+
+
+class OpenFile(NamedTuple):
+    """A small file and its headers, which takes no token: a browser cannot send one for its first request.
+
+    It holds nothing of the cluster. Size, Host and pace are checked for it, too.
+    """
+
+    body: bytes
+    headers: Mapping[str, str]
+
+
+NO_FILES: Final[Mapping[str, OpenFile]] = {}
+"""By path, for a listener without any."""
 
 
 def role_for(method: str, path: str) -> Role:

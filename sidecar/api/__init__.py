@@ -16,7 +16,7 @@ only where ``admin.page`` is set, the listener has the files of the page for ope
 
 May import: ``admission``, ``page``, ``rejected``, ``finding``, ``status``, ``policies``, ``process``, ``kafka``,
 ``config``. Begin with :mod:`sidecar.api.application`, then one of the modules of paths; the process calls
-:mod:`sidecar.api.start`.
+``start`` in :mod:`sidecar.api.server`.
 
 Who
 ---
@@ -34,9 +34,8 @@ With TLS a client certificate may be asked for besides, never instead: a role be
 
 Limits, all before a request reaches the code that answers it (:mod:`sidecar.admission`)
 ---------------------------------------------------------------------------------------
-* Request line 8 kB, headers 16 kB, body 64 kB; 10 s until the headers are there, 30 s until the answer has been taken;
-  256 connections, 128 of one client, and beyond them its oldest has to go (:mod:`sidecar.process.listening`); 200
-  requests a second and token, with bursts of 400; 10 a second without a token that is known.
+* Request line 8 kB, headers 16 kB, body 64 kB; the limits of each connection (:mod:`sidecar.process.http_server`); 200
+  requests a second and token, with bursts of 400; 10 a second without a known token.
 * ``Host`` must be a name of ours, so that no web page can lead a browser here by a name of its own (DNS rebinding).
   What changes something must be ``application/json``, which no form can send; there is no CORS. DELETE has no body and
   no form, so it needs no type.

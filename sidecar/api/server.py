@@ -1,34 +1,52 @@
-"""The listener of the admin API: a thread and an event loop of its own, off the release path."""
+"""The admin API as a part of the running router, with a thread and an event loop of its own off the release path."""
 
-import ssl
-from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import structlog
-import uvicorn
-from starlette.types import ASGIApp
+from confluent_kafka.admin import AdminClient
 
-from sidecar.admission import connection
-from sidecar.admission.guard import Guard
-from sidecar.admission.open_files import NO_FILES
+from sidecar import clock
+from sidecar.admission.guard import NO_FILES, Guard
 from sidecar.admission.tls import Certificates
 from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend, Services
+from sidecar.clock import SystemClock
 from sidecar.config.model import Config
+from sidecar.controls.operations import ControlOperations
+from sidecar.kafka.record_writer import RecordWriter
 from sidecar.page.files import page_files
+from sidecar.policies.operations import Operations
+from sidecar.policies.table import Policies
+from sidecar.process.broker_pulse import pulse_of
 from sidecar.process.http_server import HttpServer
-from sidecar.process.listening import ACCEPTED_AT_ONCE, bind
 from sidecar.process.pace import Pace
+from sidecar.rejected.operations import RejectedOperations
+from sidecar.status.inquiries import GroupInquiries, Statuses
+from sidecar.status.report_publisher import instance_name
+from sidecar.status.report_reader import ReportReader
 
 
-class AdminServer:
+class AdminApi:
     """The running API; ``port`` is the real one even where the configuration says 0."""
 
-    def __init__(self, server: HttpServer, backend: Backend) -> None:
-        self.port = server.port
-        self._server = server
-        self._backend = backend
+    def __init__(self, config: Config, services: Services) -> None:
+        """Serve it; ConfigError when token file, certificate or address cannot be had."""
+        admin = config.admin
+        tokens = TokenFile(Path(admin.token_file))
+        tls = Certificates(admin).context if admin.tls_cert_file else None
+        self._backend = Backend(config, services)
+        self.behind = ExitStack()
+        """What the services stand on; it is closed after the listener."""
+        files = page_files() if admin.page else NO_FILES
+        guard = Guard(application(self._backend), admin, tokens, Pace(), files)
+        self._server = HttpServer(guard, admin, "admin", tls)
+        self._server.start()
+        self.port = self._server.port
+        structlog.get_logger().info(
+            "admin_listening", listen=admin.listen, port=self.port, tls=tls is not None, page=admin.page
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -36,49 +54,34 @@ class AdminServer:
         return self._backend.is_idle
 
     def stop(self) -> None:
-        """Answer what is under way, then close."""
+        """Answer the requests under way, then close the listener and all that is behind it."""
         self._server.stop()
         self._backend.stop()
+        self.behind.close()
 
 
-def serve(config: Config, services: Services) -> AdminServer:
-    """Start serving; ConfigError when token file, certificate or address cannot be had."""
-    admin = config.admin
-    tokens = TokenFile(Path(admin.token_file))
-    certificates = Certificates(admin) if admin.tls_cert_file else None
-    backend = Backend(config, services)
-    open_files = page_files() if admin.page else NO_FILES
-    app = Guard(application(backend), admin, tokens, Pace(), open_files)
-    server = HttpServer(_uvicorn(app, certificates), bind(admin, "admin", connection.PLACES), "admin")
-    server.start()
-    structlog.get_logger().info(
-        "admin_listening", listen=admin.listen, port=server.port, tls=certificates is not None, page=admin.page
-    )
-    return AdminServer(server, backend)
+def start(config: Config, admin: AdminClient, policies: Policies, own: Statuses, kernel: str) -> AdminApi:
+    """Serve the API for this router; ConfigError when token file, certificate or address cannot be had.
 
-
-def _uvicorn(app: ASGIApp, certificates: Certificates | None) -> uvicorn.Server:
-    settings = uvicorn.Config(
-        app,
-        http=connection.BoundedConnection,
-        ws="none",
-        loop=f"{connection.__name__}:{connection.BoundedLoop.__name__}",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        # The address in the audit log is that of the connection, not what a header says.
-        proxy_headers=False,
-        backlog=ACCEPTED_AT_ONCE,
-        h11_max_incomplete_event_size=connection.MAX_REQUEST_LINE_BYTES + connection.MAX_HEADER_BYTES,
-        timeout_keep_alive=connection.KEEP_ALIVE_S,
-        timeout_graceful_shutdown=2,
-        ssl_context_factory=_factory(certificates),
-    )
-    return uvicorn.Server(settings)
-
-
-def _factory(
-    certificates: Certificates | None,
-) -> Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext] | None:
-    return None if certificates is None else lambda _config, _default: certificates.context
+    ``own`` are the partitions of this process, which it knows better than any report, as it does its ``kernel``.
+    """
+    with ExitStack() as started:
+        reports = ReportReader(config, admin, clock.now_ms)
+        name = instance_name(config)
+        inquiries = GroupInquiries(config, admin, policies, reports, own=own, instance=name, kernel=kernel).start()
+        started.callback(inquiries.close)
+        records = RecordWriter(config)
+        started.callback(records.close)
+        pulse = pulse_of(admin, SystemClock()).start()
+        started.callback(pulse.stop)
+        services = Services(
+            Operations(config, admin, policies),
+            inquiries,
+            RejectedOperations(config, admin),
+            records,
+            ControlOperations(config, admin),
+            pulse,
+        )
+        api = AdminApi(config, services)
+        api.behind = started.pop_all()
+        return api

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from sidecar.admission.open_files import OpenFile
+from sidecar.admission.guard import OpenFile
 
 STATIC: Final = Path(__file__).with_name("static")
 INDEX: Final = "index.html"

@@ -16,6 +16,9 @@ KNOWN: Final = Rate(200.0, 400.0)
 UNKNOWN: Final = Rate(10.0, 50.0)
 """For all callers together that show no known token: enough for a mistake, too little to fill a log."""
 
+ANYBODY: Final = Rate(50.0, 200.0)
+"""For each client that asks for metrics, without a token; scrapers ask once in seconds."""
+
 MAX_BUCKETS: Final = 2_000
 """Rotated tokens leave a bucket behind; beyond so many all begin anew."""
 

@@ -9,7 +9,6 @@ clients: there is always room for its connection (:mod:`sidecar.process.listenin
 only so often that making it takes a tenth of a core. Everything else is refused (429) beyond a rate for each client.
 """
 
-import asyncio
 import json
 import math
 import threading
@@ -17,7 +16,6 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import uvicorn
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
@@ -26,26 +24,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sidecar.config.model import HttpConfig
 from sidecar.process.http_server import HttpServer
-from sidecar.process.listening import ACCEPTED_AT_ONCE, Places, bind, client_of
-from sidecar.process.pace import Pace, Rate
-
-MAX_REQUEST_BYTES: Final = 16_384
-"""Request line and headers together."""
-
-PLACES: Final = Places(connections=512, of_one_client=256)
-RATE: Final = Rate(per_s=50.0, burst=200.0)
-"""Of requests of one client that are no probes; scrapers ask once in seconds."""
+from sidecar.process.listening import client_of
+from sidecar.process.pace import ANYBODY, Pace
 
 REST_FACTOR: Final = 9
 MAX_REST_S: Final = 1.0
-
-KEEP_ALIVE_S: Final = 5
-CONNECTION_LIFETIME_S: Final = 30
-"""Longest life of a connection, whatever it does: one that sends a byte a second must not hold a place."""
 
 FIRST: Final = """kafka-delay-router: probes and metrics
 
@@ -78,22 +64,7 @@ class Health(Protocol):
 
 def serve(listen: str, health: Health) -> HttpServer:
     """Start serving `health` at `listen` (``host:port``); ConfigError when the address cannot be had."""
-    bound = bind(HttpConfig(listen=listen), "http", PLACES)
-    settings = uvicorn.Config(
-        application(health),
-        http=_BoundedConnection,
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        backlog=ACCEPTED_AT_ONCE,
-        h11_max_incomplete_event_size=MAX_REQUEST_BYTES,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=2,
-    )
-    server = HttpServer(uvicorn.Server(settings), bound)
+    server = HttpServer(application(health), HttpConfig(listen=listen), "http")
     server.start()
     return server
 
@@ -163,24 +134,12 @@ class Paced:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 429, or let the application answer."""
         if scope["type"] == "http" and scope["path"] not in PROBES:
-            wait_s = self._pace.wait_s(client_of(scope["client"]), RATE)
+            wait_s = self._pace.wait_s(client_of(scope["client"]), ANYBODY)
             if wait_s:
                 refusal = Response(status_code=429, headers={"retry-after": str(math.ceil(wait_s))})
                 await refusal(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-
-class _BoundedConnection(H11Protocol):
-    """A connection with an end; uvicorn has no timeout for a request that never comes to its own."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._end = self.loop.call_later(CONNECTION_LIFETIME_S, transport.close)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end.cancel()
-        super().connection_lost(exc)
 
 
 def _json(good: bool, body: dict[str, object]) -> Response:

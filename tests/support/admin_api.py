@@ -11,8 +11,7 @@ from starlette.types import ASGIApp
 
 from index.errors import ConfigError
 from index.headers import Headers
-from sidecar.admission.guard import Guard
-from sidecar.admission.open_files import NO_FILES
+from sidecar.admission.guard import NO_FILES, Guard
 from sidecar.admission.tokens import TokenFile
 from sidecar.api.application import application
 from sidecar.api.backend import Backend, Services

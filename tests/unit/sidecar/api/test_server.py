@@ -16,10 +16,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from index.errors import ConfigError
-from sidecar.admission import connection, tls
-from sidecar.api import server
+from sidecar.admission import tls
 from sidecar.api.application import PREFIX
-from sidecar.api.server import AdminServer
+from sidecar.api.server import AdminApi
+from sidecar.process import http_server
 from tests.support.admin_api import READ, FakeInquiries, FakeOperations, bearer, config, doubles
 
 TOPICS = f"{PREFIX}/topics"
@@ -33,7 +33,7 @@ class Running:
         self.file.write_text(f"read {READ}\n")
         made = config(listen="127.0.0.1:0", token_file=str(self.file), **admin)
         self.inquiries = FakeInquiries(made)
-        self.server: AdminServer = server.serve(made, doubles(FakeOperations(made), self.inquiries))
+        self.server = AdminApi(made, doubles(FakeOperations(made), self.inquiries))
 
     def get(self, **options: Any) -> httpx.Response:
         scheme = "https" if "verify" in options else "http"
@@ -97,7 +97,7 @@ def test_requests_sent_ahead_are_answered_in_turn(running: Running) -> None:
 
 
 def test_headers_that_do_not_come_to_an_end(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEADERS_WITHIN_S", 1.0)
+    monkeypatch.setattr(http_server, "HEADERS_WITHIN_S", 1.0)
     with running.connect() as silent, running.connect() as slow, running.connect() as second:
         slow.sendall(b"GET /")
         second.sendall(REQUEST + b"\r\n")
@@ -127,7 +127,7 @@ def _dripped(made: socket.socket, data: bytes) -> bool:
 
 
 def test_a_body_that_does_not_come_to_an_end(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "ANSWERED_WITHIN_S", 0.3)
+    monkeypatch.setattr(http_server, "ANSWERED_WITHIN_S", 0.3)
     with running.connect() as made:
         made.sendall(REQUEST + b"Content-Length: 1000\r\n\r\n")
         assert _dripped(made, b"x")
@@ -139,7 +139,7 @@ def test_an_answer_that_is_not_taken(running: Running, monkeypatch: pytest.Monke
     running.inquiries.partitions = 40_000
     large = running.inquiries.status()
     monkeypatch.setattr(running.inquiries, "status", lambda: large)
-    monkeypatch.setattr(connection, "ANSWERED_WITHIN_S", 3.0)
+    monkeypatch.setattr(http_server, "ANSWERED_WITHIN_S", 3.0)
     with socket.socket() as made:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         made.connect(("127.0.0.1", running.server.port))
@@ -159,7 +159,7 @@ def test_headers_beyond_the_limit(running: Running) -> None:
 @pytest.mark.parametrize("first", [b"", b"GET /", REQUEST], ids=["idle", "half a line", "half a request"])
 def test_who_holds_all_places_takes_them_from_himself(running: Running, first: bytes) -> None:
     held = []
-    for _ in range(5 * connection.PLACES.of_one_client):
+    for _ in range(5 * http_server.PLACES.of_one_client):
         held.append(running.connect())
         held[-1].sendall(first)
     for _ in range(20):
@@ -282,7 +282,7 @@ def test_old_tls_and_no_tls_are_refused(tmp_path: Path, certificates: dict[str, 
 def test_handshakes_that_do_not_come_to_an_end(
     tmp_path: Path, certificates: dict[str, tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "TLS_WITHIN_S", 0.3)
+    monkeypatch.setattr(http_server, "TLS_WITHIN_S", 0.3)
     running = Running(tmp_path, **put(tmp_path, certificates["one"]))
     try:
         with running.connect() as made:
@@ -327,10 +327,10 @@ def test_what_it_does_not_start_with(tmp_path: Path, certificates: dict[str, tup
             Running(tmp_path, **admin)
     made = config(listen="127.0.0.1:0", token_file=str(one[0]))
     with pytest.raises(ConfigError, match=r"admin\.token_file: line 1"):
-        server.serve(made, doubles(FakeOperations(made), FakeInquiries(made)))
+        AdminApi(made, doubles(FakeOperations(made), FakeInquiries(made)))
 
 
 def test_an_address_that_is_taken(running: Running) -> None:
     made = config(listen=f"127.0.0.1:{running.server.port}", token_file=str(running.file))
     with pytest.raises(ConfigError, match=r"admin\.listen: .*Address already in use"):
-        server.serve(made, doubles(FakeOperations(made), FakeInquiries(made)))
+        AdminApi(made, doubles(FakeOperations(made), FakeInquiries(made)))

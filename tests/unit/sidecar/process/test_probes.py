@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from index.errors import ConfigError
 from sidecar.asking import router_answers as status
-from sidecar.process import listening, probes
+from sidecar.process import http_server, listening, probes
 from sidecar.process.http_server import HttpServer
 from sidecar.process.listening import Places, client_of
 from sidecar.process.pace import Rate
@@ -123,13 +123,13 @@ def test_health_that_fails_is_a_plain_500(
 
 def test_headers_beyond_the_limit_are_refused(server: HttpServer, client: httpx.Client) -> None:
     with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
-        connection.sendall(b"GET /livez HTTP/1.1\r\nx: " + b"a" * (4 * probes.MAX_REQUEST_BYTES))
+        connection.sendall(b"GET /livez HTTP/1.1\r\nx: " + b"a" * (4 * http_server.MAX_HEADER_BYTES))
         assert b"400" in connection.recv(1_000).split(b"\r\n")[0]
     assert client.get("/livez").status_code == 200
 
 
 def test_a_request_that_never_ends_is_cut_off(health: FakeHealth, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "CONNECTION_LIFETIME_S", 0.3)
+    monkeypatch.setattr(http_server, "HEADERS_WITHIN_S", 0.3)
     server = probes.serve("127.0.0.1:0", health)
     try:
         with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
@@ -206,7 +206,7 @@ def _probed(port: int, path: str, times: int = 40) -> list[int]:
 def test_probes_never_wait_for_clients(server: HttpServer, first: bytes, then: bytes) -> None:
     with Crowd(server.port) as crowd:
         # More than are kept of one client, which all of them and the probes are.
-        crowd.join(probes.PLACES.of_one_client + 44, first, then)
+        crowd.join(http_server.PLACES.of_one_client + 44, first, then)
         assert _probed(server.port, "/livez") == [200] * 40
         assert _probed(server.port, "/readyz", 10) == [200] * 10
 
@@ -214,7 +214,7 @@ def test_probes_never_wait_for_clients(server: HttpServer, first: bytes, then: b
 def test_the_oldest_connection_goes_and_not_the_one_with_a_request_under_way(
     health: FakeHealth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probes, "PLACES", Places(connections=8, of_one_client=4))
+    monkeypatch.setattr(http_server, "PLACES", Places(connections=8, of_one_client=4))
     monkeypatch.setattr(listening, "IDLE_AFTER_S", 0.0)
     answering, asked = threading.Event(), threading.Event()
 
@@ -247,7 +247,7 @@ def test_the_oldest_connection_goes_and_not_the_one_with_a_request_under_way(
 
 
 def test_what_is_no_probe_has_a_rate(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "RATE", Rate(per_s=0.1, burst=5.0))
+    monkeypatch.setattr(probes, "ANYBODY", Rate(per_s=0.1, burst=5.0))
     codes = [client.get("/metrics").status_code for _ in range(6)]
     assert codes == [200] * 5 + [429]
     refused = client.get("/nothing")
