@@ -24,6 +24,7 @@ from sidecar.backfill.staging import Staging
 from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
+from sidecar.http import probes
 from sidecar.kafka import admin as cluster
 from sidecar.kafka import clients
 from sidecar.kafka.librdkafka import check_client
@@ -36,7 +37,6 @@ from sidecar.partition.shared import Shared
 from sidecar.partition.status import PartitionCollector
 from sidecar.payload.budget import PayloadBudget
 from sidecar.policies import watch as policy_watch
-from sidecar.process import probes
 from sidecar.process.garbage import GarbageCollection
 from sidecar.process.health import ProcessHealth
 from sidecar.process.heap import HeapTrim, glibc_trim
@@ -143,7 +143,7 @@ def _serve(
     running.callback(stop_policies)
     if config.admin.is_on:
         # A router without the API needs neither its memory nor its time.
-        from sidecar.api import server as admin_api  # noqa: PLC0415
+        from sidecar.http.api import server as admin_api  # noqa: PLC0415
 
         running.stop_at_end(admin_api.start(config, admin, policies, workers.statuses, kernel.name))
     running.callback(report_publisher.publish(config, admin, workers.statuses, kernel.name))

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from index.survey import BOUNDS_MS
-from sidecar.api.server import AdminApi
 from sidecar.config.model import Config
 from sidecar.finding.wanted import Wanted
+from sidecar.http.api.server import AdminApi
 from sidecar.policies.origin import Origin
 from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.status.answers import (
