@@ -3,9 +3,9 @@
 What
 ----
 Status, pending records and look-ups (:mod:`sidecar.http.api.questions`), pending schedules one by one
-(:mod:`sidecar.http.api.schedules`), rejected records, which can be driven again (:mod:`sidecar.http.api.rejected`), records for
-delay topics (:mod:`sidecar.http.api.records`), policies (:mod:`sidecar.http.api.policies`), pause, resume and drain
-(:mod:`sidecar.http.api.switches`).
+(:mod:`sidecar.http.api.schedules`), rejected records, which can be driven again (:mod:`sidecar.http.api.rejected`),
+records for delay topics (:mod:`sidecar.http.api.records`), policies (:mod:`sidecar.http.api.policies`), pause, resume
+and drain (:mod:`sidecar.http.api.switches`).
 
 Any instance answers for the whole group: questions go through ``Inquiries``, which knows what all instances report, and
 changes through the policies topic, which all of them follow. So no request is ever forwarded from one router to
@@ -39,8 +39,8 @@ Limits, all before a request reaches the code that answers it (:mod:`sidecar.htt
 * ``Host`` must be a name of ours, so that no web page can lead a browser here by a name of its own (DNS rebinding).
   What changes something must be ``application/json``, which no form can send; there is no CORS. DELETE has no body and
   no form, so it needs no type.
-* Calls that wait for Kafka run in few threads (:mod:`sidecar.http.api.calls`), two of them for changes only, so that a pause
-  does not wait behind look-ups. After 20 s the caller gets 504; more than can wait get 503. Rejected records are driven
+* Calls that wait for Kafka run in few threads (:mod:`sidecar.http.api.calls`), two of them for changes only, so that a
+  pause does not wait behind look-ups. After 20 s the caller gets 504; more than can wait get 503. Rejected records are driven
   again in a thread of their own, so many and for so long in one call; what is left waits for the next.
 * Long answers are written in pieces, so that none holds the interpreter's lock for long: releasing goes on beside it.
 
