@@ -7,8 +7,11 @@
     ├── FormatError            bytes that cannot be trusted (snapshots)
     │   └── StateLostError     those that there are can be, and some are gone
     ├── RefusedError           a partition that must not start, with the way out (sidecar)
-    └── NotYetError            a partition that cannot start now and will by itself (sidecar)
+    ├── NotYetError            a partition that cannot start now and will by itself (sidecar)
+    └── ClusterError           the cluster did not do what it was asked for (sidecar)
 """
+
+from enum import Enum
 
 
 class DelayRouterError(Exception):
@@ -33,3 +36,34 @@ class RefusedError(DelayRouterError):
 
 class NotYetError(DelayRouterError):
     """A partition that cannot start now; what it waits for ends by itself."""
+
+
+class ClusterTrouble(Enum):
+    """Why the cluster did not do what it was asked for, as far as a decision depends on it."""
+
+    UNANSWERED = "no broker has said anything, so brokers may be away"
+    UNREADABLE = "a batch of records that the client cannot read, whatever the brokers do"
+    OTHER = "anything else"
+
+
+class ClusterError(DelayRouterError):
+    """The cluster did not do what it was asked for.
+
+    ``code`` is the name that Kafka gives the error, ``verdict`` what it means for a producer, and ``remedy`` what an
+    operator can do about it; each may be empty.
+    """
+
+    def __init__(self, kind: ClusterTrouble, text: str, *, code: str = "", verdict: str = "", remedy: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.code = code
+        self.verdict = verdict
+        self.remedy = remedy
+
+
+def changed_on_disk(place: str, why: str) -> str:
+    """Describe a batch that fails its checksum on every read, and the first remedy; ``place`` is TOPIC/PARTITION."""
+    return (
+        f"{place} has a batch that cannot be read ({why}): its bytes have changed on the disk of the broker"
+        " that leads the partition. Let another replica lead it, whose copy may be sound"
+    )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest
@@ -22,7 +22,9 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.admin import is_there, log_range
+from sidecar.kafka.commands import acl_command
 from sidecar.kafka.compacted import Stored, read_compacted
+from sidecar.kafka.errors import cluster_error, error_of
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged, fold_staged
 
 
@@ -59,8 +61,18 @@ def look_at_backfills(
     now_ms: Callable[[], int],
     _: OffsetReader,
 ) -> Kept:
-    """What jobs need at this moment, for a thread of the pool; errors as of the two parts."""
-    return kept_by_backfills(read_backfills(config, topic, partition, admin), now_ms())
+    """Return what jobs need at this moment, for a thread of the pool; errors as of ``kept_by_backfills``.
+
+    ClusterError when the topic cannot be read.
+    """
+    try:
+        records = read_backfills(config, topic, partition, admin)
+    except KafkaException as exception:
+        error = error_of(exception)
+        denied = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        read = acl_command(config.bootstrap, ["Read"], f"--topic {topic.backfill}")
+        raise cluster_error(error, f"READ is missing: {read}" if denied else "") from exception
+    return kept_by_backfills(records, now_ms())
 
 
 def kept_by_backfills(records: Iterable[Stored], now_ms: int) -> Kept:

@@ -13,11 +13,8 @@ from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 import structlog
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
-from sidecar.buckets.pool import LoaderPool
-from sidecar.kafka.admin import log_range, uncommitted_end
+from index.errors import ClusterError
 
 AFTER_S: Final = 10.0
 """How long the end must have been hidden to be told; transactions that end are shorter."""
@@ -79,7 +76,7 @@ class HiddenEnd:
     def _take_in(self, asked: "Future[Edges]", now_s: float) -> None:
         try:
             edges = asked.result()
-        except KafkaException:
+        except ClusterError:
             # Asked again in a while; brokers that are away are told of elsewhere.
             return
         # What was settled meanwhile has yet to be read, or intake stands still for reasons of its own.
@@ -87,13 +84,3 @@ class HiddenEnd:
         told, self._edges = self._edges, edges if is_hidden else None
         if is_hidden and told is None:
             self._log.error("delay_topic_hidden", why=self.why(now_s))
-
-
-def hidden_end(admin: AdminClient, pool: LoaderPool, bootstrap: str, topic: str, partition: int) -> HiddenEnd:
-    """The watch over a delay partition that asks in a thread of the pool."""
-
-    def look(_: object) -> Edges:
-        # In this order: the end never lies before what was settled a moment ago.
-        return Edges(log_range(admin, topic, partition)[1], uncommitted_end(admin, topic, partition))
-
-    return HiddenEnd(lambda: pool.look(look), bootstrap, (topic, partition))

@@ -118,7 +118,7 @@ class IdPageSource:
     def read(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> list[bytes]:
         """Some pages of a bucket, ascending.
 
-        KafkaException when the cluster does not answer; FormatError, which is in the log, when one of them is not there
+        ClusterError when the cluster does not answer; FormatError, which is in the log, when one of them is not there
         or damaged.
         """
         refs = [(manifest.id_pages or ())[number] for number in numbers]

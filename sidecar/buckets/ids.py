@@ -20,11 +20,10 @@ from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias
 
-from confluent_kafka import KafkaException
 from pyroaring import BitMap64
 
 from index.bucket import Bucket, Manifest
-from index.errors import FormatError
+from index.errors import ClusterError, ClusterTrouble, FormatError
 from index.id_lookup import Lookup
 from index.id_pages import Sought
 from index.id_runs import insert
@@ -38,7 +37,6 @@ from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource, keep_nothing
 from sidecar.context import PartitionContext
 from sidecar.intake.offset_reader import OffsetReader
-from sidecar.kafka.errors import error_of, is_unreadable
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packing import records_of
 from sidecar.release.gate import Gate
@@ -204,8 +202,8 @@ class StoredIds:
         if manifest.needs_from is not None:
             try:
                 yield from self._in_log(manifest, reader)
-            except KafkaException as exception:
-                if not is_unreadable(error_of(exception)):
+            except ClusterError as error:
+                if error.kind is not ClusterTrouble.UNREADABLE:
                     raise
                 # Segments have nothing that nobody can read, and do not point to it.
                 for number in left:
@@ -247,9 +245,9 @@ class StoredIds:
                 continue
             try:
                 tell = reading.result()
-            except KafkaException as exception:
+            except ClusterError as error:
                 self._metrics.load_failures.labels(self._topic).inc()
-                self._log.warning("ids_not_read", bucket=bucket_id, error=error_of(exception).str())
+                self._log.warning("ids_not_read", bucket=bucket_id, error=str(error))
                 self._retry_s = self._clock.running_s() + RETRY_AFTER_S
                 continue
             tell()

@@ -9,17 +9,14 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException
-
 from index.bucket import Bucket, Manifest
-from index.errors import RefusedError
+from index.errors import ClusterError, ClusterTrouble, RefusedError, changed_on_disk
 from index.pending_set import PendingSet
 from index.progress import Position
 from sidecar import failpoints
 from sidecar.buckets.pool import LoaderPool, Run
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
-from sidecar.kafka.errors import changed_on_disk, error_of, is_unreadable
 from sidecar.payload.budget import BudgetShare, LoadMemory, PayloadBudget
 from sidecar.payload.packed_run import resident_of
 from sidecar.payload.records import Payload, resident_bytes
@@ -154,8 +151,8 @@ class Loading:
         while loads and (future := loads[0].future) is not None and future.done():
             try:
                 run = future.result()
-            except KafkaException as exception:
-                self._failed(bucket_id, loads[0], error_of(exception), now_ms)
+            except ClusterError as error:
+                self._failed(bucket_id, loads[0], error, now_ms)
                 break
             taken_bytes = 0
             for number, entries in zip(loads[0].numbers, run, strict=True):
@@ -168,18 +165,18 @@ class Loading:
         if not loads:
             del self._loads[bucket_id]
 
-    def _failed(self, bucket_id: int, load: _Load, error: KafkaError, now_ms: int) -> None:
+    def _failed(self, bucket_id: int, load: _Load, error: ClusterError, now_ms: int) -> None:
         self._metrics.load_failures.labels(self._topic).inc()
-        self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=error.str())
+        self._log.warning("load_failed", bucket=bucket_id, segment=load.numbers.start, error=str(error))
         load.memory.close()
         load.future = None
         load.retry_s = self._clock.running_s() + self._limits.load_again_s
         first = self._parts.buckets[bucket_id].manifest.segments[load.numbers.start].first
-        if is_unreadable(error) and first.due_ms <= now_ms:
+        if error.kind is ClusterTrouble.UNREADABLE and first.due_ms <= now_ms:
             raise RefusedError(
-                f"{changed_on_disk(self._place, error)}. Pending records of that batch are due. Without a sound copy:"
-                f" delay-router start-over {self._place} indexes the delay topic anew, rejects that batch as"
-                " UNREADABLE, and releases again what was released already"
+                f"{changed_on_disk(self._place, str(error))}. Pending records of that batch are due."
+                f" Without a sound copy: delay-router start-over {self._place} indexes the delay topic anew,"
+                " rejects that batch as UNREADABLE, and releases again what was released already"
             )
 
 

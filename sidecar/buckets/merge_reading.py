@@ -12,9 +12,8 @@ from concurrent.futures import Future
 from contextlib import closing
 from typing import Any, Protocol, TypeAlias
 
-from confluent_kafka import KafkaException
-
 from index.bucket import Manifest
+from index.errors import ClusterError, ClusterTrouble
 from index.id_pages import rows_of
 from index.progress import Position
 from index.record import Record
@@ -24,7 +23,6 @@ from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource
 from sidecar.intake.offset_reader import OffsetReader, ReadEach
-from sidecar.kafka.errors import error_of, is_unreadable
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
 from snapshots.writing import record_size
@@ -164,7 +162,7 @@ class PointedRecords:
     def parts(self, entries: Sequence[StoredEntry]) -> Iterator[list[StoredEntry]]:
         """Cut entries into parts of a segment's bytes, with the records that they lack where the delay topic has them.
 
-        A record that fits into no segment stays out. KafkaException when the cluster does not answer.
+        A record that fits into no segment stays out. ClusterError when the cluster does not answer.
         """
         part: list[StoredEntry] = []
         part_bytes = start = 0
@@ -197,8 +195,8 @@ class PointedRecords:
                     read_bytes += record_size(record)
                     if read_bytes > 2 * self._segment_bytes and len(step) > 1:
                         return None
-        except KafkaException as exception:
-            if not is_unreadable(error_of(exception)):
+        except ClusterError as error:
+            if error.kind is not ClusterTrouble.UNREADABLE:
                 raise
             if len(step) > 1:
                 return None

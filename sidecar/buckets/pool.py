@@ -15,6 +15,7 @@ from confluent_kafka import Consumer
 
 from index.pending import Entry
 from sidecar.intake.offset_reader import OffsetReader
+from sidecar.kafka.errors import cluster_errors
 from sidecar.payload.records import Scheduled
 
 T = TypeVar("T")
@@ -67,7 +68,10 @@ class Turns:
 
 
 class LoaderPool:
-    """Threads that read segments, each with a reader of its own, and turns to seal and to merge."""
+    """Threads that read segments, each with a reader of its own, and turns to seal and to merge.
+
+    An error of the Kafka client in a thread becomes a ClusterError in the future.
+    """
 
     def __init__(self, connect: Callable[[], Consumer], connect_bulk: Callable[[], Consumer] | None = None) -> None:
         self.seals = Turns(SEALS_AT_ONCE, SEAL_TURN_S)
@@ -137,7 +141,11 @@ class LoaderPool:
         self._askers.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, threads: ThreadPoolExecutor, work: Callable[[OffsetReader], T]) -> Future[T]:
-        future = threads.submit(lambda: work(self._reader()))
+        def run() -> T:
+            with cluster_errors():
+                return work(self._reader())
+
+        future = threads.submit(run)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
         return future

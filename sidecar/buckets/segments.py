@@ -65,7 +65,7 @@ class SegmentSource:
         A record that the segment only points to is read again in the delay topic. Where ``keeps`` says no, the entry
         has the schedule and the size of the record alone.
 
-        KafkaException when the cluster does not answer; RefusedError when the segment is lost and cannot be made good.
+        ClusterError when the cluster does not answer; RefusedError when the segment is lost and cannot be made good.
         """
         return self.load_run(manifest, range(number, number + 1), reader, keeps)[0]
 
@@ -79,7 +79,7 @@ class SegmentSource:
     def read(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> list[Record | None]:
         """Some segments, ascending, as they lie in the snapshots topic; None for one that is not there.
 
-        KafkaException when the cluster does not answer.
+        ClusterError when the cluster does not answer.
         """
         offsets = [manifest.segments[number].record_offset for number in numbers]
         read = reader.read_large(self._topic.snapshots, self._partition, sorted(offsets))
@@ -88,7 +88,7 @@ class SegmentSource:
     def records(self, offsets: Sequence[int], reader: OffsetReader) -> ReadEach:
         """Read the records at these ascending offsets of the delay topic, to be closed; None for one that is gone.
 
-        KafkaException when the cluster does not answer.
+        ClusterError when the cluster does not answer.
         """
         return reader.read_each(self._topic.name, self._partition, offsets)
 

@@ -34,7 +34,7 @@ class SingleRecords:
     def of(self, places: Sequence[Position]) -> dict[int, Record | None]:
         """The record of each, by offset; None for one that is gone.
 
-        KafkaException when the cluster does not answer, RefusedError when a segment is lost for good.
+        ClusterError when the cluster does not answer, RefusedError when a segment is lost for good.
         """
         found: dict[int, Record | None] = {**self._gate.records_at({place.offset for place in places})}
         in_log: list[int] = []

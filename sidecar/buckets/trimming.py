@@ -24,25 +24,21 @@ from concurrent.futures import Future
 from typing import Any
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, DeletedRecords
 
 from index.bucket import Bucket
-from index.errors import FormatError, NotYetError
+from index.errors import ClusterError, FormatError, NotYetError
 from index.progress import Progress
 from index.retention import Kept, delay_topic_needed_from, snapshots_known_to, snapshots_needed_from
 from sidecar.buckets.merging import page_keys
 from sidecar.context import PartitionContext
-from sidecar.kafka.admin import REQUEST_TIMEOUT_S
-from sidecar.kafka.commands import acl_command, alter_command
-from sidecar.kafka.errors import error_of, text_of
 from sidecar.limits import Limits
 from sidecar.logs.events import Trouble
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.release.transaction import Request
-from sidecar.topics.topics import SNAPSHOTS_POLICY
 from snapshots.manifest import manifest_key, segment_key
 from snapshots.series_key import encode_copy
+
+Remove = Callable[[str, int], "Future[None]"]
 
 
 class Tombstones:
@@ -135,8 +131,9 @@ class KeyCopy:
 class Trimming:
     """The trims of one owned partition; used by its worker only.
 
-    ``look`` has the backfill topic read to its end: only when it is decided up to where to trim, it is asked for what
-    jobs need. ``series_key`` signs occurrences, and is empty where nothing recurs.
+    ``remove`` has all records of a topic below an offset removed. ``look`` reads the backfill topic to its end, for
+    what jobs need, once it is decided up to where to trim. ``series_key`` signs occurrences, and is empty where nothing
+    recurs.
     """
 
     wants_commit = False
@@ -144,19 +141,17 @@ class Trimming:
 
     def __init__(
         self,
-        admin: AdminClient,
-        bootstrap: str,
         context: PartitionContext,
+        remove: Remove,
         look: Callable[[], Future[Kept]],
         series_key: bytes = b"",
     ) -> None:
         topic = context.topic
         self._every_s = context.limits.trim_every_s
-        self._snapshots = _Trim(admin, bootstrap, context, topic.snapshots)
-        self._delay = _Trim(admin, bootstrap, context, topic.name) if topic.trim else None
+        self._snapshots = _Trim(context, topic.snapshots, remove)
+        self._delay = _Trim(context, topic.name, remove) if topic.trim else None
         self.key_copy = KeyCopy(series_key, self._snapshots.log, self._every_s)
         self._look = look
-        self._right_to_look = "READ is missing: " + acl_command(bootstrap, ["Read"], f"--topic {topic.backfill}")
         self._next_s: float | None = None
         self._known_to = 0
         self._looking: Future[Kept] | None = None
@@ -207,10 +202,8 @@ class Trimming:
     def _ask(self, looked: "Future[Kept]", needed_from: tuple[int, int]) -> None:
         try:
             kept = looked.result()
-        except KafkaException as exception:
-            error = error_of(exception)
-            denied = error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-            self._snapshots.failed(error, self._right_to_look if denied else "")
+        except ClusterError as error:
+            self._snapshots.failed(error)
             return
         except (FormatError, NotYetError):
             # What cannot be read may need anything; the owner withdraws it, or the transaction that hides it ends.
@@ -225,15 +218,14 @@ class Trimming:
 class _Trim:
     """One partition of one topic."""
 
-    def __init__(self, admin: AdminClient, bootstrap: str, context: PartitionContext, name: str) -> None:
-        self._admin = admin
-        self._bootstrap = bootstrap
-        self._at = name, context.partition
+    def __init__(self, context: PartitionContext, name: str, remove: Remove) -> None:
+        self._name = name
+        self._remove = remove
         self._every_s = context.limits.trim_every_s
         self._failures = context.metrics.trim_failures.labels(context.name)
         self._trimmed_to = 0
         self._asked_to = 0
-        self._future: Future[DeletedRecords] | None = None
+        self._future: Future[None] | None = None
         self.log = structlog.get_logger().bind(topic=name, partition=context.partition)
         self._trouble = Trouble(self.log)
 
@@ -245,12 +237,8 @@ class _Trim:
         """Have everything below ``offset`` removed, unless that is done or being asked for."""
         if not self.wants(offset):
             return
-        at = TopicPartition(*self._at, offset)
         self._asked_to = offset
-        futures: dict[Any, Future[DeletedRecords]] = self._admin.delete_records(
-            [at], request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S
-        )
-        (self._future,) = futures.values()
+        self._future = self._remove(self._name, offset)
 
     def look(self) -> None:
         """Take note of the answer if there is one."""
@@ -259,24 +247,14 @@ class _Trim:
         future, self._future = self._future, None
         try:
             future.result()
-        except KafkaException as exception:
-            error = error_of(exception)
-            self.failed(error, self._remedy(error))
+        except ClusterError as error:
+            self.failed(error)
         else:
             self._trimmed_to = self._asked_to
             self._trouble.is_over()
             self.log.debug("trimmed", to_offset=self._trimmed_to)
 
-    def failed(self, error: KafkaError, remedy: str) -> None:
+    def failed(self, error: ClusterError) -> None:
         """Count a failure and have it in the log."""
         self._failures.inc()
-        self._trouble.tell("trim_failed", text_of(error), remedy=remedy, again_in_s=self._every_s)
-
-    def _remedy(self, error: KafkaError) -> str:
-        name, _ = self._at
-        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return "DELETE is missing: " + acl_command(self._bootstrap, ["Delete"], f"--topic {name}")
-        if error.code() == KafkaError.POLICY_VIOLATION:
-            mend = alter_command(self._bootstrap, name, SNAPSHOTS_POLICY)
-            return f"a topic that is only compacted refuses DeleteRecords: {mend}"
-        return ""
+        self._trouble.tell("trim_failed", str(error), remedy=error.remedy, again_in_s=self._every_s)

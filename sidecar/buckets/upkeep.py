@@ -7,8 +7,7 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
-
+from index.errors import ClusterError
 from index.retention import delay_topic_needed_from
 from index.survey import Survey, survey
 from sidecar.buckets.hidden_end import HiddenEnd
@@ -133,7 +132,7 @@ class Upkeep:
     def _take_in(self, looking: "Future[int | None]") -> None:
         try:
             since_ms = looking.result()
-        except KafkaException:
+        except ClusterError:
             # It is only told, and asked again in a while.
             return
         self._since = self._looked_from, since_ms

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import click
 from click.shell_completion import get_completion_class
 
-from index.errors import ConfigError, DelayRouterError
+from index.errors import ClusterError, ConfigError, DelayRouterError
 from sidecar import __version__
 from sidecar.cli.options import FAILED, WRONG_USAGE, config_option, json_option, load
 
@@ -31,6 +31,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except ConfigError as error:
             _fail(str(error), WRONG_USAGE)
+        except ClusterError as error:
+            _fail(f"Kafka: {error}", FAILED)
         except DelayRouterError as error:
             _fail(str(error), FAILED)
         except _client_errors() as exception:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Final
 
-from confluent_kafka import KafkaException
-
+from index.errors import ClusterError
 from sidecar.context import PartitionContext
 from sidecar.doubts.aside import TOLD_AT_MOST, Doubts
 from sidecar.kafka.admin import Place
@@ -41,7 +40,7 @@ class DoubtWatch:
             asked, self._asked = self._asked, None
             try:
                 self._take(asked.result())
-            except KafkaException:
+            except ClusterError:
                 # Without an answer the doubts remain; the brokers are asked again in a second.
                 return
         elif self._asked is None and now_s >= self._ask_next_s:

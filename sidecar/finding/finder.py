@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from index.errors import DelayRouterError, FormatError, RefusedError
+from index.errors import ClusterError, ClusterTrouble, DelayRouterError, FormatError, RefusedError
 from index.progress import start_of
 from index.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
@@ -22,7 +22,7 @@ from sidecar.finding.known_state import KnownStates, Latest
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Page, Pending, Place, Wanted
 from sidecar.kafka.admin import MISSING, topic_ids
-from sidecar.kafka.errors import error_of, is_unreadable
+from sidecar.kafka.errors import error_of
 from snapshots.state import StoredState, fold_state
 
 MOST_READ: Final = 50_000
@@ -47,7 +47,7 @@ class _Asked:
 
 
 class Finder:
-    """KafkaException when the cluster does not answer, DelayRouterError when what is stored cannot be read."""
+    """KafkaException or DelayRouterError when the cluster does not answer, or the state cannot be read."""
 
     def __init__(self, config: Config, admin: AdminClient) -> None:
         self._config = config
@@ -95,8 +95,8 @@ class Finder:
             walk = Walk(place.partition, state, asked.wanted, stored, allowance, self._ids, most)
             try:
                 next_from = walk.read(place)
-            except KafkaException as exception:
-                if not is_unreadable(error_of(exception)):
+            except ClusterError as error:
+                if error.kind is not ClusterTrouble.UNREADABLE:
                     raise
                 # Segments do not have what nobody can read.
                 walk = Walk(place.partition, state, asked.wanted, stored, allowance, None, most)

@@ -14,6 +14,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from index.errors import ClusterError
 from sidecar.config.model import Config
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka import clients
@@ -105,7 +106,7 @@ class KeptReaders(Generic[R]):
             found = self._take(about)
             try:
                 if found is not None:
-                    with suppress(KafkaException):
+                    with suppress(KafkaException, ClusterError):
                         return self._used(about, found, work)
                 return self._used(about, self._connect(), work)
             finally:

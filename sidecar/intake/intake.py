@@ -44,7 +44,7 @@ class Ahead(Protocol):
         """Where the log ended at the last fetch."""
 
     def next(self, wait_s: float) -> Decided | None:
-        """What was decided next, waiting at most ``wait_s`` for it; KafkaException or RefusedError on any error."""
+        """What was decided next, waiting at most ``wait_s`` for it; ClusterError or RefusedError on any error."""
 
     def close(self) -> None:
         """End reading."""

@@ -12,7 +12,7 @@ from sidecar.intake.handed_over import handed_over, handed_over_one
 from sidecar.intake.raw_headers import RawHeaders
 from sidecar.kafka.admin import Place
 from sidecar.kafka.compacted import learn_leaders
-from sidecar.kafka.errors import error_of, is_unreadable
+from sidecar.kafka.errors import cluster_errors, error_of, is_unreadable, with_cluster_errors
 from sidecar.kafka.librdkafka import serialized_sizes
 from sidecar.payload.records import size_of
 
@@ -57,7 +57,7 @@ class OffsetReader:
     def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Records at ascending ``offsets``; None for one that the topic no longer holds.
 
-        KafkaException on timeout or any other error: then nothing may be concluded.
+        ClusterError on timeout or any other error: then nothing may be concluded.
         """
         return dict(self.read_each(topic, partition, offsets))
 
@@ -67,33 +67,36 @@ class OffsetReader:
         The reader holds ``STEP_BYTES`` of them at most, and one record more.
         """
         dense = len(offsets) >= DENSE_RECORDS and offsets[-1] - offsets[0] < DENSE_GAP * len(offsets)
-        return (self._bulk if dense else self._scattered).read((topic, partition), offsets)
+        return with_cluster_errors((self._bulk if dense else self._scattered).read((topic, partition), offsets))
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Read records of hundreds of kB that a router has written; None also for one whose batch is damaged.
 
-        Such a record is made good from the records that it was made of. KafkaException as of ``read``.
+        Such a record is made good from the records that it was made of. ClusterError as of ``read``.
         """
-        return self._bulk.read_written((topic, partition), offsets)
+        with cluster_errors():
+            return self._bulk.read_written((topic, partition), offsets)
 
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Every record of [from_offset, to_offset) with its offset; none at all when the first ones are gone."""
-        return self._bulk.scan((topic, partition), from_offset, to_offset)
+        return with_cluster_errors(self._bulk.scan((topic, partition), from_offset, to_offset))
 
     def scan_left(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Every record of [from_offset, to_offset) that the topic still holds, with its offset."""
-        return self._bulk.scan((topic, partition), max(from_offset, self.log_start(topic, partition)), to_offset)
+        return self.scan(topic, partition, max(from_offset, self.log_start(topic, partition)), to_offset)
 
     def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
         """Return the timestamp of the first record from an offset on; None without one, or where the offset is gone.
 
         The record may be of any size: no object is made of it.
         """
-        return self._scattered.first_timestamp_ms((topic, partition), from_offset)
+        with cluster_errors():
+            return self._scattered.first_timestamp_ms((topic, partition), from_offset)
 
     def log_start(self, topic: str, partition: int) -> int:
         """The first offset that the topic still has."""
-        return self._bulk.log_start((topic, partition))
+        with cluster_errors():
+            return self._bulk.log_start((topic, partition))
 
     def close(self) -> None:
         """Give the consumers back to librdkafka."""
@@ -145,7 +148,7 @@ class _Head:
         finally:
             self._rest()
 
-    def scan(self, place: Place, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
+    def scan(self, place: Place, from_offset: int, to_offset: int) -> Generator[tuple[int, Record], None, None]:
         self._doubtful.clear()
         try:
             while from_offset < to_offset:

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from index.errors import NotYetError, RefusedError
+from index.errors import NotYetError, RefusedError, changed_on_disk
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, log_range, uncommitted_end
-from sidecar.kafka.errors import changed_on_disk, error_of, is_unreadable
+from sidecar.kafka.errors import error_of, is_unreadable
 
 POLL_S = 0.5
 
@@ -66,7 +66,7 @@ def read_part(consumer: Consumer, name: str, partition: int, start: int, end: in
         if not is_unreadable(error):
             raise
         raise RefusedError(
-            f"{changed_on_disk(f'{name}/{partition}', error)}, or restore {name}; see OPERATIONS,"
+            f"{changed_on_disk(f'{name}/{partition}', error.str())}, or restore {name}; see OPERATIONS,"
             " DelayRouterPartitionRefused, 'state damaged'"
         ) from exception
     finally:

@@ -7,11 +7,17 @@ index and the open batch are thrown away together and the partition is taken ove
 """
 
 import re
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from enum import Enum
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from index.errors import ClusterError, ClusterTrouble
 from index.schedule import Reason
+
+T = TypeVar("T")
 
 
 class Verdict(Enum):
@@ -165,14 +171,6 @@ def is_unreadable(error: KafkaError) -> bool:
     return error.code() in _UNREADABLE
 
 
-def changed_on_disk(place: str, error: KafkaError) -> str:
-    """Describe a batch that fails its checksum on every read, and the first remedy; ``place`` is TOPIC/PARTITION."""
-    return (
-        f"{place} has a batch that cannot be read ({error.str()}): its bytes have changed on the disk of the broker"
-        " that leads the partition. Let another replica lead it, whose copy may be sound"
-    )
-
-
 def is_too_large(error: KafkaError) -> bool:
     """Whether the broker refused for size: a record's, or that of the batch it was in."""
     return error.code() in _TOO_LARGE
@@ -228,3 +226,28 @@ def error_of(exception: KafkaException) -> KafkaError:
 def text_of(error: KafkaError) -> str:
     """What an error says, or its name where it says nothing."""
     return error.str() or error.name()
+
+
+def cluster_error(error: KafkaError, remedy: str = "") -> ClusterError:
+    """Return the error of ours for an error of the client."""
+    kind = ClusterTrouble.OTHER
+    if is_unreadable(error):
+        kind = ClusterTrouble.UNREADABLE
+    elif is_unanswered(error):
+        kind = ClusterTrouble.UNANSWERED
+    return ClusterError(kind, text_of(error), code=error.name(), verdict=classify(error).name, remedy=remedy)
+
+
+@contextmanager
+def cluster_errors() -> Iterator[None]:
+    """Raise a KafkaException of the block as a ClusterError."""
+    try:
+        yield
+    except KafkaException as exception:
+        raise cluster_error(error_of(exception)) from exception
+
+
+def with_cluster_errors(each: Generator[T, None, None]) -> Generator[T, None, None]:
+    """Yield the same, and raise a KafkaException on the way as a ClusterError."""
+    with closing(each), cluster_errors():
+        yield from each

@@ -14,7 +14,7 @@ from index.run import Runs
 from sidecar import failpoints
 from sidecar.backfill.restoring import has_records, look_at_backfills
 from sidecar.backfill.staging import StagedAt, Staging, Waiting
-from sidecar.buckets.hidden_end import hidden_end
+from sidecar.buckets.hidden_end import Edges, HiddenEnd
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.trimming import Trimming
 from sidecar.buckets.upkeep import Upkeep
@@ -44,6 +44,7 @@ from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import TargetDirectory
 from sidecar.release.writer import PartitionWriter
 from sidecar.topics.check_brokers import too_long_remedy
+from sidecar.topics.removal import Removal
 from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, retention_of
 from snapshots.codec import SegmentCodec
 
@@ -222,10 +223,17 @@ class KafkaHost:
         look = partial(look_at_backfills, shared.config, topic, partition, shared.admin, shared.clock.now_ms)
         brokers = shared.config.bootstrap
         key = ledger.committed.series_key
-        trimming = Trimming(shared.admin, brokers, self.context, lambda: shared.pool.look(look), key)
+        trimming = Trimming(
+            self.context, Removal(shared.admin, brokers, partition).below, lambda: shared.pool.look(look), key
+        )
         retention = retention_of(self._standing.topics[topic.name].settings)
-        hidden = hidden_end(shared.admin, shared.pool, brokers, topic.name, partition)
+        hidden = HiddenEnd(lambda: shared.pool.look(self._edges), brokers, self.context.place)
         return Upkeep(self.context, ledger, trimming, shared.pool, retention, gate, hidden)
+
+    def _edges(self, _: OffsetReader) -> Edges:
+        admin, place = self._shared.admin, self.context.place
+        # In this order: the end never lies before what was settled a moment ago.
+        return Edges(cluster.log_range(admin, *place)[1], cluster.uncommitted_end(admin, *place))
 
     def serve_client(self) -> None:
         """Let the producer hand over what it has logged; ConnectionLostError when it must be thrown away."""

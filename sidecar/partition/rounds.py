@@ -79,7 +79,7 @@ class Rounds:
         self._last_began_s = self._open_again_s = float("-inf")
 
     def once(self) -> None:
-        """One round; KafkaException when the partition has to be taken over again."""
+        """One round; ClusterError when the partition has to be taken over again."""
         with self._asking():
             self._owned.follow_policies()
         self._index(self._wait_s())

@@ -80,7 +80,7 @@ class Tail:
         self._intake = self._read_on()
 
     def fill(self, wait_s: float, max_bytes: int = NEVER) -> Indexed:
-        """Index what has arrived, as ``Intake.fill``; KafkaException on any error."""
+        """Index what has arrived, as ``Intake.fill``; ClusterError on any error."""
         return self._intake.fill(wait_s, max_bytes)
 
     def lag(self) -> int:

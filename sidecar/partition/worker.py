@@ -14,14 +14,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import structlog
-from confluent_kafka import KafkaException
 
-from index.errors import NotYetError, RefusedError
+from index.errors import ClusterError, ClusterTrouble, NotYetError, RefusedError
 from index.transaction_size import TransactionSize
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kafka.connections import ConnectionLostError
-from sidecar.kafka.errors import classify, error_of, is_unanswered
+from sidecar.kafka.errors import cluster_errors
 from sidecar.logs.events import Trouble
 from sidecar.partition.kafka_host import KafkaHost
 from sidecar.partition.owned_partition import OwnedPartition, take_over
@@ -102,25 +101,29 @@ class Worker(threading.Thread):
     def _go_on(self) -> None:
         while not self._stopping.is_set():
             try:
-                # Whoever was fenced must not fence the new owner in turn: only the group says whose it is.
-                if self._is_to_be_drained():
-                    self._pause(PartitionState.DRAINED, "drained by a policy", DRAINED_LOOK_S)
-                elif self._ours or self._shared.still_ours(self._topic.name, self._partition):
-                    self._ours = False
-                    self._ours = self._own()
-                else:
-                    self._pause(PartitionState.WAITING, "the group has given it to another member", self._pause_s)
+                with cluster_errors():
+                    self._turn()
             except NotYetError as error:
                 self._trouble.tell("partition_waits", str(error))
                 self._pause_longer(str(error))
             except RefusedError as error:
                 self._refuse(error)
-            except KafkaException as exception:
-                self._after(exception)
+            except ClusterError as error:
+                self._after(error)
             except Exception as exception:  # noqa: BLE001 - see below
                 # A defect of ours. It must not end the thread in silence: say so, and let the log decide again.
                 self._trouble.tell("partition_failed", repr(exception), level="error", exc_info=True)
                 self._pause(PartitionState.WAITING, f"internal error: {exception!r}", LOOK_AGAIN_S)
+
+    def _turn(self) -> None:
+        # Whoever was fenced must not fence the new owner in turn: only the group says whose it is.
+        if self._is_to_be_drained():
+            self._pause(PartitionState.DRAINED, "drained by a policy", DRAINED_LOOK_S)
+        elif self._ours or self._shared.still_ours(self._topic.name, self._partition):
+            self._ours = False
+            self._ours = self._own()
+        else:
+            self._pause(PartitionState.WAITING, "the group has given it to another member", self._pause_s)
 
     def _own(self) -> bool:
         """Take over and serve; whether to take over again at once, without asking the group."""
@@ -217,14 +220,12 @@ class Worker(threading.Thread):
         self._shared.metrics.renewals.labels(self._topic.name).inc()
         self._pause_s = FIRST_PAUSE_S
 
-    def _after(self, exception: KafkaException) -> None:
-        error = error_of(exception)
-        verdict = classify(error).name
-        self._trouble.tell("partition_interrupted", error=error.str(), code=error.name(), verdict=verdict)
+    def _after(self, error: ClusterError) -> None:
+        self._trouble.tell("partition_interrupted", error=str(error), code=error.code, verdict=error.verdict)
         self._shared.metrics.transactions.labels(self._topic.name, "abandoned").inc()
-        if not is_unanswered(error):
+        if error.kind is not ClusterTrouble.UNANSWERED:
             self._shared.topics_doubted.set()
-        self._pause_longer(f"{error.name()}: {error.str()}")
+        self._pause_longer(f"{error.code}: {error}")
 
     def _pause_longer(self, why: str) -> None:
         self._pause(PartitionState.WAITING, why, self._pause_s)
@@ -233,8 +234,9 @@ class Worker(threading.Thread):
     def _refuse(self, error: RefusedError) -> None:
         # Whoever was fenced without knowing it may miss what the new owner has removed: no reason for an alarm.
         try:
-            ours = self._shared.still_ours(self._topic.name, self._partition)
-        except KafkaException:
+            with cluster_errors():
+                ours = self._shared.still_ours(self._topic.name, self._partition)
+        except ClusterError:
             ours = True
         if ours:
             self._shared.topics_doubted.set()

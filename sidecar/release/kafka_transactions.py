@@ -21,7 +21,7 @@ from index.transit import InTransit
 from sidecar.clock import Clock
 from sidecar.kafka import transactions
 from sidecar.kafka.connections import ConnectionLostError
-from sidecar.kafka.errors import Verdict, classify, error_of, reason_of
+from sidecar.kafka.errors import Verdict, classify, cluster_error, cluster_errors, error_of, reason_of
 from sidecar.kafka.transactions import OnDelivery
 from sidecar.payload.records import Appended, Refused, Scheduled
 from sidecar.release.refusals import Suspect, find_refused, send_in_small_batches
@@ -100,16 +100,17 @@ class KafkaTransactions:
     def find_refused(
         self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]], within_s: float
     ) -> Refusals:
-        """By trial, in transactions that are aborted; KafkaException when trials end in anything but a verdict."""
+        """By trial, in transactions that are aborted; ClusterError when trials end in anything but a verdict."""
         written = [*self._written(released, rejected)]
-        findings = find_refused(
-            self._producer,
-            _suspects(written),
-            by_size=not self._compresses,
-            tells_which=self._tells_which,
-            within_s=within_s,
-            now_s=self._clock.running_s,
-        )
+        with cluster_errors():
+            findings = find_refused(
+                self._producer,
+                _suspects(written),
+                by_size=not self._compresses,
+                tells_which=self._tells_which,
+                within_s=within_s,
+                now_s=self._clock.running_s,
+            )
         self._tells_which |= findings.tells_which
         for topic, most in findings.crowded.items():
             self._crowded[topic] = min(most, self._crowded.get(topic, most))
@@ -147,8 +148,8 @@ class KafkaTransactions:
             try:
                 self._producer.abort_transaction()
             except KafkaException as another:
-                return Result(Outcome.UNKNOWN, error=another, why=error_of(another).str())
-        return Result(outcome, error=exception, why=error.str())
+                error, outcome = error_of(another), Outcome.UNKNOWN
+        return Result(outcome, error=cluster_error(error), why=error.str())
 
     def _written(
         self, released: Sequence[Entry[Scheduled]], rejected: Sequence[tuple[int, Refused]]

@@ -68,7 +68,7 @@ def screen(
     *,
     compresses: bool = True,
 ) -> Screened:
-    """Complete and check a batch; KafkaException when the cluster does not answer, and then nothing is concluded.
+    """Complete and check a batch; ClusterError when the cluster does not answer, and then nothing is concluded.
 
     ``compresses``: what is written is compressed, so that the size of a record does not tell that of its batch.
     """

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 
 from index.schedule import Reason, Rejection
 from sidecar.kafka.admin import Denied, described
+from sidecar.kafka.errors import cluster_errors
 
 KNOWN_FOR_S = 10.0
 """How long a good target is trusted. One deleted meanwhile holds up its partition until librdkafka gives up
@@ -70,7 +71,7 @@ class Directory(Protocol):
     """The port through which it is looked up what targets are like."""
 
     def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
-        """Look up several targets; KafkaException when the cluster does not answer."""
+        """Look up several targets; ClusterError when the cluster does not answer."""
 
     def forget(self) -> None:
         """Ask again next time: the broker has contradicted what is remembered."""
@@ -91,7 +92,7 @@ class TargetDirectory:
         self._lock = threading.Lock()
 
     def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
-        """Look up several targets with at most one request; KafkaException when the cluster does not answer.
+        """Look up several targets with at most one request; ClusterError when the cluster does not answer.
 
         What a good target was like is believed for ``known_for_s``.
         """
@@ -149,7 +150,8 @@ class TargetDirectory:
             resources, request_timeout=DESCRIBE_TIMEOUT_S
         )
         demands = {resource.name: future for resource, future in settings.items()}
-        return {name: _target(name, future, now_s, demands[name]) for name, future in futures.items()}
+        with cluster_errors():
+            return {name: _target(name, future, now_s, demands[name]) for name, future in futures.items()}
 
 
 def _target(

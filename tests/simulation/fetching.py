@@ -5,8 +5,7 @@ from concurrent.futures import Future
 from random import Random
 from typing import NoReturn, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
-
+from index.errors import ClusterError, ClusterTrouble
 from index.record import Record
 from sidecar.buckets.pool import LoaderPool
 from sidecar.intake.offset_reader import OffsetReader, ReadEach
@@ -156,7 +155,7 @@ class Pool(LoaderPool):
 
     def _do(self, work: Callable[[OffsetReader], T], reader: OffsetReader, future: Future[T], is_unread: bool) -> None:
         if is_unread:
-            future.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+            future.set_exception(ClusterError(ClusterTrouble.UNANSWERED, "no answer"))
             return
         try:
             future.set_result(work(reader))

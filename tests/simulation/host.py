@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-from confluent_kafka import KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError
 
 from index.bucket_rules import SealRules
 from index.errors import NotYetError
@@ -242,11 +241,23 @@ class Host:
     def upkeep(self, ledger: PartitionLedger, gate: Gate) -> Upkeep:
         """Trims the modelled topics."""
         around = self._around
-        admin = cast("AdminClient", DeletesRecords(around))
         key = ledger.committed.series_key
-        trimming = Trimming(admin, "", self.context, lambda: _kept(around), key)
+        trimming = Trimming(self.context, self._remove, lambda: _kept(around), key)
         hidden = HiddenEnd(Future[Edges], "", self.context.place)
         return Upkeep(self.context, ledger, trimming, self.pool, around.retention[0], gate, hidden)
+
+    def _remove(self, topic: str, offset: int) -> "Future[None]":
+        """Remove what lies below; done at once."""
+        around = self._around
+        if topic == DELAY_TOPIC:
+            around.log.start = max(around.log.start, offset)
+            around.faults.point("trim of the delay topic")
+        else:
+            around.store.trim(offset)
+            around.faults.point("trim of snapshots")
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
 
 
 class SimulatedStanding:
@@ -458,27 +469,6 @@ class SimulatedTransactions:
     def apply(self, written: world.Transaction) -> list[int]:
         """As the owner that this router believes to be; offsets of what was written to the snapshots topic."""
         return self._around.store.commit(self._host.epoch, written)
-
-
-class DeletesRecords:
-    """What of an admin client trimming needs."""
-
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-
-    def delete_records(self, at: Sequence[TopicPartition], **_: float) -> dict[TopicPartition, "Future[None]"]:
-        """Remove what lies below; done at once."""
-        done: Future[None] = Future()
-        done.set_result(None)
-        for each in at:
-            if each.topic == DELAY_TOPIC:
-                log = self._around.log
-                log.start = max(log.start, each.offset)
-                self._around.faults.point("trim of the delay topic")
-            else:
-                self._around.store.trim(each.offset)
-                self._around.faults.point("trim of snapshots")
-        return dict.fromkeys(at, done)
 
 
 class _Message:

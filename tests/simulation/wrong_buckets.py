@@ -6,11 +6,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from confluent_kafka import KafkaException
 from pyroaring import BitMap64
 
 from index.batch import Installation
 from index.bucket import Bucket, Manifest
+from index.errors import ClusterError
 from index.partition import PartitionIndex
 from index.pending import Entry, PendingIndex
 from index.pending_set import PendingSet
@@ -66,7 +66,7 @@ class _PastUnread(PoolReads):
         asked = super().ask(manifest, numbers)
         try:
             asked.result()
-        except KafkaException:
+        except ClusterError:
             asked = Future()
             asked.set_result([None] * len(numbers))
         return asked

@@ -10,9 +10,8 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol, Self, TypeVar
 
 import structlog
-from confluent_kafka import KafkaException
 
-from index.errors import ConfigError, DelayRouterError
+from index.errors import ClusterError, ClusterTrouble, ConfigError, DelayRouterError
 from index.headers import Headers
 from sidecar.config.model import Config
 from sidecar.controls.ordering import Order as ControlOrder
@@ -27,7 +26,7 @@ from sidecar.http.api.calls import (
     Calls,
 )
 from sidecar.http.problems import Refusal
-from sidecar.kafka.errors import error_of, is_unanswered
+from sidecar.kafka.errors import cluster_errors
 from sidecar.kafka.record_writer import Written
 from sidecar.policies.origin import Origin
 from sidecar.policies.policy import Policy, Scope
@@ -211,15 +210,16 @@ class Backend:
 
 async def _refusing(calls: Calls, wrong: HTTPStatus, function: Callable[..., T], *arguments: Any) -> T:
     try:
-        return await calls.run(function, *arguments)
+        with cluster_errors():
+            return await calls.run(function, *arguments)
     except ConfigError as error:
         raise Refusal(wrong, str(error)) from None
-    except KafkaException as exception:
+    except ClusterError as failed:
         # Its text may name brokers.
-        failed = error_of(exception)
-        structlog.get_logger().warning("admin_kafka_failed", error=failed.str(), code=failed.name())
-        told = "the brokers did not answer in time" if is_unanswered(failed) else "the cluster did not do it"
-        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{told} ({failed.name()})") from None
+        structlog.get_logger().warning("admin_kafka_failed", error=str(failed), code=failed.code)
+        is_unanswered = failed.kind is ClusterTrouble.UNANSWERED
+        told = "the brokers did not answer in time" if is_unanswered else "the cluster did not do it"
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{told} ({failed.code})") from None
     except DelayRouterError as error:
         structlog.get_logger().warning("admin_refused", why=str(error))
         raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"the router cannot do that now; {problems.INTERNAL}") from None

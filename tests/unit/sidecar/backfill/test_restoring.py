@@ -1,14 +1,21 @@
 """State made anew of what a job has staged: the furthest whole one, or a reason why not."""
 
+from typing import NoReturn, cast
+
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from index.bucket import Manifest, Placement, SegmentRef
-from index.errors import FormatError
+from index.errors import ClusterError, FormatError
 from index.progress import BEFORE_ALL, Position, Progress
 from index.retention import Kept
 from index.rule_history import RuleHistory
 from index.rules import Rules
-from sidecar.backfill.restoring import kept_by_backfills, restored_from
+from sidecar.backfill import restoring
+from sidecar.backfill.restoring import kept_by_backfills, look_at_backfills, restored_from
+from sidecar.config.model import Config
+from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.compacted import Stored
 from snapshots.staged import Intent, Staged, encode_intent, encode_staged, intent_key, staged_key
 
@@ -107,3 +114,18 @@ def test_what_must_not_be_trimmed() -> None:
     assert kept_by_backfills([], 0) == Kept(None, None)
     with pytest.raises(FormatError, match="intent/x"):
         kept_by_backfills([Stored(0, intent_key("x"), b"")], 0)
+
+
+def test_a_backfill_topic_that_may_not_be_read_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config.model_validate({"kafka": {"bootstrap.servers": "b:1"}, "delay_topics": [{"name": "d"}]})
+
+    def denied(*_: object) -> NoReturn:
+        raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+    monkeypatch.setattr(restoring, "read_backfills", denied)
+    with pytest.raises(ClusterError) as raised:
+        look_at_backfills(
+            config, config.delay_topics[0], 0, cast("AdminClient", None), lambda: 0, cast("OffsetReader", None)
+        )
+    assert raised.value.remedy.startswith("READ is missing: kafka-acls.sh --bootstrap-server b:1 ")
+    assert raised.value.remedy.endswith("--topic d.delay-backfill")

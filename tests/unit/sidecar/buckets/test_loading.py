@@ -6,9 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
-from index.errors import RefusedError
+from index.errors import ClusterError, ClusterTrouble, RefusedError
 from index.pending_set import PendingSet
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
@@ -120,7 +119,7 @@ def test_a_partition_that_is_given_up_gives_back_what_has_not_arrived(*, is_done
 def test_a_load_that_fails_gives_back_what_it_had_read() -> None:
     scene = Scene()
     scene.turn()
-    scene.pool.do(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    scene.pool.do(ClusterError(ClusterTrouble.UNANSWERED, "no answer"))
     assert scene.budget.used_bytes == 2 * SIZE
     scene.turn()
     assert scene.budget.used_bytes == 0
@@ -133,7 +132,7 @@ def test_a_load_that_fails_gives_back_what_it_had_read() -> None:
 
 def test_a_damaged_batch_stops_the_partition_when_its_records_are_due() -> None:
     scene = Scene()
-    damaged = KafkaException(KafkaError(KafkaError._BAD_MSG, "failed CRC32C check"))
+    damaged = ClusterError(ClusterTrouble.UNREADABLE, "failed CRC32C check")
     scene.turn(now_ms=DUE_MS - 1)
     scene.pool.do(damaged)
     scene.turn(now_ms=DUE_MS - 1)

@@ -5,11 +5,11 @@ from concurrent.futures import CancelledError, Future
 from random import Random
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
 from index.bucket import Manifest
+from index.errors import ClusterError, ClusterTrouble
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.run import ListRun
@@ -141,7 +141,7 @@ class DelayTopic(Reads):
         self.reads.append(0)
         for offset in offsets:
             if offset in self._damaged:
-                raise KafkaException(KafkaError(KafkaError._BAD_MSG))
+                raise ClusterError(ClusterTrouble.UNREADABLE, "damaged")
             record = None if offset in self._gone else self.held[offset]
             self.reads[-1] += record_size(record)
             yield offset, record
@@ -180,7 +180,7 @@ def test_a_cluster_that_does_not_answer_ends_the_read() -> None:
     class Silent(DelayTopic):
         def records(self, offsets: Sequence[int]) -> ReadEach:
             yield offsets[0], None
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            raise ClusterError(ClusterTrouble.UNANSWERED, "no answer")
 
-    with pytest.raises(KafkaException):
+    with pytest.raises(ClusterError):
         Silent([10]).parts(100, [0])

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from index.bucket import Manifest, Placement
-from index.errors import RefusedError
+from index.errors import ClusterError, ClusterTrouble, RefusedError
 from index.pending import Entry
 from index.progress import Position
 from index.record import Record
@@ -80,7 +79,7 @@ class Reader(OffsetReader):
 
     def _answer(self) -> None:
         if self.fails:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            raise ClusterError(ClusterTrouble.UNANSWERED, "no answer")
 
 
 def log(**changed: Record) -> dict[int, Record]:
@@ -265,7 +264,7 @@ def test_when_the_cluster_does_not_answer_nothing_is_concluded() -> None:
     manifest, value = stored()
     reader = Reader(value, log())
     reader.fails = True
-    with pytest.raises(KafkaException):
+    with pytest.raises(ClusterError):
         source().load(manifest, 0, reader, keep_all)
 
 

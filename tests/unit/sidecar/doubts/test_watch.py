@@ -2,8 +2,7 @@
 
 from concurrent.futures import Future
 
-from confluent_kafka import KafkaError, KafkaException
-
+from index.errors import ClusterError, ClusterTrouble
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
 from sidecar.doubts.aside import Doubt, Doubts
@@ -39,7 +38,7 @@ def test_doubts_end_when_the_cluster_says_so() -> None:
     watch.turn()
     watch.turn()
     assert len(cluster.asked) == 1
-    cluster.answers[0].set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+    cluster.answers[0].set_exception(ClusterError(ClusterTrouble.UNANSWERED, "no answer"))
     watch.turn()
     assert len(used) == 1
     clock.sleep(LOOK_EVERY_S)

@@ -1,12 +1,14 @@
 """The one table of errors: only a broker's clean verdict lets a producer go on."""
 
+from collections.abc import Generator
 from typing import TypedDict
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from index.errors import ClusterError, ClusterTrouble
 from index.schedule import Reason
-from sidecar.kafka.errors import Verdict, classify, error_of, reason_of
+from sidecar.kafka.errors import Verdict, classify, cluster_errors, error_of, reason_of, with_cluster_errors
 
 
 class Flags(TypedDict, total=False):
@@ -105,3 +107,39 @@ def test_the_error_inside_an_exception() -> None:
     assert error_of(KafkaException(error)) is error
     with pytest.raises(AssertionError, match="not a Kafka error"):
         error_of(KafkaException("text"))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._TIMED_OUT, ClusterTrouble.UNANSWERED),
+        (KafkaError._BAD_MSG, ClusterTrouble.UNREADABLE),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, ClusterTrouble.OTHER),
+    ],
+)
+def test_an_error_of_the_client_becomes_one_of_ours(code: int, kind: ClusterTrouble) -> None:
+    error = KafkaError(code, "what it says")
+    with pytest.raises(ClusterError, match=r"^what it says$") as raised, cluster_errors():
+        raise KafkaException(error)
+    assert (raised.value.kind, raised.value.code) == (kind, error.name())
+    assert raised.value.verdict == classify(error).name
+
+
+def test_an_error_of_the_client_becomes_one_of_ours_where_records_are_read_one_by_one() -> None:
+    closed: list[bool] = []
+
+    def records() -> Generator[int, None, None]:
+        try:
+            yield 1
+            raise KafkaException(KafkaError(KafkaError._BAD_MSG))
+        finally:
+            closed.append(True)
+
+    read = with_cluster_errors(records())
+    assert next(read) == 1
+    with pytest.raises(ClusterError):
+        next(read)
+    left = with_cluster_errors(records())
+    next(left)
+    left.close()
+    assert closed == [True, True]

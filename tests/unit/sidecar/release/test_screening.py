@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
 from index.batch import Batch
+from index.errors import ClusterError, ClusterTrouble
 from index.pending import Entry
 from index.progress import start_of
 from index.record import Record
@@ -40,7 +40,7 @@ class Away(TargetDirectory):
         pass
 
     def resolve(self, names: Iterable[str], _known_for_s: float = 0) -> dict[str, Target]:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        raise ClusterError(ClusterTrouble.UNANSWERED, "no answer")
 
 
 class Reader:
@@ -164,7 +164,7 @@ def test_a_record_read_again_may_be_rejected_with_what_it_held() -> None:
 
 
 def test_when_the_cluster_does_not_answer_nothing_is_concluded() -> None:
-    with pytest.raises(KafkaException):
+    with pytest.raises(ClusterError):
         screen(batch(entry(1)), RULES, Away(), Reader(), undecided)
 
 
