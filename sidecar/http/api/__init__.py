@@ -40,8 +40,8 @@ Limits, all before a request reaches the code that answers it (:mod:`sidecar.htt
   What changes something must be ``application/json``, which no form can send; there is no CORS. DELETE has no body and
   no form, so it needs no type.
 * Calls that wait for Kafka run in few threads (:mod:`sidecar.http.api.calls`), two of them for changes only, so that a
-  pause does not wait behind look-ups. After 20 s the caller gets 504; more than can wait get 503. Rejected records are driven
-  again in a thread of their own, so many and for so long in one call; what is left waits for the next.
+  pause does not wait behind look-ups. After 20 s the caller gets 504; more than can wait get 503. Rejected records are
+  driven again in a thread of their own, so many and for so long in one call; what is left waits for the next.
 * Long answers are written in pieces, so that none holds the interpreter's lock for long: releasing goes on beside it.
 
 What answers say
