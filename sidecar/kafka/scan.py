@@ -14,7 +14,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sidecar.kafka.admin import Place
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Place
 from sidecar.kafka.errors import is_partition_end, is_removed, is_unreadable
 
 NO_END: Final = 1 << 62
@@ -38,9 +38,9 @@ class Why(Enum):
 
 
 class ScanError(KafkaException):
-    """A scan stopped at ``place`` in front of its end; the next call goes on with the other partitions.
+    """A scan stopped at ``place`` in front of its end.
 
-    After OUT_OF_TIME and SILENT the next call goes on with ``place`` too.
+    The next call goes on, also with this partition unless the caller leaves it.
     """
 
     def __init__(self, why: Why, place: Place, error: KafkaError) -> None:
@@ -121,7 +121,6 @@ class PartitionScan:
                 self.at_end.add(place)
                 self._move(place, offset)
             else:
-                del self.left[place]
                 raise ScanError(_why(error), place, error)
 
     def leave(self, place: Place) -> None:
@@ -141,9 +140,9 @@ class PartitionScan:
             del self.left[place]
 
 
-def range_of(consumer: Consumer, place: Place, timeout_s: float) -> range:
-    """Return the offsets of a partition up to its end of now, as far as the consumer is let see it."""
-    return range(*consumer.get_watermark_offsets(TopicPartition(*place), timeout_s))
+def range_of(consumer: Consumer, place: Place) -> range:
+    """Return the offsets of a partition up to its end of now: that of what is committed, if the consumer reads that."""
+    return range(*consumer.get_watermark_offsets(TopicPartition(*place), REQUEST_TIMEOUT_S))
 
 
 def place_of(message: Message) -> Place:

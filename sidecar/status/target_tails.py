@@ -101,9 +101,9 @@ def _read(config: Config, spans: Mapping[Place, range], found: Mapping[str, Tail
                 for message in scan.records(until_s):
                     _note(found[message.topic() or ""], message)
             except ScanError as error:
-                # Of one partition: the others are read on.
-                if error.place in spans and error.why is not Why.OUT_OF_TIME:
+                if error.why is not Why.OUT_OF_TIME and error.place in scan.left:
                     found[error.place[0]].unread = text_of(error_of(error))
+                    scan.leave(error.place)
     finally:
         consumer.close()
     for name, _ in scan.left:

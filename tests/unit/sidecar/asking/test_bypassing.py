@@ -114,6 +114,9 @@ class Consumer:
     def poll(self, _: float) -> Message | None:
         return self.messages.pop(0) if self.messages else None
 
+    def pause(self, _: Any) -> None:
+        """Has nothing ahead."""
+
     def consume(self, _: int, __: float) -> list[Message]:
         given, self.messages = self.messages, []
         return given
