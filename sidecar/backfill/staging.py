@@ -15,10 +15,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from index.errors import FormatError
 from sidecar.clock import Clock
 from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S, Place
-from sidecar.kafka.compacted import learn_leaders
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.kafka.following import TopicFollower
-from sidecar.kafka.scan import AT_ONCE, NO_END, PartitionScan, ScanError, place_of
+from sidecar.kafka.scan import AT_ONCE, NO_END, PartitionScan, ScanError, learn_leaders, place_of
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged
 
 WAIT_S = 0.25

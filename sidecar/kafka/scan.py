@@ -10,12 +10,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Place
-from sidecar.kafka.errors import is_partition_end, is_removed, is_unreadable
+from index.errors import NotYetError, RefusedError, changed_on_disk
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Place, log_range, uncommitted_end
+from sidecar.kafka.errors import error_of, is_partition_end, is_removed, is_unreadable
 
 NO_END: Final = 1 << 62
 """Behind every offset: the end of a range that is followed."""
@@ -140,6 +144,11 @@ class PartitionScan:
             del self.left[place]
 
 
+def learn_leaders(consumer: Consumer, topic: str) -> None:
+    """Ask who leads a topic: a client that does not know it waits half a second before it looks for the beginning."""
+    consumer.list_topics(topic, REQUEST_TIMEOUT_S)
+
+
 def range_of(consumer: Consumer, place: Place) -> range:
     """Return the offsets of a partition up to its end of now: that of what is committed, if the consumer reads that."""
     return range(*consumer.get_watermark_offsets(TopicPartition(*place), REQUEST_TIMEOUT_S))
@@ -148,6 +157,59 @@ def range_of(consumer: Consumer, place: Place) -> range:
 def place_of(message: Message) -> Place:
     """Return the partition that a message is of."""
     return message.topic() or "", message.partition() or 0
+
+
+class Stored(NamedTuple):
+    """One record of a compacted topic, as it is stored."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def read_compacted(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:
+    """Return every committed record; NotYetError while an open transaction hides some, KafkaException on an error."""
+    start, settled = log_range(admin, name, partition)
+    if settled != uncommitted_end(admin, name, partition):
+        raise NotYetError(
+            f"an open transaction hides the end of {name}/{partition}; should it last longer than transactions may:"
+            " OPERATIONS, 'A transaction that nobody ends'"
+        )
+    return _read(config, name, partition, start, settled)
+
+
+def read_settled(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:
+    """Return every committed record in front of the first open transaction: they agree with each other."""
+    return _read(config, name, partition, *log_range(admin, name, partition))
+
+
+def read_part(consumer: Consumer, name: str, partition: int, start: int, end: int) -> list[Stored]:
+    """Read every committed record of [start, end), and leave the consumer without an assignment.
+
+    RefusedError when a batch is damaged, ScanError when the end is not reached.
+    """
+    try:
+        scan = PartitionScan(consumer, {(name, partition): range(start, end)})
+        return [Stored(each.offset() or 0, each.key(), each.value()) for each in scan.records()]
+    except ScanError as error:
+        if error.why is not Why.UNREADABLE:
+            raise
+        raise RefusedError(
+            f"{changed_on_disk(f'{name}/{partition}', error_of(error).str())}, or restore {name}; see OPERATIONS,"
+            " DelayRouterPartitionRefused, 'state damaged'"
+        ) from error
+    finally:
+        consumer.unassign()
+
+
+def _read(config: Config, name: str, partition: int, start: int, end: int) -> list[Stored]:
+    if start >= end:
+        return []
+    consumer = clients.state_reader(config)
+    try:
+        return read_part(consumer, name, partition, start, end)
+    finally:
+        consumer.close()
 
 
 def _why(error: KafkaError) -> Why:

@@ -17,9 +17,8 @@ from index.errors import ConfigError, FormatError
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING
-from sidecar.kafka.compacted import learn_leaders
 from sidecar.kafka.errors import error_of
-from sidecar.kafka.scan import NO_END, PartitionScan, Why, range_of
+from sidecar.kafka.scan import NO_END, PartitionScan, Why, learn_leaders, range_of
 from sidecar.policies.origin import NOBODY, Change, Origin, origin_of, remembered
 from sidecar.policies.policy import Policy, Scope, ScopeKind, decode, encode, scope_of
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy, without_reading

@@ -17,8 +17,7 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import log_range
-from sidecar.kafka.compacted import read_settled
-from sidecar.kafka.scan import PartitionScan
+from sidecar.kafka.scan import PartitionScan, read_settled
 from snapshots.series_key import COPY_KEY, decode_copy
 from snapshots.state import PROGRESS_KEY, series_key_of
 

@@ -4,11 +4,13 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
+import sidecar
 from sidecar.kafka.admin import Place
 from sidecar.kafka.scan import NO_END, PartitionScan, ScanError, Why, place_of
 from tests.support.hand_clock import HandClock
@@ -208,6 +210,22 @@ def test_a_partition_that_was_left_is_paused_and_its_records_are_dropped() -> No
         scan.leave(place_of(message))
     assert found == [(ONE, 0), (OTHER, 0)]
     assert consumer.paused == [ONE]
+
+
+READS_BY_ITSELF = {
+    "audit/read.py": "judges the router, and shares no code with it",
+    "demo/dev.py": "shows the arrivals of a group of its own",
+    "demo/kafka_side.py": "shows the arrivals of a group of its own",
+    "intake/offset_reader.py": "seeks from record to record, within a release",
+    "intake/tails.py": "the tail of a delay partition, whose fetches the kernel takes",
+    "kafka/scan.py": "the scan",
+}
+
+
+def test_nothing_else_takes_records_from_a_consumer() -> None:
+    package = Path(sidecar.__file__).parent
+    taking = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if ".consume(" in path.read_text()}
+    assert taking == READS_BY_ITSELF.keys(), "read partitions by PartitionScan"
 
 
 def test_nothing_is_waited_for_where_nothing_is_to_be_read() -> None:
