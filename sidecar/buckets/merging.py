@@ -19,7 +19,7 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from pyroaring import BitMap64
 
@@ -48,12 +48,7 @@ from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
 WAIT_S = 0.2
 
 
-class _Stored(Protocol):
-    @property
-    def value(self) -> bytes: ...
-
-
-M = TypeVar("M", bound=_Stored)
+M = TypeVar("M", Encoded, EncodedPage)
 
 
 class Merging:
@@ -87,7 +82,7 @@ class Merging:
         self._given: Sequence[Encoded] = ()
         pages: _Made[EncodedPage] = _Made(self._stopping, limits)
         self._pages = pages
-        self._ids = WrittenIds(bucket_id, pages, limits)
+        self._ids = WrittenIds(bucket_id, pages.take, limits)
         self._ids_are_known = all(manifest.id_pages is not None for manifest in manifests)
         self._room = MOST_SEGMENTS - sum(len(manifest.segments) for manifest in manifests)
 

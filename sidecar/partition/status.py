@@ -59,8 +59,8 @@ class PartitionStatus:
     """One partition at one moment.
 
     ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, ``spread`` in those of
-    SPREAD_BOUNDS_MS, ``by_target`` the same by target; all are a few seconds old at most. ``unsure`` may belong to
-    another range of ``by_due``. ``lateness`` are counts as by :func:`sidecar.lateness.released_within`, of late.
+    SPREAD_BOUNDS_MS, ``by_target`` the same by target; all are a few seconds old at most.
+    ``lateness`` are counts as by :func:`sidecar.lateness.released_within`, of late.
     ``watermark`` is None before the first release.
     ``held_since_ms`` is when the first of what is held was due, ``held_by_target`` counts it by what it waits for.
     ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
@@ -87,7 +87,6 @@ class PartitionStatus:
     snapshot_bytes: int = 0
     by_due: tuple[int, ...] = ()
     spread: tuple[int, ...] = ()
-    unsure: int = 0
     lateness: tuple[int, ...] = ()
     by_target: TargetCounts = ()
     watermark: Position | None = None
@@ -194,11 +193,6 @@ class PartitionCollector(Collector):
         snapshot_bytes = _gauge("snapshot_bytes", "Bytes of segments not yet released", "topic")
         masked = _gauge("masked_records", "Cancelled records that are still in a bucket or in the log", "topic")
         by_due = _gauge("pending_by_due", "Pending records due within so many seconds; 0: overdue", "topic", "within")
-        unsure = _gauge(
-            "pending_by_due_estimated",
-            "Pending records that may be due in another range: an older router wrote their manifests",
-            "topic",
-        )
         in_doubt = _gauge(
             "partitions_in_doubt",
             "Partitions of targets that records wait for, since the brokers may have forgotten a transaction there",
@@ -219,7 +213,6 @@ class PartitionCollector(Collector):
             masked.add_metric([topic], sum(status.masked for status in own))
             in_doubt.add_metric([topic], max(status.in_doubt for status in own))
             snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
-            unsure.add_metric([topic], sum(status.unsure for status in own))
             _add_retention(retention, topic, (status.retention_ms for status in own))
             for within, count in _cumulated(status.by_due for status in own):
                 by_due.add_metric([topic, within], count)
@@ -252,7 +245,7 @@ class PartitionCollector(Collector):
 
         payload = _gauge("payload_bytes", "Payload of pending records held in memory")
         payload.add_metric([], self._payload_bytes())
-        yield from (pending, by_due, unsure, next_due, furthest, buckets, held, held_for, masked, snapshot_bytes)
+        yield from (pending, by_due, next_due, furthest, buckets, held, held_for, masked, snapshot_bytes)
         yield from (lag, hidden, state, needed, needed_time, retention, payload, in_doubt)
 
 
