@@ -1,18 +1,6 @@
 """What each partition is doing, for probes, metrics and people.
 
 A worker publishes a snapshot of itself now and then; readers take the last one, so a scrape never waits for a release.
-
-::
-
-                 assigned                     broker answers            state read, owner fenced
-    (start) ───────────────► FENCING ──────────────────► RESTORING ──────────────────► REPLAYING
-                                ▲                            │                             │ [S, C) indexed
-                 after a pause  │                            │ must not start              ▼
-                             WAITING ◄──── any error ────────┼───────────────────────── ACTIVE
-                                ▲                            ▼                             │
-                                └──── after a while ───── REFUSED            revoked ──► STOPPED
-
-A policy turns ACTIVE into PAUSED and back, or into DRAINED, from which the partition is taken over again.
 """
 
 import math
@@ -22,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
+from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -41,7 +30,20 @@ do not answer holds it for as long as its transaction may take."""
 
 
 class PartitionState(StrEnum):
-    """Where a partition stands between assignment and release."""
+    """State of a partition from its assignment on.
+
+    The worker (:mod:`sidecar.partition.worker`) tells each::
+
+                     assigned                broker answers             state read, owner fenced
+        (start) ───────────────► FENCING ──────────────► RESTORING ──────────────────► REPLAYING
+                                    ▲                        │                             │ [S, C) indexed
+                     after a pause  │                        │ must not start              ▼
+                                 WAITING ◄─── any error ─────┼───────────────────────── ACTIVE ◄─► PAUSED
+                                    ▲                        ▼                             │
+                                    └─── after a while ─── REFUSED           drained ──► DRAINED ──► FENCING
+
+    Any state may be followed by STOPPED: the partition was given back. ``FOLLOWED_BY`` has each transition.
+    """
 
     FENCING = "fencing"
     RESTORING = "restoring"
@@ -52,6 +54,32 @@ class PartitionState(StrEnum):
     WAITING = "waiting"
     REFUSED = "refused"
     STOPPED = "stopped"
+
+
+_FAILED: Final = frozenset({PartitionState.WAITING, PartitionState.REFUSED, PartitionState.STOPPED})
+_AGAIN: Final = frozenset({PartitionState.FENCING, PartitionState.DRAINED})
+"""How a take-over begins anew: after a lost connection, or when the topics are others, it does so without a pause."""
+
+FOLLOWED_BY: Final[Mapping[PartitionState, frozenset[PartitionState]]] = {
+    PartitionState.FENCING: _FAILED | {PartitionState.RESTORING, PartitionState.DRAINED},
+    PartitionState.RESTORING: _FAILED
+    | _AGAIN
+    | {PartitionState.REPLAYING, PartitionState.ACTIVE, PartitionState.PAUSED},
+    PartitionState.REPLAYING: _FAILED | _AGAIN | {PartitionState.ACTIVE, PartitionState.PAUSED},
+    PartitionState.ACTIVE: _FAILED | _AGAIN | {PartitionState.PAUSED},
+    PartitionState.PAUSED: _FAILED | _AGAIN | {PartitionState.ACTIVE},
+    PartitionState.DRAINED: frozenset({PartitionState.FENCING, PartitionState.WAITING, PartitionState.STOPPED}),
+    PartitionState.WAITING: frozenset({PartitionState.FENCING, PartitionState.DRAINED, PartitionState.STOPPED}),
+    PartitionState.REFUSED: _AGAIN | {PartitionState.WAITING, PartitionState.STOPPED},
+    PartitionState.STOPPED: frozenset(),
+}
+"""States that may come next; a state may always be told again."""
+
+SERVED: Final = frozenset({PartitionState.ACTIVE, PartitionState.PAUSED})
+"""A worker has the partition, and its numbers are those of now."""
+
+READY: Final = SERVED | {PartitionState.DRAINED}
+"""The partition does what it is to do: it is recovered and released from, or stopped by a policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +131,13 @@ class PartitionStatus:
 
     @property
     def ready(self) -> bool:
-        """Whether the partition does what it is to do: it is recovered and released from, or stopped by a policy."""
-        return self.state in (PartitionState.ACTIVE, PartitionState.PAUSED, PartitionState.DRAINED)
+        """Whether the state is one of READY."""
+        return self.state in READY
 
     @property
     def is_served(self) -> bool:
-        """Whether a worker has it, so that its numbers are those of now."""
-        return self.state in (PartitionState.ACTIVE, PartitionState.PAUSED)
+        """Whether the state is one of SERVED."""
+        return self.state in SERVED
 
     def as_json(self) -> dict[str, object]:
         """For the body of `/readyz`."""
