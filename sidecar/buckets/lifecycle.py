@@ -24,13 +24,12 @@ from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.ids import StoredIds
 from sidecar.buckets.merge_reading import PoolReads
 from sidecar.buckets.merging import Merging
-from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource
 from sidecar.buckets.trimming import Tombstones
 from sidecar.context import PartitionContext
-from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.ports import Pool, Records
 from sidecar.release.transaction import Request
 from snapshots.codec import SegmentCodec
 from snapshots.manifest import manifest_key
@@ -44,7 +43,7 @@ class Housekeeping:
         context: PartitionContext,
         ledger: PartitionLedger,
         source: SegmentSource,
-        pool: LoaderPool,
+        pool: Pool,
         ids: StoredIds,
         pages: IdPageSource,
         codec: SegmentCodec,
@@ -209,7 +208,7 @@ class Housekeeping:
     def _begin_merge(self, sources: Sequence[Bucket]) -> None:
         source, pages, pool = self._source, self._pages, self._pool
 
-        def work(reader: OffsetReader) -> None:
+        def work(reader: Records) -> None:
             merging.run(PoolReads(source, pages, pool, reader))
 
         watermark, masked = self._ledger.committed.watermark, self._ledger.named.mask.settled()

@@ -9,22 +9,20 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import takewhile
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer
 
-from index.pending import Entry
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.errors import cluster_errors
-from sidecar.payload.records import Scheduled
+from sidecar.ports import Records
 
 T = TypeVar("T")
-Run: TypeAlias = list[list[Entry[Scheduled]]]
-"""The entries of segments that follow each other in a bucket."""
-
 LOADERS = 2
 MERGERS = 1
 FETCHERS = 1
+"""One alone: pages of ids are remembered for the thread that looks for ids."""
+
 ENCODERS = 1
 ASKERS = 1
 
@@ -87,30 +85,30 @@ class LoaderPool:
         self._encoders = ThreadPoolExecutor(ENCODERS, "encoder")
         self._askers = ThreadPoolExecutor(ASKERS, "asker")
 
-    def load(self, work: Callable[[OffsetReader], Run]) -> Future[Run]:
+    def load(self, work: Callable[[Records], T]) -> Future[T]:
         """Have segments read."""
         return self.look(work)
 
-    def look(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def look(self, work: Callable[[Records], T]) -> Future[T]:
         """Have a record or two read."""
         return self._submit(self._loaders, work)
 
-    def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
+    def merge(self, work: Callable[[Records], None]) -> Future[None]:
         """Have a merge prepared; apart from loading, so that a long merge never delays what is due."""
         future = self._submit(self._mergers, work)
         self._merging.add(future)
         future.add_done_callback(self._merging.discard)
         return future
 
-    def scan(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def scan(self, work: Callable[[Records], T]) -> Future[T]:
         """Have whole buckets read, beside merging: what is due soon is loaded meanwhile."""
         return self._submit(self._mergers, work)
 
-    def fetch(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def fetch(self, work: Callable[[Records], T]) -> Future[T]:
         """Have segments read that a merge needs next; apart from it, so that it goes on meanwhile."""
         return self._submit(self._fetchers, work)
 
-    def look_up(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def look_up(self, work: Callable[[Records], T]) -> Future[T]:
         """Have ids looked for: neither with what is loaded for release, nor with merging, which may take minutes."""
         return self._submit(self._fetchers, work)
 
@@ -140,7 +138,7 @@ class LoaderPool:
         self._encoders.shutdown(wait=False, cancel_futures=True)
         self._askers.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, threads: ThreadPoolExecutor, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def _submit(self, threads: ThreadPoolExecutor, work: Callable[[Records], T]) -> Future[T]:
         def run() -> T:
             with cluster_errors():
                 return work(self._reader())

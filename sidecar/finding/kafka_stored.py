@@ -10,7 +10,7 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.finding.kept_readers import About, Readers
 from sidecar.finding.known_pages import KnownPages
 from sidecar.finding.remembered import Remembered
-from sidecar.kafka.compacted import Stored
+from sidecar.ports import Stored
 from snapshots.segment import StoredEntry, decode_segment
 
 MOST_ENTRIES: Final = 20_000

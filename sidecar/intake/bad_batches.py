@@ -10,25 +10,18 @@ then, by another client or with another ``receive.message.max.bytes``, nothing o
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.config.librdkafka_keys import MOST_UNPACKED
+from sidecar.intake.decided import BadBatch
 from sidecar.kafka.errors import is_unreadable
 
 TRIES: Final = 3
 """So often the same error must come, each time of a fetch of its own, before a batch is taken for bad."""
 
 TIMEOUT_S: Final = 10.0
-
-
-class BadBatch(NamedTuple):
-    """Offsets [from_offset, to_offset) of a batch that cannot be read, and what the client says of it."""
-
-    from_offset: int
-    to_offset: int
-    why: str
 
 
 def too_large(offset: int, size_bytes: int, most_bytes: int) -> BadBatch:

@@ -1,7 +1,6 @@
 """Reading one partition of a topic from its beginning: once to its end, or to follow it."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -11,16 +10,9 @@ from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, log_range, uncommitted_end
 from sidecar.kafka.errors import error_of, is_unreadable
+from sidecar.ports import Stored
 
 POLL_S = 0.5
-
-
-class Stored(NamedTuple):
-    """One record of a compacted topic, as it is stored."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
 
 
 def read_compacted(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:

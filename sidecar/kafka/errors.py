@@ -206,6 +206,12 @@ def is_partition_end(error: KafkaError) -> bool:
     return error.code() == KafkaError._PARTITION_EOF
 
 
+def require_end(error: KafkaError) -> None:
+    """Raise a ClusterError unless a consumer says that a partition ends here."""
+    if not is_partition_end(error):
+        raise cluster_error(error)
+
+
 def is_end(message: Message) -> bool:
     """Whether a consumer says that a partition ends here; KafkaException when it says anything else but a record."""
     error = message.error()

@@ -18,8 +18,9 @@ from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Headers, lowered
 from sidecar.config.model import Config
 from sidecar.intake.handed_over import readable_headers
 from sidecar.kafka import clients
-from sidecar.kafka.admin import Place, Told, offsets
+from sidecar.kafka.admin import Told, offsets
 from sidecar.kafka.errors import is_partition_end, text_of
+from sidecar.ports import Place
 
 NEWEST: Final = 100
 """Offsets of each partition; marks of transactions are among them."""

@@ -24,10 +24,11 @@ from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
 from sidecar.buckets.sealing import Sealing
-from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.intake.offset_reader import OffsetReader
 from sidecar.limits import Limits
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, scheduled
+from sidecar.ports import ReadEach
 from snapshots.id_pages import encode_page, id_page_key, parse_page
 from snapshots.manifest import encode_manifest, segment_key
 from snapshots.rows import RowPacker

@@ -15,9 +15,9 @@ from index.run import ListRun
 from sidecar.buckets import merging
 from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
-from sidecar.intake.offset_reader import ReadEach
 from sidecar.limits import Limits
 from sidecar.payload.packed_run import packed_rows
+from sidecar.ports import ReadEach
 from snapshots.codec import PYTHON_CODEC
 from snapshots.manifest import encode_manifest, segment_key
 from snapshots.rows import RowPacker, decode_rows

@@ -21,10 +21,11 @@ from sidecar.buckets.id_pages import Encode
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource, keep_nothing
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.intake.offset_reader import OffsetReader
 from sidecar.limits import LIMITS
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, Scheduled, packed, scheduled, size_of
+from sidecar.ports import ReadEach
 from snapshots.manifest import segment_key
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment
