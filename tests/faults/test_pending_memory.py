@@ -7,6 +7,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
+from sidecar.config.units import parse_size_bytes
 from tests.faults.stage import FaultStage
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import TIMEOUT_S, wait_until
@@ -61,7 +62,7 @@ def _is_sealed(stage: FaultStage, delay: str) -> bool:
 
 def _is_within_the_limit(router: RouterProcess) -> None:
     """Assert that the process has never had more memory than its container is allowed."""
-    limit_mib = int(yaml.safe_load(VALUES.read_text())["resources"]["limits"]["memory"].removesuffix("Mi"))
+    limit_mib = parse_size_bytes(f"{yaml.safe_load(VALUES.read_text())['resources']['limits']['memory']}B") // MIB
     status = Path(f"/proc/{router.pid}/status").read_text()
     most = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert most is not None

@@ -82,10 +82,10 @@ def test_two_of_three_brokers_are_away(three_nodes: Proxied, replicated: FaultSt
 def test_leaders_change_while_every_broker_runs(
     three_nodes: Proxied, replicated: FaultStage, rng: Random, tmp_path: Path
 ) -> None:
-    router, load, delay = _loaded(replicated, rng)
+    router, load, _ = _loaded(replicated, rng)
     with router, load:
         router.start_and_wait()
-        topics = [*replicated.topics(), delay, TRANSACTIONS, GROUPS]
+        topics = [*replicated.topics(), TRANSACTIONS, GROUPS]
         for number in range(MOVES):
             time.sleep(rng.uniform(1, 3))
             before = _leaders(replicated, topics)
