@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from index.record import Record
 from index.schedule import Reason, Rejection
@@ -104,6 +104,23 @@ class Turns(Protocol):
         """Give the turn, or the place in line, to the next one."""
 
 
+class Handover(Protocol[T]):
+    """The port through which one thread hands over what it makes, a few ahead, and another takes it."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is taken."""
+
+    def put(self, made: T) -> bool:
+        """Hand over the next one, and wait for room; False when it is closed before there is any."""
+
+    def take(self) -> Sequence[T]:
+        """Take the next one; nothing when none is ready."""
+
+    def close(self) -> None:
+        """Let the thread that makes them end."""
+
+
 class Pool(Protocol):
     """The port to the threads that all partitions share. Each kind of work has its own, so that none waits for another.
 
@@ -135,6 +152,9 @@ class Pool(Protocol):
 
     def look_up(self, work: Callable[[Records], T]) -> Future[T]:
         """Look for ids."""
+
+    def handover(self, most: int) -> "Handover[Any]":
+        """Make a handover with room for ``most``; 0: without bound."""
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
         """Encode a segment."""

@@ -212,7 +212,8 @@ class Housekeeping:
             merging.run(PoolReads(source, pages, pool, reader))
 
         watermark, masked = self._ledger.committed.watermark, self._ledger.named.mask.settled()
-        merging = Merging(sources, watermark, self.free_id(), self._rules, masked, self._codec, self._limits)
+        handover = pool.handover(self._limits.merge_queue)
+        merging = Merging(sources, watermark, self.free_id(), self._rules, handover, masked, self._codec, self._limits)
         self._merge_began_s = self._clock.running_s()
         self._merging = merging
         self._merge_work = self._pool.merge(work)

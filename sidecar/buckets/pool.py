@@ -5,11 +5,12 @@ a second, and leave the one thread that encodes hardly any time with the lock of
 for half a minute, and each held a copy of its records meanwhile. A few at a time are as fast as the machine is.
 """
 
+import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Consumer
 
@@ -25,6 +26,8 @@ FETCHERS = 1
 
 ENCODERS = 1
 ASKERS = 1
+
+ROOM_WAIT_S = 0.2
 
 SEALS_AT_ONCE = 4
 """While one of them waits for the brokers, others have something to encode."""
@@ -63,6 +66,40 @@ class Turns:
     def _in_front(self, who: object, now_s: float) -> int:
         in_front = takewhile(lambda each: each[0] != who, self._began_s.items())
         return sum(began_s is None or now_s < began_s + self._longest_s for _, began_s in in_front)
+
+
+class QueuedHandover(Generic[T]):
+    """A handover by a queue with room for ``most``; 0: without bound."""
+
+    def __init__(self, most: int) -> None:
+        self._queue: queue.Queue[T] = queue.Queue(most)
+        self._closed = threading.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is taken."""
+        return self._closed.is_set()
+
+    def put(self, made: T) -> bool:
+        """Hand over the next one, and wait for room; False when it is closed before there is any."""
+        while not self._closed.is_set():
+            try:
+                self._queue.put(made, timeout=ROOM_WAIT_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def take(self) -> Sequence[T]:
+        """Take the next one; nothing when none is ready."""
+        try:
+            return (self._queue.get_nowait(),)
+        except queue.Empty:
+            return ()
+
+    def close(self) -> None:
+        """Let the thread that makes them end."""
+        self._closed.set()
 
 
 class LoaderPool:
@@ -111,6 +148,10 @@ class LoaderPool:
     def look_up(self, work: Callable[[Records], T]) -> Future[T]:
         """Have ids looked for: neither with what is loaded for release, nor with merging, which may take minutes."""
         return self._submit(self._fetchers, work)
+
+    def handover(self, most: int) -> QueuedHandover[Any]:
+        """Make a handover with room for ``most``; 0: without bound."""
+        return QueuedHandover(most)
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
         """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""

@@ -1,9 +1,10 @@
 """What a router reads again: records by offset, and segments in a pool whose threads take their time."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from index.errors import ClusterError, ClusterTrouble
 from index.record import Record
@@ -84,6 +85,25 @@ class PageReader(Reader):
         return read
 
 
+class Handed:
+    """The port ``Handover`` in one thread."""
+
+    is_closed = False
+
+    def __init__(self) -> None:
+        self._made: deque[Any] = deque()
+
+    def put(self, made: Any) -> bool:
+        self._made.append(made)
+        return True
+
+    def take(self) -> Sequence[Any]:
+        return (self._made.popleft(),) if self._made else ()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
 class Pool:
     """The port ``Pool`` in one thread: does what it is asked some rounds later, or fails to."""
 
@@ -121,6 +141,10 @@ class Pool:
         if self._luck_of_merges.random() < 0.5:
             future.arrive()
         return future
+
+    def handover(self, _: int) -> "Handed":
+        # A merge is done in one go when its turn comes, so there is room for all of it.
+        return Handed()
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()

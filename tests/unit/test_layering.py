@@ -217,9 +217,6 @@ _ENGINE_ALLOWED = Rule(
 )
 """No client, thread, socket or clock; and of ours no module that has one, but for metrics, logs and traces."""
 
-_ENGINE_BREACHES: dict[str, frozenset[str]] = {"buckets.merging": frozenset({"queue", "threading"})}
-"""Imports of the engine that have to go; the table only shrinks."""
-
 _MAX_FILES = 14
 """Of a room, its ``__init__`` included."""
 
@@ -302,7 +299,7 @@ def test_the_engine_has_no_client_no_thread_and_no_clock(name: str) -> None:
     package = f"sidecar.{name}".rpartition(".")[0]
     breaches = {found.module for found in _ENGINE_ALLOWED.breaches(imports_of(path.read_text("utf-8"), package))}
     breaches.discard("sidecar")
-    assert breaches == _ENGINE_BREACHES.get(name, frozenset()), f"{name} is part of the engine"
+    assert breaches == set(), f"{name} is part of the engine"
 
 
 def test_every_folder_of_the_jobs_is_a_room() -> None:

@@ -23,6 +23,7 @@ from index.unsealed import Unsealed
 from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
+from sidecar.buckets.pool import QueuedHandover
 from sidecar.buckets.sealing import Sealing
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.limits import Limits
@@ -36,7 +37,7 @@ from tests.support.manifests import bucket
 
 T = TypeVar("T")
 DUE_MS = 1_800_000_000_000
-LIMITS = Limits(page_rows=2, pages_whole_bytes=0, merge_queue=0)
+LIMITS = Limits(page_rows=2, pages_whole_bytes=0)
 RULES = SealRules(time_step_ms=1_000, segment_entries=3, placement="pointer")
 
 
@@ -143,7 +144,7 @@ class Sources:
 
     def merged(self, watermark: Position = BEFORE_ALL, masked: Sequence[int] = ()) -> list[int] | None:
         """Offsets of the ids that the merged bucket has; None where that is not known."""
-        under_way = Merging(self.buckets, watermark, 9, RULES, BitMap64(masked), limits=LIMITS)
+        under_way = Merging(self.buckets, watermark, 9, RULES, QueuedHandover(0), BitMap64(masked), limits=LIMITS)
         under_way.run(self)
         records = written(under_way)
         installs = under_way.installation()
@@ -160,7 +161,7 @@ class Sources:
 def test_a_merge_joins_the_pages_of_its_sources() -> None:
     sources = Sources([1, 2, 3], [11, 12, 13, 14, 15])
     assert sources.merged() == [1, 2, 3, 11, 12, 13, 14, 15]
-    under_way = Merging(sources.buckets, BEFORE_ALL, 9, RULES, limits=LIMITS)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 9, RULES, QueuedHandover(0), limits=LIMITS)
     assert under_way.source_keys[-4:] == [segment_key(1, 0), *(id_page_key(1, number) for number in range(3))]
 
 
