@@ -30,6 +30,7 @@ from sidecar.kafka import clients
 from sidecar.kafka.librdkafka import check_client
 from sidecar.kafka.membership import GroupMember, MembershipError
 from sidecar.kernel.choice import Kernel
+from sidecar.limits import LIMITS
 from sidecar.logs import events
 from sidecar.logs.lines import LineWriter
 from sidecar.metrics import DroppedLines, Metrics
@@ -172,6 +173,7 @@ def _serve(
         still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
         clock=clock,
         rates=RateLimits(clock.running_s, threading.Lock()),
+        limits=LIMITS,
         kernel=kernel,
         tracing=tracing or NO_TRACING,
         topics_doubted=topics_doubted,

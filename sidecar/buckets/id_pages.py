@@ -13,7 +13,7 @@ from index.errors import FormatError
 from index.id_pages import ROW_BYTES, IdPage, IdPageRef, rows_in_order, rows_of_a_page
 from index.id_runs import Places
 from index.record import Record
-from sidecar.limits import LIMITS, Limits
+from sidecar.limits import Limits
 from sidecar.ports import Records
 from snapshots.id_pages import EncodedPage, IdPageWriter, decode_page, encode_pages
 
@@ -44,7 +44,7 @@ class Made(Protocol):
 class SealedIds:
     """The pages of what is being sealed, encoded in another thread; nothing of it is done before it is asked for."""
 
-    def __init__(self, places: Places, encode: Encode, limits: Limits = LIMITS) -> None:
+    def __init__(self, places: Places, encode: Encode, limits: Limits) -> None:
         """``places`` must not change any more."""
         self._pages = encode_pages(rows_in_order(places), len(places), limits.page_rows)
         self._has_any = bool(places)
@@ -68,7 +68,7 @@ class SealedIds:
 class WrittenIds:
     """Gives the pages of one bucket to its transactions."""
 
-    def __init__(self, bucket_id: int, made: Made, limits: Limits = LIMITS) -> None:
+    def __init__(self, bucket_id: int, made: Made, limits: Limits) -> None:
         self._writer = IdPageWriter(bucket_id, limits.max_pages)
         self._made = made
         self._given: Sequence[EncodedPage] = ()
@@ -106,7 +106,7 @@ class IdPageSource:
         topic: str,
         snapshots: str,
         partition: int,
-        limits: Limits = LIMITS,
+        limits: Limits,
         most_bytes: int = CACHED_BYTES,
     ) -> None:
         self._place = snapshots, partition

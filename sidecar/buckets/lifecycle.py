@@ -154,7 +154,7 @@ class Housekeeping:
             frozen = self._ledger.freeze()
             bucket_id, encode, names = self.free_id(), self._pool.encode, self._ledger.named.names
             ids = None if names.is_frozen_spread else names.frozen
-            self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, encode, self._codec, ids, self._limits)
+            self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, self._limits, encode, self._codec, ids)
             self._mutable_since_s = self._seal_began_s = self._clock.running_s()
         elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:
             buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark
@@ -213,7 +213,7 @@ class Housekeeping:
 
         watermark, masked = self._ledger.committed.watermark, self._ledger.named.mask.settled()
         handover = pool.handover(self._limits.merge_queue)
-        merging = Merging(sources, watermark, self.free_id(), self._rules, handover, masked, self._codec, self._limits)
+        merging = Merging(sources, watermark, self.free_id(), self._rules, self._limits, handover, masked, self._codec)
         self._merge_began_s = self._clock.running_s()
         self._merging = merging
         self._merge_work = self._pool.merge(work)

@@ -32,7 +32,7 @@ from index.run import merged
 from index.target_counts import in_proportion
 from sidecar.buckets.id_pages import WrittenIds
 from sidecar.buckets.merge_reading import IdsAhead, MergedRun, MergeReads, PointedRecords, SourceAhead
-from sidecar.limits import LIMITS, Limits
+from sidecar.limits import Limits
 from sidecar.payload.packed_run import PackedRun
 from sidecar.payload.packing import unpacked
 from sidecar.payload.records import Packed
@@ -62,10 +62,10 @@ class Merging:
         watermark: Position,
         bucket_id: int,
         rules: SealRules,
+        limits: Limits,
         handover: Handover[Encoded | EncodedPage | None],
         masked: BitMap64 | None = None,
         codec: SegmentCodec = PYTHON_CODEC,
-        limits: Limits = LIMITS,
     ) -> None:
         """``masked`` are offsets of records that are cancelled for good: their ids are left out."""
         manifests = [source.manifest for source in sources]

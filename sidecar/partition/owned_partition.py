@@ -95,7 +95,7 @@ class OwnedPartition:
         )
         own = (topic.name, context.partition), (topic.receipts, context.partition)
         aside = Aside(*own, topic.rejected, lambda name: host.directory.resolve([name])[name].partitions)
-        self.gate = Gate(host.rates, origin.held, aside, context.limits)
+        self.gate = Gate(host.rates, context.limits, origin.held, aside)
         self._doubts = DoubtWatch(context, self.gate.use_doubts, host.look_again)
         self._resident.take(self.gate.resident_bytes)
         self._source = source = SegmentSource(topic, context.partition, origin.history, host.codec)

@@ -33,7 +33,7 @@ from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState
 
 
 class Standing(Protocol):
-    """The port through which a take-over asks how a partition stands; every method may raise ClusterError."""
+    """The port through which a take-over asks how a partition stands; an error of a method ends the take-over."""
 
     def delay_topic_id(self) -> str:
         """Id of the delay topic, another one when it was deleted and created again; RefusedError when it is missing."""

@@ -57,7 +57,7 @@ def entry(due_ms: int, offset: int, given: Record | None = None) -> Entry[Schedu
 def sealing(entries: Sequence[Entry[Scheduled]], rules: SealRules, encode: Encode | None = None) -> Sealing:
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
-    return Sealing(frozen, 1_000, 7, rules, encode or at_once)
+    return Sealing(frozen, 1_000, 7, rules, LIMITS, encode or at_once)
 
 
 def at_once(work: Callable[[], T]) -> Future[T]:
@@ -232,7 +232,7 @@ def test_segments_tell_what_is_in_them_by_target(placement: PlacementRule, packe
     ]
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
-    sealing = Sealing(frozen, 10, 1, SealRules(segment_entries=6, placement=placement), at_once)
+    sealing = Sealing(frozen, 10, 1, SealRules(segment_entries=6, placement=placement), LIMITS, at_once)
     while (segments := sealing.next_segments()) is not None:
         sealing.written(range(len(segments)))
     installation = sealing.installation(Position(0, 0))
@@ -252,7 +252,7 @@ def test_a_segment_that_was_too_big_is_counted_in_its_parts() -> None:
         entries.append((1_800_000_000_000 + offset, offset, scheduled(schedule, size_of(given), given)))
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
-    sealing = Sealing(frozen, 10, 1, rules, at_once)
+    sealing = Sealing(frozen, 10, 1, rules, LIMITS, at_once)
     while (segments := sealing.next_segments()) is not None:
         sealing.written(range(len(segments)))
     installation = sealing.installation(Position(0, 0))

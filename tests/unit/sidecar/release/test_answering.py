@@ -20,6 +20,7 @@ from index.rules import Rules
 from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
+from sidecar.limits import LIMITS
 from sidecar.metrics import Metrics
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Scheduled, scheduled_size
@@ -72,7 +73,7 @@ class _Partition:
         self.reads: list[list[Position]] = []
         self.refuses: Rejection | None = None
         self.decides = SCHEDULE
-        self._gate = Gate(RateLimits(clock.running_s, nullcontext()))
+        self._gate = Gate(RateLimits(clock.running_s, nullcontext()), LIMITS)
         self._releaser = Releaser(
             PartitionContext(TOPIC, PARTITION, "g", Metrics(), clock),
             KafkaTransactions(writer, clock, compresses=False),

@@ -40,7 +40,7 @@ def offsets(entries: list[Entry[Scheduled]]) -> list[int]:
 
 
 def gate(limits: RateLimits | None = None, **gated: TargetLimit) -> Gate:
-    made = Gate(limits or RateLimits(Clock(), nullcontext()))
+    made = Gate(limits or RateLimits(Clock(), nullcontext()), LIMITS)
     made.use(gated)
     return made
 
@@ -108,7 +108,7 @@ def test_a_new_owner_holds_what_the_last_one_held() -> None:
     made = gate(a=PAUSED)
     made.hold([entry(1), entry(2)], NOBODY)
     stored = [(key, value) for key, value in made.state() if value is not None]
-    taken_over = Gate(RateLimits(Clock(), nullcontext()), decode_held(stored))
+    taken_over = Gate(RateLimits(Clock(), nullcontext()), LIMITS, decode_held(stored))
     taken_over.use({"a": PAUSED})
     assert (taken_over.records, taken_over.resident_bytes) == (2, made.resident_bytes)
     assert taken_over.resumed(10, NOW_MS) == []
