@@ -13,11 +13,11 @@ Place = tuple[str, int]
 """A partition of a topic."""
 
 KNOWN_FOR_S = 10.0
-"""How long a good target is trusted. One deleted meanwhile holds up its partition until librdkafka gives up
-(``message.timeout.ms``); asking costs one release 2 ms."""
+"""Seconds for which a good target is trusted. A topic that is deleted meanwhile holds up its partition until librdkafka
+gives up (``message.timeout.ms``); a question to the cluster costs one release 2 ms."""
 
 REFUSED_FOR_S = 2.0
-"""How long a bad one is; short, so that a topic created a moment too late is found by the next record."""
+"""Seconds for which a bad target is remembered: few, so that the next record finds a topic that was created late."""
 
 
 class Stored(NamedTuple):
@@ -29,7 +29,7 @@ class Stored(NamedTuple):
 
 
 class Demands(NamedTuple):
-    """What a topic asks of each record; where it may not be known (DescribeConfigs), nothing is demanded here."""
+    """The demands of a topic on each record; no demands where the router may not describe the topic."""
 
     key: bool = False
     max_batch_bytes: int = 1 << 62
@@ -39,7 +39,7 @@ NO_DEMANDS: Final = Demands()
 
 
 class Target(NamedTuple):
-    """What is known of one target topic."""
+    """One target topic, as the cluster describes it."""
 
     partitions: int
     refusal: Rejection | None
@@ -48,22 +48,22 @@ class Target(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether there is no such topic, as far as the cluster says."""
+        """Whether the cluster says that there is no such topic."""
         return self.refusal is not None and self.refusal.reason is Reason.TARGET_UNKNOWN
 
 
 class Directory(Protocol):
-    """The port through which it is looked up what targets are like."""
+    """The port through which targets are looked up."""
 
     def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
         """Look up several targets; ClusterError when the cluster does not answer."""
 
     def forget(self) -> None:
-        """Ask again next time: the broker has contradicted what is remembered."""
+        """Ask the cluster again next time: a broker has contradicted an answer."""
 
 
 ReadEach: TypeAlias = Generator[tuple[int, Record | None], None, None]
-"""Offsets in ascending order, each with its record; None for one that the topic no longer holds."""
+"""Offsets in ascending order, each with its record; None where the topic no longer holds it."""
 
 
 class Records(Protocol):
@@ -105,7 +105,7 @@ class Turns(Protocol):
 
 
 class Handover(Protocol[T]):
-    """The port through which one thread hands over what it makes, a few ahead, and another takes it."""
+    """The port through which one thread hands things over to another, a few ahead."""
 
     @property
     def is_closed(self) -> bool:
@@ -162,10 +162,6 @@ class Pool(Protocol):
 
 class Budget(Protocol):
     """The port to the memory that all partitions of a process together may spend on payload."""
-
-    @property
-    def used_bytes(self) -> int:
-        """Bytes in use now."""
 
     @property
     def room_bytes(self) -> int:

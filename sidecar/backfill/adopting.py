@@ -226,6 +226,6 @@ def _named(staged: Staged) -> dict[str, object]:
 
 
 def fitting(waiting: Sequence[tuple[bytes, Staged]], cursor: int) -> list[tuple[bytes, Staged]]:
-    """What an owner at ``cursor`` could adopt, the one that goes furthest first."""
+    """Return the buckets that an owner at ``cursor`` could adopt, the one that goes furthest first."""
     found = [each for each in waiting if each[1].manifest.from_offset <= cursor < each[1].manifest.to_offset]
     return sorted(found, key=lambda each: -each[1].manifest.to_offset)

@@ -1,8 +1,8 @@
-"""What the records of a backfill partition mean: what jobs still need, and the state that one of them has made anew.
+"""The meaning of a backfill partition: the records that jobs still need, and the state that a job has made anew.
 
 A job that rebuilds what a lost state topic held stages buckets for the whole log. They are good for one thing: to
-start a partition that has no state. The first transaction of its owner takes all of them over, C = S = the end of what
-the job has read, and W is before all entries, since the job left out what it found released.
+start a partition that has no state. The first transaction of its owner takes all of them over. C and S are the end of
+the log that the job has read. W is before all entries, since the job left out the records that it found released.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ class Restored:
 
 
 def kept_by_backfills(records: Iterable[Stored], now_ms: int) -> Kept:
-    """What must not be trimmed; FormatError when something cannot be read that may need it."""
+    """Return the offsets that must not be trimmed; FormatError when a record cannot be read that may need some."""
     staged, intents = fold_staged((record.key, record.value) for record in records)
     written_from = [intent.snapshots_from for intent in intents if intent.expires_ms > now_ms]
     return kept_for_backfills([each.manifest for each in staged], written_from)
@@ -39,7 +39,7 @@ def kept_by_backfills(records: Iterable[Stored], now_ms: int) -> Kept:
 def restored_from(
     records: Iterable[Stored], delay_topic_id: str, log: tuple[int, int], snapshots: tuple[int, int], rules: Rules
 ) -> tuple[Restored | None, str]:
-    """The state that the buckets of one job make, the furthest one; or None, and why not where there are any.
+    """Return the state that the buckets of a job make, of the job that got furthest; or None, and the reason.
 
     ``log`` and ``snapshots`` are the offsets that the two topics hold, [from, to).
     """

@@ -1,4 +1,4 @@
-"""The backfill topic read to its end."""
+"""Reads the backfill topic to its end."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from sidecar.ports import Records, Stored
 
 
 def read_backfills(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> list[Stored]:
-    """Everything in a backfill partition; nothing when there is none. Errors as of ``read_compacted``."""
+    """Read a backfill partition; nothing when the topic does not exist. Errors as of ``read_compacted``."""
     # Asked first: the client's answer about a partition that is not there is that of one without a leader.
     return read_compacted(config, topic.backfill, partition, admin) if is_there(admin, topic.backfill) else []
 
@@ -39,7 +39,7 @@ def look_at_backfills(
     now_ms: Callable[[], int],
     _: Records,
 ) -> Kept:
-    """Return what jobs need at this moment, for a thread of the pool; errors as of ``kept_by_backfills``.
+    """Return the offsets that jobs need now, for a thread of the pool; errors as of ``kept_by_backfills``.
 
     ClusterError when the topic cannot be read.
     """

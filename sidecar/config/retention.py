@@ -1,4 +1,4 @@
-"""What brokers remove from a delay topic by themselves, and which payload placement that allows."""
+"""The retention of a delay topic, and the payload placement that it allows."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,20 +11,20 @@ FOREVER_MS: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What brokers remove from a topic by themselves; -1 is never. ``keeps_ms`` None: it may not be described."""
+    """How long brokers keep the records of a topic; -1 is for ever. ``keeps_ms`` None: it may not be described."""
 
     keeps_ms: int | None
     keeps_bytes: int = -1
 
     def covers(self, span_ms: int) -> bool:
-        """Whether nothing younger than ``span_ms`` is removed by age; 0 stands for a span without limit."""
+        """Return whether records younger than ``span_ms`` stay; 0 stands for a span without limit."""
         if self.keeps_ms is None:
             return False
         return self.keeps_ms < 0 or 0 < span_ms <= self.keeps_ms
 
 
 def placement_under(topic: DelayTopicConfig, retention: Retention) -> PlacementRule:
-    """The placement rule in force: ``auto`` points into the delay topic only where that keeps long enough."""
+    """Return the placement in force: ``auto`` points into the delay topic only where that keeps records long enough."""
     if topic.placement != "auto":
         return topic.placement
     return "auto" if retention.covers(topic.longest_delay_ms) and retention.keeps_bytes < 0 else "inline"

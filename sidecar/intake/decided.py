@@ -1,4 +1,4 @@
-"""What reading ahead has come to, for the worker to index; what comes of indexing it."""
+"""The steps that reading ahead has decided, for the worker to index; and the result of indexing them."""
 
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Message(Protocol):
 
 
 class BadBatch(NamedTuple):
-    """Offsets [from_offset, to_offset) of a batch that cannot be read, and what the client says of it."""
+    """Offsets [from_offset, to_offset) of a batch that cannot be read, and the words of the client."""
 
     from_offset: int
     to_offset: int
@@ -42,7 +42,7 @@ class BadBatch(NamedTuple):
 
 
 class Fetched(Protocol):
-    """What was read at once: messages and the headers of each, or a batch that cannot be read."""
+    """The result of one read: messages and the headers of each, or a batch that cannot be read."""
 
     @property
     def messages(self) -> Sized:

@@ -235,7 +235,7 @@ def text_of(error: KafkaError) -> str:
 
 
 def cluster_error(error: KafkaError, remedy: str = "") -> ClusterError:
-    """Return the error of ours for an error of the client."""
+    """Make a ClusterError of an error of the client."""
     kind = ClusterTrouble.OTHER
     if is_unreadable(error):
         kind = ClusterTrouble.UNREADABLE

@@ -13,7 +13,7 @@ LARGE_BYTES: Final = 65_536
 
 
 class LoadMemory:
-    """Memory for the records that one load reads again in the delay topic, counted as used while they are read.
+    """Memory for the records that one load reads again in the delay topic; it counts as used from the read on.
 
     The thread that loads uses it until the load is done, and the worker afterwards. A large record that is due after
     ``soon_ms`` is not kept: to read it once more when it is due takes hardly longer than to copy it.
@@ -45,7 +45,7 @@ class LoadMemory:
 
 
 class BudgetShare:
-    """What one partition has taken of a budget; given back as a whole at the end."""
+    """The part of a budget that one partition has taken; it gives back all of it at the end."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -57,7 +57,7 @@ class BudgetShare:
         self.used_bytes += size_bytes
 
     def adopt(self, size_bytes: int) -> None:
-        """Answer from here on for bytes that somebody else has counted as used."""
+        """Take over bytes that another part has counted as used."""
         self.used_bytes += size_bytes
 
     def give_back(self, size_bytes: int) -> None:

@@ -53,7 +53,7 @@ class TargetDirectory:
     def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
         """Look up several targets with at most one request; ClusterError when the cluster does not answer.
 
-        What a good target was like is believed for ``known_for_s``.
+        The answer about a good target is believed for ``known_for_s``.
         """
         now_s = self._now_s() + KNOWN_FOR_S - known_for_s
         with self._lock:
