@@ -31,8 +31,8 @@ target that is no longer allowed diverts pending records, a new limit expires th
 pause keeps them, and what a target may not be given yet is held aside without holding up others
 (:mod:`sidecar.release.gate`).
 
-Operators ask and change all of that over HTTP (:mod:`sidecar.api`), in a thread of its own beside the release path, and
-any process answers for the group.
+Operators ask and change all of that over HTTP (:mod:`sidecar.http.api`), in a thread of its own beside the release
+path, and any process answers for the group.
 
 Between releases the worker keeps house (:mod:`sidecar.buckets.lifecycle`): it seals what is pending into segments,
 loads segments shortly before they are due (:mod:`sidecar.buckets.loading`), merges and removes buckets, and trims

@@ -20,11 +20,11 @@ from typing import Protocol
 import structlog
 
 from sidecar import __version__, failpoints
-from sidecar.api.start import AdminApi
 from sidecar.backfill.staging import Staging
 from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import SystemClock
 from sidecar.config.model import Config
+from sidecar.http import probes
 from sidecar.kafka import admin as cluster
 from sidecar.kafka import clients
 from sidecar.kafka.librdkafka import check_client
@@ -37,7 +37,6 @@ from sidecar.metrics import DroppedLines, Metrics
 from sidecar.partition.shared import Shared
 from sidecar.payload.budget import PayloadBudget
 from sidecar.policies import watch as policy_watch
-from sidecar.process import probes
 from sidecar.process.garbage import GarbageCollection
 from sidecar.process.health import ProcessHealth
 from sidecar.process.heap import HeapTrim, glibc_trim
@@ -143,9 +142,11 @@ def _serve(
         running.stop_at_end(tracing)
     policies, stop_policies = policy_watch.watch(config, admin, metrics.registry)
     running.callback(stop_policies)
-    api = AdminApi()
-    running.stop_at_end(api)
-    api.start(config, admin, policies, workers.statuses, kernel.name)
+    if config.admin.is_on:
+        # A router without the API needs neither its memory nor its time.
+        from sidecar.http.api import server as admin_api  # noqa: PLC0415
+
+        running.stop_at_end(admin_api.start(config, admin, policies, workers.statuses, kernel.name))
     running.callback(report_publisher.publish(config, admin, workers.statuses, kernel.name))
     staging = Staging(lambda: clients.staging_reader(config), clock)
     running.callback(staging.stop)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sidecar.api.application import PREFIX, application, document
+from sidecar.http.api.application import PREFIX, application, document
 from tests.support.admin_api import Api
 from tests.support.paths import ROOT
 

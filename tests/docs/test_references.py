@@ -11,11 +11,11 @@ import pytest
 from pydantic import BaseModel
 
 from index.errors import ConfigError
-from sidecar.api.application import PREFIX
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.listeners import AdminConfig
 from sidecar.config.model import Config, HttpConfig, RouterConfig
 from sidecar.config.sources import ENV_PREFIX
+from sidecar.http.api.application import PREFIX
 from tests.docs import api_paths
 from tests.docs.documents import Piece, anchor, blocks, current, documents, headings, links, spans
 from tests.support.paths import ROOT

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from index.survey import BOUNDS_MS
-from sidecar.api import server
 from sidecar.config.model import Config
 from sidecar.finding.wanted import Wanted
+from sidecar.http.api.server import AdminApi
 from sidecar.policies.origin import Origin
 from sidecar.policies.policy import target_scope, topic_scope
 from sidecar.status.answers import (
@@ -155,7 +155,7 @@ def shown() -> Iterator[Browser]:
         rejected = FakeRejected()
         for number in range(17):
             rejected.add(ORDERS, ("MAX_DELAY_EXCEEDED", "EXPIRED")[number % 3 == 0], "of the picture", b"o-1")
-        serving = server.serve(config, replace(services, rejected=rejected))
+        serving = AdminApi(config, replace(services, rejected=rejected))
         with browser(Path(directory) / "profile") as window:
             window.open(f"http://localhost:{serving.port}")
             window.sign_in(OPERATE)

@@ -11,22 +11,21 @@ from starlette.types import ASGIApp
 
 from index.errors import ConfigError
 from index.headers import Headers
-from sidecar.admission.guard import Guard
-from sidecar.admission.open_files import NO_FILES
-from sidecar.admission.tokens import TokenFile
-from sidecar.api.application import application
-from sidecar.api.backend import Backend, Services
 from sidecar.config.model import Config
 from sidecar.controls.ordering import Order as ControlOrder
 from sidecar.controls.receipts import Cancelled, Told
 from sidecar.finding.wanted import Wanted
+from sidecar.http.api.application import application
+from sidecar.http.api.backend import Backend, Services
+from sidecar.http.guard import NO_FILES, Guard
+from sidecar.http.pace import Pace
+from sidecar.http.page.files import page_files
+from sidecar.http.tokens import TokenFile
 from sidecar.kafka.record_writer import Written
-from sidecar.page.files import page_files
 from sidecar.policies.origin import NOBODY, Change, Origin, remembered
 from sidecar.policies.policy import Policy, Scope, changed, plain_of, policy_of
 from sidecar.policies.switches import SwitchKey, pause_terms
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy
-from sidecar.process.pace import Pace
 from sidecar.rejected.counting import CodeCount, Counted
 from sidecar.rejected.listing import Listed, Page, Position
 from sidecar.rejected.records import Place, RejectedRecord

@@ -1,0 +1,225 @@
+"""What the paths ask and change, behind bounded calls, with errors turned into refusals."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Final, Protocol, Self, TypeVar
+
+import structlog
+
+from index.errors import ClusterError, ClusterTrouble, ConfigError, DelayRouterError
+from index.headers import Headers
+from sidecar.config.model import Config
+from sidecar.controls.ordering import Order as ControlOrder
+from sidecar.controls.receipts import Told
+from sidecar.http import problems
+from sidecar.http.api.calls import (
+    CANCELLING_THREADS,
+    CHANGING_THREADS,
+    PRODUCING_THREADS,
+    READING_THREADS,
+    TIMEOUT_S,
+    Calls,
+)
+from sidecar.http.problems import Refusal
+from sidecar.kafka.errors import cluster_errors
+from sidecar.kafka.record_writer import Written
+from sidecar.policies.origin import Origin
+from sidecar.policies.policy import Policy, Scope
+from sidecar.policies.switches import Switches
+from sidecar.policies.table import PolicyTable
+from sidecar.process.broker_pulse import AlwaysAnswering, Pulse
+from sidecar.rejected.counting import Counted
+from sidecar.rejected.listing import Page, Position
+from sidecar.rejected.redriving import Order, Report
+from sidecar.rejected.selection import Selection
+from sidecar.status.answers import Inquiries
+
+T = TypeVar("T")
+
+LOOK_EVERY_S: Final = 0.25
+"""While a question waits for brokers: how soon it is seen that they have gone."""
+
+FRESH_FOR_S: Final = 0.25
+"""Asking whether there is a newer policy costs a fetch; a hundred readers a second share four of them."""
+
+
+class Operating(Switches, Protocol):
+    """The part of :class:`sidecar.policies.operations.Operations` that has a path."""
+
+    def by(self, origin: Origin) -> Self:
+        """The same, in whose name changes are written."""
+
+    def table(self) -> PolicyTable:
+        """All policies there are now."""
+
+    def replace(self, scope: Scope, values: Mapping[str, object]) -> Policy:
+        """Make these values the whole policy of a scope."""
+
+    def change(self, scope: Scope, values: Mapping[str, object], unset: Iterable[str] = ()) -> Policy:
+        """Set some values of a policy and unset others."""
+
+    def remove(self, scope: Scope) -> None:
+        """Remove the policy of a scope."""
+
+
+class RejectedRecords(Protocol):
+    """The part of :class:`sidecar.rejected.operations.RejectedOperations` that has a path."""
+
+    def page(self, selection: Selection, begin: Position, most: int) -> Page:
+        """Selected records from a position of the rejected topic on."""
+
+    def counts(self, topic: str) -> Counted:
+        """How many there are, by code."""
+
+    def redrive(self, order: Order) -> Report:
+        """Drive records again."""
+
+
+class RecordSink(Protocol):
+    """What :class:`sidecar.kafka.record_writer.RecordWriter` does."""
+
+    def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
+        """Write one record to a delay topic."""
+
+
+class Controls(Protocol):
+    """What :class:`sidecar.controls.operations.ControlOperations` does."""
+
+    def carry_out(self, topic: str, order: ControlOrder) -> Told:
+        """Cancel or move what is pending, and return it once that is committed."""
+
+    def replace(self, topic: str, deliver_id: str, key: bytes | None, write: Callable[[], tuple[int, int]]) -> Told:
+        """Wait for the receipt of a record that is written meanwhile, and that replaces what is pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the paths stand on."""
+
+    operations: Operating
+    inquiries: Inquiries
+    rejected: RejectedRecords
+    records: RecordSink
+    controls: Controls
+    pulse: Pulse = field(default_factory=AlwaysAnswering)
+
+
+class Backend:
+    """Of one process; ``ask`` and ``change`` are for the event loop."""
+
+    def __init__(self, config: Config, services: Services, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.config = config
+        self.operations = services.operations
+        self.inquiries = services.inquiries
+        self.rejected = services.rejected
+        self.records = services.records
+        self.controls = services.controls
+        self.pulse = services.pulse
+        self._reading = Calls("admin-read", READING_THREADS, timeout_s)
+        self._changing = Calls("admin-change", CHANGING_THREADS, timeout_s)
+        # One after the other, since the later would fence the earlier; and no pause waits behind it.
+        self._redriving = Calls("admin-redrive", 1, timeout_s)
+        self._producing = Calls("admin-produce", PRODUCING_THREADS, timeout_s)
+        # Each waits for a receipt, some seconds where its partition is not served: nothing else is to wait behind it.
+        self._cancelling = Calls("admin-cancel", CANCELLING_THREADS, timeout_s)
+        self._all_calls = (self._reading, self._changing, self._redriving, self._producing, self._cancelling)
+        self._looking = threading.Lock()
+        self._table: PolicyTable | None = None
+        self._looked_s = 0.0
+        self._changes = self._seen_changes = 0
+
+    async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return the answer to a question; 404 where nothing is found, 503 as soon as the brokers do not answer."""
+        self._refuse_silence()
+        answer = asyncio.ensure_future(_refusing(self._reading, HTTPStatus.NOT_FOUND, function, *arguments))
+        try:
+            while not (await asyncio.wait({answer}, timeout=LOOK_EVERY_S))[0]:
+                self._refuse_silence()
+            return await answer
+        finally:
+            answer.cancel()
+
+    async def change(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Carry out a change; what cannot be is 422, with the remedy."""
+        try:
+            return await self._carry_out(self._changing, function, *arguments)
+        finally:
+            # Whoever reads next is to see it.
+            self._changes += 1
+
+    async def redrive(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Drive rejected records again; an order that cannot be is 422."""
+        return await self._carry_out(self._redriving, function, *arguments)
+
+    async def produce(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Write a record."""
+        return await self._carry_out(self._producing, function, *arguments)
+
+    async def cancel(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Write controls, and wait for their receipts."""
+        return await self._carry_out(self._cancelling, function, *arguments)
+
+    async def _carry_out(self, calls: Calls, function: Callable[..., T], *arguments: Any) -> T:
+        """Begin no change while the brokers do not answer; one that has begun goes on, since it may come about."""
+        self._refuse_silence(", and nothing was begun")
+        return await _refusing(calls, HTTPStatus.UNPROCESSABLE_ENTITY, function, *arguments)
+
+    def silence(self) -> str:
+        """Return a sentence on since when the brokers do not answer and its consequence; empty while they answer."""
+        since_ms = self.pulse.silent_since_ms()
+        if since_ms is None:
+            return ""
+        since = datetime.fromtimestamp(since_ms // 1_000, UTC)
+        return (
+            f"the brokers do not answer, since {since:%Y-%m-%d %H:%M:%S}Z: this router releases nothing until they do"
+        )
+
+    def _refuse_silence(self, more: str = "") -> None:
+        if told := self.silence():
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, told + more)
+
+    def table(self) -> PolicyTable:
+        """All policies, at most ``FRESH_FOR_S`` old; blocks."""
+        with self._looking:
+            now_s, changes = time.monotonic(), self._changes
+            if self._table is None or now_s - self._looked_s > FRESH_FOR_S or changes != self._seen_changes:
+                self._table = self.operations.table()
+                self._looked_s, self._seen_changes = now_s, changes
+            return self._table
+
+    def require_topic(self, topic: str) -> None:
+        """Refusal unless it is a delay topic of this router's configuration."""
+        if self.config.delay_topic(topic) is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"{topic} is not a delay topic of this router")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is under way."""
+        return all(calls.is_idle for calls in self._all_calls)
+
+    def stop(self) -> None:
+        """Begin no further call."""
+        for calls in self._all_calls:
+            calls.stop()
+
+
+async def _refusing(calls: Calls, wrong: HTTPStatus, function: Callable[..., T], *arguments: Any) -> T:
+    try:
+        with cluster_errors():
+            return await calls.run(function, *arguments)
+    except ConfigError as error:
+        raise Refusal(wrong, str(error)) from None
+    except ClusterError as failed:
+        # Its text may name brokers.
+        structlog.get_logger().warning("admin_kafka_failed", error=str(failed), code=failed.code)
+        is_unanswered = failed.kind is ClusterTrouble.UNANSWERED
+        told = "the brokers did not answer in time" if is_unanswered else "the cluster did not do it"
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{told} ({failed.code})") from None
+    except DelayRouterError as error:
+        structlog.get_logger().warning("admin_refused", why=str(error))
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"the router cannot do that now; {problems.INTERNAL}") from None

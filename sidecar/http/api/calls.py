@@ -1,0 +1,66 @@
+"""Calls that wait for Kafka, off the event loop: few threads, a bound on what waits for them, and an end."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+from sidecar.http.problems import Refusal
+
+T = TypeVar("T")
+
+TIMEOUT_S: Final = 20.0
+"""Until the caller hears that there is no answer; less than a connection may take in all."""
+
+MAX_UNDER_WAY: Final = 32
+READING_THREADS: Final = 6
+CHANGING_THREADS: Final = 2
+PRODUCING_THREADS: Final = 4
+CANCELLING_THREADS: Final = 4
+
+
+class Calls:
+    """A pool of its own for reading or for changing."""
+
+    def __init__(self, name: str, threads: int, timeout_s: float) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._under_way = 0
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """What the function returns or raises; Refusal when too many wait, or it takes too long."""
+        with self._lock:
+            if self._under_way >= MAX_UNDER_WAY:
+                raise Refusal(
+                    HTTPStatus.SERVICE_UNAVAILABLE, "too many requests wait for the cluster", {"retry-after": "1"}
+                )
+            self._under_way += 1
+        future = self._pool.submit(function, *arguments)
+        future.add_done_callback(self._ended)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            if future.done() and not future.cancelled():
+                # The call's own.
+                raise
+            raise Refusal(
+                HTTPStatus.GATEWAY_TIMEOUT,
+                f"no answer from the cluster within {self._timeout_s:.0f} s; a change may still come about",
+            ) from None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread is in a call any more."""
+        return self._under_way == 0
+
+    def stop(self) -> None:
+        """Begin no further call; one that is under way goes on."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ended(self, _: "Future[Any]") -> None:
+        with self._lock:
+            self._under_way -= 1

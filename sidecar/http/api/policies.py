@@ -1,0 +1,123 @@
+"""Policies: what is set in each scope, and what holds where."""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Depends, Query
+from pydantic import WithJsonSchema
+from starlette.responses import Response
+
+from sidecar import clock
+from sidecar.http.api import bodies
+from sidecar.http.api.backend import Backend
+from sidecar.http.api.shapes import (
+    JSON_ONLY,
+    Changer,
+    Effective,
+    EffectiveAnswer,
+    PoliciesAnswer,
+    PolicyAnswer,
+    PolicyChangeAnswer,
+    PolicyChangesAnswer,
+    TopicName,
+    policy_schema,
+    scope_of_target,
+    scope_of_topic,
+)
+from sidecar.http.problems import Refusal
+from sidecar.policies.policy import DEFAULT, Policy, Scope, ScopeKind, plain_of
+from sidecar.policies.table import effective
+
+_Target = Annotated[TopicName | None, Query(description="A target topic: only what holds for its records")]
+
+
+def routes(backend: Backend) -> APIRouter:
+    """Paths below ``/policies``, and the effective policy of a delay topic."""
+    router = APIRouter(tags=["policies"])
+
+    @router.get("/policies", response_model=PoliciesAnswer)
+    async def list_policies() -> Response:
+        """All policies."""
+        table = await backend.ask(backend.table)
+        policies = {str(scope): plain_of(policy) for scope, policy in table.policies.items()}
+        return bodies.whole(PoliciesAnswer(policies=policies, unreadable=dict(table.unreadable)))
+
+    @router.get("/policies/changes", response_model=PolicyChangesAnswer)
+    async def list_policy_changes() -> Response:
+        """Who changed which policy, when and to what: as far back as the policies topic goes, 200 at most."""
+        table = await backend.ask(backend.table)
+        changes = tuple(PolicyChangeAnswer.model_validate(each.as_json()) for each in reversed(table.changes))
+        return bodies.whole(PolicyChangesAnswer(changes=changes))
+
+    @router.get("/topics/{topic}/policy", response_model=EffectiveAnswer)
+    async def get_effective_policy(topic: TopicName, target: _Target = None) -> Response:
+        """Every key with the value that holds, and where it comes from."""
+        backend.require_topic(topic)
+        found = effective((await backend.ask(backend.table)).at(clock.now_ms()), backend.config, topic, target or "")
+        values = {key: Effective(value=each.value, origin=each.origin) for key, each in found.items()}
+        return bodies.whole(EffectiveAnswer(topic=topic, target=target or "", values=values))
+
+    for kind, path, scope_of in _SCOPES:
+        _add(router, backend, kind, path, scope_of)
+    return router
+
+
+def _default() -> Scope:
+    return DEFAULT
+
+
+_SCOPES: Final[tuple[tuple[ScopeKind, str, Callable[..., Scope]], ...]] = (
+    (ScopeKind.DEFAULT, "/policies/default", _default),
+    (ScopeKind.TOPIC, "/policies/topics/{topic}", scope_of_topic),
+    (ScopeKind.TARGET, "/policies/targets/{target}", scope_of_target),
+)
+
+
+def _add(router: APIRouter, backend: Backend, kind: ScopeKind, path: str, scope_of: Callable[..., Scope]) -> None:
+    """The four methods of one kind of scope."""
+    in_scope: Any = Annotated[Scope, Depends(scope_of)]
+    whole: Any = Annotated[dict[str, Any], Body(), WithJsonSchema(policy_schema(kind))]
+    part: Any = Annotated[dict[str, Any], Body(), WithJsonSchema(policy_schema(kind, null_unsets=True))]
+    operations = backend.operations
+    name = f"{kind.value}_policy"
+
+    @router.get(path, name=f"get_{name}", response_model=PolicyAnswer)
+    async def get_policy(scope: in_scope) -> Response:
+        """What is set in this scope; 404 when nothing is."""
+        table = await backend.ask(backend.table)
+        if scope not in table.policies:
+            raise Refusal(HTTPStatus.NOT_FOUND, f"no policy {scope} is set")
+        return _answer(scope, table.policies[scope])
+
+    @router.put(path, name=f"put_{name}", response_model=PolicyAnswer, dependencies=JSON_ONLY)
+    async def put_policy(scope: in_scope, values: whole, changer: Changer) -> Response:
+        """Make this the whole policy of the scope."""
+        _check(scope, values)
+        if None in values.values():
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "null is no value; leave the key out, or use PATCH")
+        return _answer(scope, await backend.change(operations.by(changer).replace, scope, values))
+
+    @router.patch(path, name=f"patch_{name}", response_model=PolicyAnswer, dependencies=JSON_ONLY)
+    async def patch_policy(scope: in_scope, values: part, changer: Changer) -> Response:
+        """Set these keys and unset those that are null; others stay (RFC 7396)."""
+        _check(scope, values)
+        unset = [key for key, value in values.items() if value is None]
+        given = {key: value for key, value in values.items() if value is not None}
+        return _answer(scope, await backend.change(operations.by(changer).change, scope, given, unset))
+
+    @router.delete(path, name=f"delete_{name}", status_code=HTTPStatus.NO_CONTENT)
+    async def delete_policy(scope: in_scope, changer: Changer) -> Response:
+        """Remove the policy; what is less specific holds from then on. Also when there is none."""
+        await backend.change(operations.by(changer).remove, scope)
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    def _check(scope: Scope, values: dict[str, Any]) -> None:
+        if scope.kind is ScopeKind.TOPIC:
+            backend.require_topic(scope.name)
+        if not values:
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "no key is named; DELETE removes a policy")
+
+
+def _answer(scope: Scope, policy: Policy) -> Response:
+    return bodies.whole(PolicyAnswer(scope=str(scope), values=plain_of(policy)))

@@ -1,0 +1,53 @@
+"""Questions: status, pending records, look-ups, who asks, and whether the brokers answer."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from sidecar.http.api import bodies
+from sidecar.http.api.backend import Backend
+from sidecar.http.api.shapes import BrokersAnswer, CallerAnswer, Offset, Partition, TopicName
+from sidecar.status.answers import LookupAnswer, PendingAnswer, StatusAnswer, TopicAnswer
+
+
+def routes(backend: Backend) -> APIRouter:
+    """Return the paths below ``/topics``, ``/caller`` and ``/brokers``."""
+    router = APIRouter(tags=["questions"])
+    inquiries = backend.inquiries
+
+    @router.get("/caller", response_model=CallerAnswer)
+    async def get_caller(request: Request) -> Response:
+        """What the token of this request may do."""
+        caller = request.state.caller
+        return bodies.whole(CallerAnswer(role=caller.role, sees_payload=caller.sees_payload, token=caller.name))
+
+    @router.get("/brokers", response_model=BrokersAnswer)
+    async def get_brokers() -> Response:
+        """Tell whether the brokers answer this router, and since when they do not; at once, without asking them."""
+        since_ms, detail = backend.pulse.silent_since_ms(), backend.silence()
+        return bodies.whole(BrokersAnswer(answering=not detail, silent_since_ms=since_ms, detail=detail))
+
+    @router.get("/topics", response_model=StatusAnswer)
+    async def list_topics() -> Response:
+        """Status of all delay topics and their partitions, of the whole group."""
+        return bodies.of_status(await backend.ask(inquiries.status))
+
+    @router.get("/topics/{topic}", response_model=TopicAnswer)
+    async def get_topic(topic: TopicName) -> Response:
+        """Status of one delay topic."""
+        backend.require_topic(topic)
+        (found,) = (await backend.ask(inquiries.status, topic)).topics
+        return bodies.of_topic(found)
+
+    @router.get("/topics/{topic}/pending", response_model=PendingAnswer)
+    async def get_pending(topic: TopicName) -> Response:
+        """How many records are pending, by when they are due and by target."""
+        backend.require_topic(topic)
+        return bodies.whole(await backend.ask(inquiries.pending, topic))
+
+    @router.get("/topics/{topic}/partitions/{partition}/records/{offset}", response_model=LookupAnswer)
+    async def get_record(topic: TopicName, partition: Partition, offset: Offset) -> Response:
+        """What became of one record of a delay topic: pending, released, rejected or unknown."""
+        backend.require_topic(topic)
+        return bodies.whole(await backend.ask(inquiries.lookup, topic, partition, offset))
+
+    return router

@@ -1,0 +1,148 @@
+"""Writing a record to a delay topic, for programs that can call HTTP and are no Kafka clients.
+
+A schedule takes the role ``produce``. A control (``deliver-cancel``, ``-replace``, ``-move``) takes ``operate`` on each
+path, since it changes schedules that somebody else has written. A header's name alone tells, and not its value.
+
+The record is judged first, by the rules that hold now, so that the caller is told what would otherwise only show in
+the rejected topic. Nothing makes a call that is repeated one call: who gets no answer looks before asking again.
+"""
+
+import base64
+from http import HTTPStatus
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from index.control_headers import NAMES
+from index.headers import CONTROL_PREFIX, Headers, lowered
+from index.rules import Rules
+from index.schedule import AT_ONCE, Rejection
+from sidecar import clock
+from sidecar.http.api import bodies
+from sidecar.http.api.backend import Backend
+from sidecar.http.api.shapes import JSON_ONLY, TopicName
+from sidecar.http.guard import refuse_role
+from sidecar.http.problems import Refusal
+from sidecar.http.tokens import Caller, Role
+from sidecar.kafka.record_writer import OutcomeUnknownError, Written
+from sidecar.policies.table import settings_of
+from sidecar.status.answers import Answer
+
+_CONTROLS: Final = NAMES | {CONTROL_PREFIX + "cancel-where"}
+"""Headers that make a record a control, for this router or for one that reads the delay topic after an upgrade."""
+
+_BASE64: Final = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+
+class Base64(Answer):
+    """Bytes that are no text."""
+
+    base64: Annotated[str, Field(pattern=_BASE64, examples=["AAEC"])]
+
+
+Content = Annotated[str | Base64 | None, Field(description="Text, or bytes in base 64; null is not empty")]
+
+
+class RecordHeader(Answer):
+    """One header; order counts, and a name may be there twice."""
+
+    # What every client hands over as it came.
+    name: Annotated[str, Field(pattern=r"^[!-~]([ -~]*[!-~])?$", max_length=249, examples=["deliver-after"])]
+    value: Content = None
+
+
+class RecordOrder(Answer):
+    """A record for a delay topic."""
+
+    key: Content = None
+    value: Content = None
+    headers: Annotated[tuple[RecordHeader, ...], Field(max_length=100)] = ()
+
+
+class RecordWrittenAnswer(Answer):
+    """Where the record lies in its delay topic, and when and where it goes."""
+
+    topic: str
+    partition: int
+    offset: int
+    due_ms: int = Field(description="Milliseconds since 1970; of a cron schedule, when it begins")
+    targets: tuple[str, ...]
+
+
+def routes(backend: Backend) -> APIRouter:
+    """The path ``/topics/{topic}/records``."""
+    router = APIRouter(tags=["records"])
+
+    @router.post(
+        "/topics/{topic}/records",
+        response_model=RecordWrittenAnswer,
+        status_code=HTTPStatus.CREATED,
+        dependencies=JSON_ONLY,
+    )
+    async def write_record(request: Request, topic: TopicName, body: RecordOrder) -> Response:
+        """Write a record to a delay topic, unless it would be rejected there; twice when it is asked for twice.
+
+        A control (deliver-cancel, -replace, -move, -if-due) takes the role operate.
+        """
+        require_role(request.state.caller, body)
+        backend.require_topic(topic)
+        answer = await backend.produce(write, backend, topic, body)
+        return bodies.whole(answer, HTTPStatus.CREATED)
+
+    return router
+
+
+def require_role(caller: Caller, body: RecordOrder) -> None:
+    """Raise a Refusal unless the caller's role may write a record with these headers."""
+    control = next((each.name for each in body.headers if lowered(each.name) in _CONTROLS), None)
+    if control is not None:
+        refuse_role(caller, Role.OPERATE, f"a record with {control}, which changes other schedules,")
+    else:
+        refuse_role(caller, Role.PRODUCE)
+
+
+def write(backend: Backend, topic: str, body: RecordOrder, more: Headers = ()) -> RecordWrittenAnswer:
+    """Write a record that its delay topic accepts, with ``more`` headers; Refusal where it does not, or that failed."""
+    headers: Headers = [*((each.name, bytes_of(each.value)) for each in body.headers), *more]
+    rules = _rules(backend, topic)
+    verdict = rules.decide(headers, clock.now_ms())
+    if isinstance(verdict, Rejection):
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{verdict.reason}: {verdict.message}; nothing was written")
+    written = _written(backend, topic, body, headers)
+    # Counted from the timestamp that it has got, which is the broker's where the topic says so.
+    decided = rules.decide(headers, written.timestamp_ms)
+    due_ms = verdict.due_ms if isinstance(decided, Rejection) else decided.due_ms
+    return RecordWrittenAnswer(
+        topic=topic,
+        partition=written.partition,
+        offset=written.offset,
+        due_ms=written.timestamp_ms if due_ms == AT_ONCE else due_ms,
+        targets=verdict.targets,
+    )
+
+
+def _rules(backend: Backend, topic: str) -> Rules:
+    try:
+        return settings_of(backend.table(), backend.config, backend.config.require_delay_topic(topic)).rules
+    except ValueError as error:
+        detail = f"the policies of {topic} cannot be reconciled with the configuration: {error}"
+        raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail) from None
+
+
+def _written(backend: Backend, topic: str, body: RecordOrder, headers: Headers) -> Written:
+    try:
+        return backend.records.write(topic, bytes_of(body.key), bytes_of(body.value), headers)
+    except OutcomeUnknownError:
+        detail = (
+            "it is not known whether the record was written: look before sending it again, or it may be there twice"
+        )
+        raise Refusal(HTTPStatus.GATEWAY_TIMEOUT, detail) from None
+
+
+def bytes_of(content: str | Base64 | None) -> bytes | None:
+    """What a key or a value says; None is null."""
+    if isinstance(content, Base64):
+        return base64.b64decode(content.base64)
+    return None if content is None else content.encode()

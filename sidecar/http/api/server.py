@@ -1,0 +1,87 @@
+"""The admin API as a part of the running router, with a thread and an event loop of its own off the release path."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import structlog
+from confluent_kafka.admin import AdminClient
+
+from sidecar import clock
+from sidecar.clock import SystemClock
+from sidecar.config.model import Config
+from sidecar.controls.operations import ControlOperations
+from sidecar.http.api.application import application
+from sidecar.http.api.backend import Backend, Services
+from sidecar.http.guard import NO_FILES, Guard
+from sidecar.http.pace import Pace
+from sidecar.http.page.files import page_files
+from sidecar.http.server import HttpServer
+from sidecar.http.tls import Certificates
+from sidecar.http.tokens import TokenFile
+from sidecar.kafka.record_writer import RecordWriter
+from sidecar.policies.operations import Operations
+from sidecar.policies.table import Policies
+from sidecar.process.broker_pulse import pulse_of
+from sidecar.rejected.operations import RejectedOperations
+from sidecar.status.inquiries import GroupInquiries, Statuses
+from sidecar.status.report_publisher import instance_name
+from sidecar.status.report_reader import ReportReader
+
+
+class AdminApi:
+    """The running API; ``port`` is the real one even where the configuration says 0."""
+
+    def __init__(self, config: Config, services: Services) -> None:
+        """Serve it; ConfigError when token file, certificate or address cannot be had."""
+        admin = config.admin
+        tokens = TokenFile(Path(admin.token_file))
+        tls = Certificates(admin).context if admin.tls_cert_file else None
+        self._backend = Backend(config, services)
+        self.behind = ExitStack()
+        """What the services stand on; it is closed after the listener."""
+        files = page_files() if admin.page else NO_FILES
+        guard = Guard(application(self._backend), admin, tokens, Pace(), files)
+        self._server = HttpServer(guard, admin, "admin", tls)
+        self._server.start()
+        self.port = self._server.port
+        structlog.get_logger().info(
+            "admin_listening", listen=admin.listen, port=self.port, tls=tls is not None, page=admin.page
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call to the cluster hangs."""
+        return self._backend.is_idle
+
+    def stop(self) -> None:
+        """Answer the requests under way, then close the listener and all that is behind it."""
+        self._server.stop()
+        self._backend.stop()
+        self.behind.close()
+
+
+def start(config: Config, admin: AdminClient, policies: Policies, own: Statuses, kernel: str) -> AdminApi:
+    """Serve the API for this router; ConfigError when token file, certificate or address cannot be had.
+
+    ``own`` are the partitions of this process, which it knows better than any report, as it does its ``kernel``.
+    """
+    with ExitStack() as started:
+        reports = ReportReader(config, admin, clock.now_ms)
+        name = instance_name(config)
+        inquiries = GroupInquiries(config, admin, policies, reports, own=own, instance=name, kernel=kernel).start()
+        started.callback(inquiries.close)
+        records = RecordWriter(config)
+        started.callback(records.close)
+        pulse = pulse_of(admin, SystemClock()).start()
+        started.callback(pulse.stop)
+        services = Services(
+            Operations(config, admin, policies),
+            inquiries,
+            RejectedOperations(config, admin),
+            records,
+            ControlOperations(config, admin),
+            pulse,
+        )
+        api = AdminApi(config, services)
+        api.behind = started.pop_all()
+        return api

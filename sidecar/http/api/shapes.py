@@ -1,0 +1,267 @@
+"""Shapes of what policies and switches take and answer; those of questions are in :mod:`sidecar.status.answers`.
+
+Whatever changes something must say that it is JSON: no form of a web page can send that by itself.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Request
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from index.targets import illegal_topic
+from index.times import parse_number
+from sidecar.config.units import InstantMs
+from sidecar.config.value_types import Reason
+from sidecar.http.api.bodies import JSON
+from sidecar.http.problems import Refusal
+from sidecar.http.tokens import Role
+from sidecar.policies.origin import Origin
+from sidecar.policies.policy import (
+    KEYS,
+    Policy,
+    Scope,
+    ScopeKind,
+    keys_in,
+    target_scope,
+    topic_scope,
+)
+from sidecar.status.answers import Answer
+
+_TOPIC: Final = r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"
+# Up to some ten thousand days and a petabyte; what is larger, and still taken, is nobody's need. Answers spell a value
+# with the largest unit it is a multiple of, so each unit goes as far as the smaller ones.
+_DURATION: Final = {
+    "type": "string",
+    "pattern": "^(0|[0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}m|[1-6]?[0-9]{1,5}h|[12]?[0-9]{1,4}d)$",
+    "examples": ["500ms", "10s", "7d"],
+}
+_SIZE: Final = {
+    "type": "string",
+    "pattern": "^(0|[0-9]{1,15}B|[0-9]{1,12}KiB|[0-9]{1,9}MiB|[0-9]{1,6}GiB)$",
+    "examples": ["64KiB", "10MiB"],
+}
+_DAY: Final = (
+    "([2-8][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+    "|[2-8][0-9](0[48]|[2468][048]|[13579][26])-02-29)"
+)
+_TIME: Final = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,3})?(Z|[+-]0[0-9]:[0-5][0-9])"
+_INSTANT: Final = {
+    "type": "string",
+    "pattern": f"^{_DAY}T{_TIME}$",
+    "examples": ["2030-01-31T08:00:00Z"],
+}
+_SPELLED: Final[Mapping[str, dict[str, Any]]] = {
+    "max_delay": _DURATION,
+    "delay": _DURATION,
+    "spread": {
+        "type": "string",
+        "pattern": "^(0|([0-9]{1,7}|[1-7][0-9]{7}|8[0-5][0-9]{6}|86[0-3][0-9]{5}|86400000)ms"
+        "|([0-9]{1,4}|[1-7][0-9]{4}|8[0-5][0-9]{3}|86[0-3][0-9]{2}|86400)s"
+        "|([0-9]{1,3}|1[0-3][0-9]{2}|14[0-3][0-9]|1440)m|(1?[0-9]|2[0-4])h|[01]d)$",
+        "examples": ["30s"],
+    },
+    "expire_after": _DURATION,
+    "tick": {"type": "string", "pattern": "^(0|[0-9]{1,4}ms|[0-9]s|10s)$", "examples": ["10ms"]},
+    "paused_until": _INSTANT,
+    "records_per_second": {"type": "integer", "minimum": 0, "maximum": 10_000_000},
+    "bytes_per_second": _SIZE,
+    "default_target": {"type": "string", "pattern": f"^({_TOPIC})?$"},
+    "allowed_targets": {
+        "type": "array",
+        "items": {"type": "string", "pattern": r"^(?!__)[a-zA-Z0-9._*-]{1,249}$", "examples": ["billing.*"]},
+    },
+}
+"""Where the model, which holds numbers with their units, says less than what people write."""
+
+
+def _refuse_other_types(request: Request) -> None:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send Content-Type: {JSON}")
+
+
+JSON_ONLY: Final = [Depends(_refuse_other_types)]
+"""For the ``dependencies`` of every path that takes a body."""
+
+
+def policy_schema(kind: ScopeKind | None, *, null_unsets: bool = False) -> dict[str, Any]:
+    """JSON schema of a policy of that kind of scope, closed, as people write it; None: of any kind."""
+    keys = tuple(KEYS) if kind is None else keys_in(kind)
+    plain = Policy.model_json_schema(by_alias=True)["properties"]
+    properties = {key: _property(key, plain[key], null_unsets=null_unsets) for key in keys}
+    schema = {"type": "object", "additionalProperties": False, "properties": properties}
+    return schema if kind is None else {**schema, "minProperties": 1}
+
+
+def _property(key: str, plain: dict[str, Any], *, null_unsets: bool) -> dict[str, Any]:
+    (said,) = (each for each in plain["anyOf"] if each.get("type") != "null")
+    value = _SPELLED.get(key, said)
+    described = {"description": plain["description"]}
+    return {**described, "anyOf": [value, {"type": "null"}]} if null_unsets else {**described, **value}
+
+
+def _ascii_number(raw: object) -> object:
+    """ASCII digits only: ``int`` takes other scripts' digits, signs, spaces and underscores."""
+    return parse_number(raw.encode("utf-8", "replace")) if isinstance(raw, str) else raw
+
+
+def _topic_name(name: str) -> str:
+    if problem := illegal_topic(name):
+        raise ValueError(problem)
+    return name
+
+
+def _number(most: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "minimum": 0, "maximum": most})
+
+
+TopicName = Annotated[
+    str,
+    AfterValidator(_topic_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{_TOPIC}$", "examples": ["orders.delay"]}),
+]
+
+
+def scope_of_topic(topic: TopicName) -> Scope:
+    """For paths with a ``{topic}``."""
+    return topic_scope(topic)
+
+
+def scope_of_target(target: TopicName) -> Scope:
+    """For paths with a ``{target}``."""
+    return target_scope(target)
+
+
+Partition = Annotated[int, BeforeValidator(_ascii_number), Field(le=2**31 - 1), _number(2**31 - 1)]
+Offset = Annotated[int, BeforeValidator(_ascii_number), _number(2**63 - 1)]
+
+
+def _origin(request: Request) -> Origin:
+    caller, client = request.state.caller, request.client
+    return Origin(f"token {caller.name} ({caller.role})", "admin API", client.host if client else "")
+
+
+Changer = Annotated[Origin, Depends(_origin)]
+"""In whose name a request changes something."""
+
+Id = Annotated[str, Field(min_length=1, max_length=512)]
+MillisecondsText = Annotated[str, Field(pattern=r"^[0-9]{1,16}$", description="Milliseconds since 1970")]
+"""In a query, where a number of JSON could also be spelled 30.0; ``milliseconds`` reads it."""
+
+DueMsText = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8}|[1-9][0-9]{11,13})$")]
+"""The same for a due time that goes into a header, where what has as many digits as another unit is refused."""
+
+
+def _due_ms(given: object) -> object:
+    """A number of JSON that no reader takes for seconds or microseconds."""
+    number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
+    if not any(least <= number <= most for least, most in _DUE_MS):
+        raise ValueError("milliseconds since 1970 are needed, and no other unit")
+    return given
+
+
+_DUE_MS: Final = ((0, 999_999_999), (100_000_000_000, 99_999_999_999_999))
+"""As DueMsText has it."""
+
+DueMs = Annotated[
+    int,
+    BeforeValidator(_due_ms),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": least, "maximum": most} for least, most in _DUE_MS]}),
+]
+
+Values = Annotated[dict[str, Any], WithJsonSchema(policy_schema(None))]
+
+
+def milliseconds(text: str | None) -> int | None:
+    """A MillisecondsText as a number; None where it was left out."""
+    return None if text is None else int(text)
+
+
+class PolicyAnswer(Answer):
+    """What is set in one scope."""
+
+    scope: str = Field(description="default, topic/NAME or target/NAME")
+    values: Values
+
+
+class PoliciesAnswer(Answer):
+    """All policies there are."""
+
+    policies: dict[str, Values] = Field(description="By scope")
+    unreadable: dict[str, str] = Field(
+        description="Policies that cannot be understood, and why; the last good one of each still holds"
+    )
+
+
+class PolicyChangeAnswer(Answer):
+    """One change of a policy."""
+
+    scope: str
+    at_ms: int = Field(description="Milliseconds since 1970, by the record's timestamp")
+    values: Values | None = Field(description="All that was set from then on; null: the policy was removed")
+    by: str = Field(description="The token, as the log names it, or the user of a command; empty: not known")
+    through: str = Field(description="admin API or command")
+    address: str = Field(description="Of the caller, or the host of the command")
+
+
+class PolicyChangesAnswer(Answer):
+    """Changes that the policies topic still has."""
+
+    changes: tuple[PolicyChangeAnswer, ...] = Field(description="The newest first, 200 at most")
+
+
+class Effective(Answer):
+    """A value that holds."""
+
+    value: Annotated[Any, WithJsonSchema({"type": ["string", "boolean", "integer", "array"]})]
+    origin: str = Field(description="The scope that sets it, or configuration")
+
+
+class EffectiveAnswer(Answer):
+    """What holds for a delay topic, or for a target of it."""
+
+    topic: str
+    target: str = ""
+    values: dict[str, Effective]
+
+
+class SwitchAnswer(Answer):
+    """What has been set; routers follow within a second, and status says when they have."""
+
+    scope: str
+    key: str
+    value: bool
+
+
+class CallerAnswer(Answer):
+    """Who asks."""
+
+    role: Role
+    sees_payload: bool = Field(description="Whether it may see keys of records, and look for one")
+    token: str = Field(description="First 8 hex digits of the token's SHA-256, as the log names it")
+
+
+class BrokersAnswer(Answer):
+    """Silence or presence of the brokers, as this router hears them."""
+
+    answering: bool
+    silent_since_ms: int | None = Field(description="When they answered last; null while they answer")
+    detail: str = Field(description="Since when they do not, and its consequence; empty while they answer")
+
+
+class Nothing(Answer):
+    """An empty object."""
+
+
+class PauseTerms(Answer):
+    """How long a pause lasts, and why; an empty object: until somebody resumes."""
+
+    until: Annotated[InstantMs, WithJsonSchema(_INSTANT)] | None = Field(None, description="Ends by itself then")
+    reason: Reason | None = Field(None, description="Shown to whoever finds it")
+
+
+class Confirmation(Answer):
+    """The name of the topic once more."""
+
+    confirm: str = Field(max_length=249)

@@ -1,0 +1,146 @@
+"""Probes and metrics over HTTP, in a thread of their own so that a slow reader never delays a release.
+
+Three paths and a first page that names them, GET and HEAD, nothing that changes anything. Dispatch is explicit: the
+server that comes with prometheus_client answers metrics on any path, so a probe of a path that does not exist would
+always be green.
+
+Anybody who can reach the port may ask, so nobody may cost much. A probe is never refused and never waits for other
+clients: there is always room for its connection (:mod:`sidecar.http.listening`), and its answer is made anew
+only so often that making it takes a tenth of a core. Everything else is refused (429) beyond a rate for each client.
+"""
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sidecar.config.model import HttpConfig
+from sidecar.http.listening import client_of
+from sidecar.http.pace import ANYBODY, Pace
+from sidecar.http.server import HttpServer
+
+REST_FACTOR: Final = 9
+MAX_REST_S: Final = 1.0
+
+FIRST: Final = """kafka-delay-router: probes and metrics
+
+/livez    whether the process works
+/readyz   whether every partition it has is released from, and why not
+/metrics  for Prometheus
+
+The page (/) and the admin API (/api/v1/openapi.json tells what it has) are on a listener of their own, with
+tokens: [admin] in the configuration.
+"""
+
+MISSING: Final = f"No such path. What there is:\n\n{FIRST}"
+
+PROBES: Final = frozenset({"/livez", "/readyz"})
+
+
+class Health(Protocol):
+    """What the router tells about itself; called from the HTTP thread, so it must not block."""
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Metrics to render."""
+
+    def live(self) -> tuple[bool, dict[str, object]]:
+        """Whether the process works at all, and the body of ``/livez``."""
+
+    def ready(self) -> tuple[bool, dict[str, object]]:
+        """Whether every assigned partition is recovered and active, and the body of ``/readyz``."""
+
+
+def serve(listen: str, health: Health) -> HttpServer:
+    """Start serving `health` at `listen` (``host:port``); ConfigError when the address cannot be had."""
+    server = HttpServer(application(health), HttpConfig(listen=listen), "http")
+    server.start()
+    return server
+
+
+def application(health: Health) -> ASGIApp:
+    """The paths as an ASGI application."""
+    ready = Frugal(lambda: _json(*health.ready()))
+    texts: dict[str, Frugal] = {}
+
+    async def livez(_: Request) -> Response:
+        return _json(*health.live())
+
+    async def readyz(_: Request) -> Response:
+        return ready.get()
+
+    async def metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+
+        def text() -> Response:
+            return Response(encode(health.registry), headers={"content-type": content_type})
+
+        # As many as prometheus_client knows formats; in another thread, or probes would wait for it.
+        return await run_in_threadpool(texts.setdefault(content_type, Frugal(text)).get)
+
+    async def first(_: Request) -> Response:
+        return Response(FIRST, media_type="text/plain")
+
+    async def missing(_: Request, __: Exception) -> Response:
+        return Response(MISSING, status_code=404, media_type="text/plain")
+
+    paths = {"/": first, "/livez": livez, "/readyz": readyz, "/metrics": metrics}
+    app = Starlette(routes=[Route(path, answer) for path, answer in paths.items()], exception_handlers={404: missing})
+    # A path that does not exist is 404, not a redirect to one that does.
+    app.router.redirect_slashes = False
+    return Paced(app)
+
+
+class Frugal:
+    """An answer that may be given again, until nine times as long has passed as the processor took to make it."""
+
+    def __init__(self, make: Callable[[], Response]) -> None:
+        self._make = make
+        self._making = threading.Lock()
+        self._made: Response | None = None
+        self._good_until_s = 0.0
+
+    def get(self) -> Response:
+        """The answer, made anew where that is due; who asks meanwhile waits for the same."""
+        with self._making:
+            if self._made is not None and time.monotonic() < self._good_until_s:
+                return self._made
+            # Time of this thread alone: what else the process does must not make the answer old.
+            began_s = time.thread_time()
+            self._made = made = self._make()
+            took_s = time.thread_time() - began_s
+            self._good_until_s = time.monotonic() + min(REST_FACTOR * took_s, MAX_REST_S)
+            return made
+
+
+class Paced:
+    """Refuses what a client asks beyond the rate, but for probes: an answer costs no more than a refusal."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._pace = Pace()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 429, or let the application answer."""
+        if scope["type"] == "http" and scope["path"] not in PROBES:
+            wait_s = self._pace.wait_s(client_of(scope["client"]), ANYBODY)
+            if wait_s:
+                refusal = Response(status_code=429, headers={"retry-after": str(math.ceil(wait_s))})
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _json(good: bool, body: dict[str, object]) -> Response:
+    return Response(json.dumps(body), status_code=200 if good else 503, media_type="application/json")
