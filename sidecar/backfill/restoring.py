@@ -11,8 +11,8 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka.admin import is_there, log_range
 from sidecar.kafka.commands import acl_command
-from sidecar.kafka.compacted import read_compacted
 from sidecar.kafka.errors import cluster_error, error_of
+from sidecar.kafka.scan import read_compacted
 from sidecar.ports import Records, Stored
 
 

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import structlog
 
@@ -34,11 +34,8 @@ class Encode(Protocol):
         """Its result is ready when it is."""
 
 
-class Made(Protocol):
-    """Where pages come from."""
-
-    def take(self) -> Sequence[EncodedPage] | None:
-        """The next pages: empty when none is ready yet, None behind the last."""
+Take: TypeAlias = Callable[[], Sequence[EncodedPage] | None]
+"""Returns the next pages: empty when none is ready yet, None behind the last."""
 
 
 class SealedIds:
@@ -54,7 +51,7 @@ class SealedIds:
         self._encoding: Future[list[EncodedPage]] | None = None
 
     def take(self) -> Sequence[EncodedPage] | None:
-        """As ``Made.take``."""
+        """Return the next pages, as ``Take`` says."""
         if not self._has_any:
             return None
         if self._encoding is None:
@@ -68,9 +65,9 @@ class SealedIds:
 class WrittenIds:
     """Gives the pages of one bucket to its transactions."""
 
-    def __init__(self, bucket_id: int, made: Made, limits: Limits) -> None:
+    def __init__(self, bucket_id: int, take: Take, limits: Limits) -> None:
         self._writer = IdPageWriter(bucket_id, limits.max_pages)
-        self._made = made
+        self._take = take
         self._given: Sequence[EncodedPage] = ()
 
     def next_pages(self) -> tuple[tuple[bytes, bytes], ...] | None:
@@ -79,7 +76,7 @@ class WrittenIds:
         The same again until they are ``written``.
         """
         if not self._given:
-            taken = None if self.refs() is None else self._made.take()
+            taken = None if self.refs() is None else self._take()
             if taken is None:
                 return None
             self._given = taken

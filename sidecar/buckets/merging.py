@@ -17,7 +17,7 @@ them into the segments. A bucket that was sealed with pointers before retention 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pyroaring import BitMap64
 
@@ -44,13 +44,7 @@ from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
 from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
 
-
-class _Stored(Protocol):
-    @property
-    def value(self) -> bytes: ...
-
-
-M = TypeVar("M", bound=_Stored)
+M = TypeVar("M", Encoded, EncodedPage)
 
 
 class Merging:
@@ -83,7 +77,8 @@ class Merging:
         self._handover = handover
         self._segments: _Made[Encoded] = _Made(handover, limits)
         self._given: Sequence[Encoded] = ()
-        self._ids = WrittenIds(bucket_id, _Made(handover, limits), limits)
+        pages: _Made[EncodedPage] = _Made(handover, limits)
+        self._ids = WrittenIds(bucket_id, pages.take, limits)
         self._ids_are_known = all(manifest.id_pages is not None for manifest in manifests)
         self._room = MOST_SEGMENTS - sum(len(manifest.segments) for manifest in manifests)
 

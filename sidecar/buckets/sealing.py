@@ -50,7 +50,7 @@ class Sealing:
     ) -> None:
         """``ids`` None: it is not to be written which ids the bucket has."""
         self._has_pages = ids is not None
-        self._ids = WrittenIds(bucket_id, SealedIds(ids or NO_PLACES, encode, limits), limits)
+        self._ids = WrittenIds(bucket_id, SealedIds(ids or NO_PLACES, encode, limits).take, limits)
         self._limits = limits
         self._rules = rules
         self._encode = encode

@@ -19,7 +19,7 @@ from sidecar.config.model import Config
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S
-from sidecar.kafka.compacted import read_part
+from sidecar.kafka.scan import read_part
 from sidecar.ports import Place, Stored
 
 KEPT_FOR_S: Final = 120.0

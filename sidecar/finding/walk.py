@@ -23,8 +23,8 @@ from index.headers import Role
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.schedule import Schedule
+from sidecar.finding.kafka_stored import Allowance, KafkaStored
 from sidecar.finding.known_ids import KnownIds, Log
-from sidecar.finding.ports import Allowance, Stored
 from sidecar.finding.stored_ids import InBucket, places_in_buckets
 from sidecar.finding.wanted import Pending, Place, Wanted
 from snapshots.pending import StoredPending
@@ -48,7 +48,7 @@ class Walk:
     partition: int
     state: StoredState
     wanted: Wanted
-    stored: Stored
+    stored: KafkaStored
     allowance: Allowance
     ids: KnownIds | None
     most: int

@@ -291,7 +291,6 @@ class OwnedPartition:
             snapshot_bytes=survey.snapshot_bytes,
             by_due=survey.by_due,
             spread=survey.spread,
-            unsure=survey.unsure,
             lateness=self.recent_lateness.counts(int(self.context.clock.running_s() * 1_000)),
             by_target=survey.by_target,
             watermark=None if committed.watermark == BEFORE_ALL else committed.watermark,

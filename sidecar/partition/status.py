@@ -52,8 +52,8 @@ class PartitionStatus:
     """One partition at one moment.
 
     ``by_due`` counts what is pending in the ranges of :data:`index.survey.BOUNDS_MS`, ``spread`` in those of
-    SPREAD_BOUNDS_MS, ``by_target`` the same by target; all are a few seconds old at most. ``unsure`` may belong to
-    another range of ``by_due``. ``lateness`` are counts as by :func:`sidecar.lateness.released_within`, of late.
+    SPREAD_BOUNDS_MS, ``by_target`` the same by target; all are a few seconds old at most.
+    ``lateness`` are counts as by :func:`sidecar.lateness.released_within`, of late.
     ``watermark`` is None before the first release.
     ``held_since_ms`` is when the first of what is held was due, ``held_by_target`` counts it by what it waits for.
     ``needed_from`` is the first offset the delay topic must keep, written at ``needed_since_ms``; ``retention_ms`` is
@@ -80,7 +80,6 @@ class PartitionStatus:
     snapshot_bytes: int = 0
     by_due: tuple[int, ...] = ()
     spread: tuple[int, ...] = ()
-    unsure: int = 0
     lateness: tuple[int, ...] = ()
     by_target: TargetCounts = ()
     watermark: Position | None = None

@@ -35,11 +35,6 @@ class PartitionCollector(Collector):
         snapshot_bytes = _gauge("snapshot_bytes", "Bytes of segments not yet released", "topic")
         masked = _gauge("masked_records", "Cancelled records that are still in a bucket or in the log", "topic")
         by_due = _gauge("pending_by_due", "Pending records due within so many seconds; 0: overdue", "topic", "within")
-        unsure = _gauge(
-            "pending_by_due_estimated",
-            "Pending records that may be due in another range: an older router wrote their manifests",
-            "topic",
-        )
         in_doubt = _gauge(
             "partitions_in_doubt",
             "Partitions of targets that records wait for, since the brokers may have forgotten a transaction there",
@@ -60,7 +55,6 @@ class PartitionCollector(Collector):
             masked.add_metric([topic], sum(status.masked for status in own))
             in_doubt.add_metric([topic], max(status.in_doubt for status in own))
             snapshot_bytes.add_metric([topic], sum(status.snapshot_bytes for status in own))
-            unsure.add_metric([topic], sum(status.unsure for status in own))
             _add_retention(retention, topic, (status.retention_ms for status in own))
             for within, count in _cumulated(status.by_due for status in own):
                 by_due.add_metric([topic, within], count)
@@ -93,7 +87,7 @@ class PartitionCollector(Collector):
 
         payload = _gauge("payload_bytes", "Payload of pending records held in memory")
         payload.add_metric([], self._payload_bytes())
-        yield from (pending, by_due, unsure, next_due, furthest, buckets, held, held_for, masked, snapshot_bytes)
+        yield from (pending, by_due, next_due, furthest, buckets, held, held_for, masked, snapshot_bytes)
         yield from (lag, hidden, state, needed, needed_time, retention, payload, in_doubt)
 
 

@@ -291,7 +291,6 @@ def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Ite
         topic=topic,
         records=sum(sums),
         by_due=tuple(DueRange(within_s=bound, records=count) for bound, count in zip(bounds_s, sums, strict=False)),
-        estimated=sum(status.unsure for status in statuses),
         next_hour=each_step(spread, MINUTE_MS, 60),
         next_week=each_step(spread, HOUR_MS, 168),
         by_target=dict(largest[:MOST_TARGETS]),

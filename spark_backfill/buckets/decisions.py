@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from index.headers import Headers
 from index.rules import Rules
 from index.schedule import AT_ONCE, Rejection
-from index.unreadable import KNOWS_UNREADABLE, are_plain
+from index.unreadable import are_plain
 from snapshots.rows import RowPacker
 from spark_backfill.buckets.packing import names_of, pack, rows_of
 from spark_backfill.kernel import Decider, Kernel, Native
@@ -152,7 +152,7 @@ def decide(
     dues_ms: list[int] = []
     rejected: list[int] = []
     named: list[tuple[int, bytes]] = []
-    judge, takes_any = rules.decide, rules.version < KNOWS_UNREADABLE
+    judge, takes_any = rules.decide, rules.are_of_0_1_0
     for number, (pairs, timestamp_ms, offset) in enumerate(zip(headers, timestamps_ms, offsets, strict=True), first):
         decision = judge(pairs, timestamp_ms)
         if rules.spreads:

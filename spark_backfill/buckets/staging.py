@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -40,26 +40,14 @@ TRANSACTION_TIMEOUT_S: Final = 60.0
 CANCEL_TIMEOUT_S: Final = 10.0
 
 
-class Protected(Protocol):
-    """A run that needs segments: what its intents are named by, where they are written, and as whom."""
-
-    @property
-    def intent(self) -> str:
-        """Of this run alone."""
-
-    @property
-    def backfill(self) -> str:
-        """The backfill topic."""
-
-    def producer(self) -> dict[str, Any]:
-        """Settings of a producer."""
-
-
 class Intents:
-    """The intents of one job, one for each of its partitions; used by the driver."""
+    """The intents of one run of a job, one for each of its partitions; used by the driver."""
 
-    def __init__(self, job: Protected, snapshots_from: Mapping[int, int]) -> None:
-        self._job = job
+    def __init__(self, intent: str, backfill: str, producer: dict[str, Any], snapshots_from: Mapping[int, int]) -> None:
+        """``intent`` names this run alone, ``backfill`` is the topic, ``producer`` the settings of a producer."""
+        self._intent = intent
+        self._backfill = backfill
+        self._settings = producer
         self._snapshots_from = snapshots_from
         self._written_s = 0.0
 
@@ -68,7 +56,7 @@ class Intents:
         expires_ms = time.time_ns() // 1_000_000 + INTENT_LASTS_MS
         self._send(
             {
-                partition: encode_intent(Intent(self._job.intent, offset, expires_ms))
+                partition: encode_intent(Intent(self._intent, offset, expires_ms))
                 for partition, offset in self._snapshots_from.items()
             },
             TRANSACTION_TIMEOUT_S,
@@ -91,19 +79,17 @@ class Intents:
 
     def _send(self, values: Mapping[int, bytes | None], timeout_s: float) -> None:
         errors: list[KafkaError] = []
-        producer = Producer(self._job.producer())
+        producer = Producer(self._settings)
         for partition, value in values.items():
             producer.produce(
-                self._job.backfill,
+                self._backfill,
                 value,
-                intent_key(self._job.intent),
+                intent_key(self._intent),
                 partition,
                 on_delivery=lambda error, _: errors.append(error) if error is not None else None,
             )
         if left := producer.flush(timeout_s):
-            errors.append(
-                KafkaError(KafkaError._TIMED_OUT, f"{left} records for {self._job.backfill} not acknowledged")
-            )
+            errors.append(KafkaError(KafkaError._TIMED_OUT, f"{left} records for {self._backfill} not acknowledged"))
         if errors:
             raise KafkaException(errors[0])
 

@@ -9,11 +9,10 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from index.bucket_rules import PlacementRule, SealRules
-from index.controls import KNOWS_CONTROLS
 from index.errors import FormatError, NotYetError, RefusedError, StateLostError
 from index.progress import start_of
 from index.rule_history import RuleHistory
-from index.rules import RULES_VERSION, Rules
+from index.rules import Rules
 from sidecar.config.retention import FOREVER_MS, Retention
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.release.rates import TargetLimit
@@ -329,13 +328,11 @@ class Run:
         self._note(f"new rules: {self._rules_used[-1]}")
 
     def _some_rules(self) -> Rules:
-        version = KNOWS_CONTROLS if self._names else RULES_VERSION
         delay_ms = self._delaying.choice(self._delays_ms)
         spreads_ms = self._spreads_ms
         return some_rules(
             self._rng,
             recurring=self._recurs,
-            version=version,
             delay_ms=delay_ms,
             spread_ms=self._spreading.choice(spreads_ms),
             of_target_ms=self._spreading.choice([None, *spreads_ms]) if any(spreads_ms) else None,
