@@ -23,8 +23,8 @@ from sidecar.config.model import Config
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.admin import is_there, log_range
 from sidecar.kafka.commands import acl_command
-from sidecar.kafka.compacted import Stored, read_compacted
 from sidecar.kafka.errors import cluster_error, error_of
+from sidecar.kafka.scan import Stored, read_compacted
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged, fold_staged
 
 

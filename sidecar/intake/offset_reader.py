@@ -11,9 +11,9 @@ from index.unreadable import examined
 from sidecar.intake.handed_over import handed_over, handed_over_one
 from sidecar.intake.raw_headers import RawHeaders
 from sidecar.kafka.admin import Place
-from sidecar.kafka.compacted import learn_leaders
 from sidecar.kafka.errors import cluster_errors, error_of, is_unreadable, with_cluster_errors
 from sidecar.kafka.librdkafka import serialized_sizes
+from sidecar.kafka.scan import learn_leaders
 from sidecar.payload.records import size_of
 
 SCAN_GAP_RECORDS = 300

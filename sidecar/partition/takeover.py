@@ -25,7 +25,7 @@ from index.series_in_log import SeriesInLog
 from sidecar.backfill.restoring import restored_from
 from sidecar.context import PartitionContext
 from sidecar.doubts.aside import Doubts
-from sidecar.kafka.compacted import Stored
+from sidecar.kafka.scan import Stored
 from sidecar.partition.origin import Origin
 from sidecar.topics.first_start import HOW_TO_DELIVER
 from snapshots.manifest import manifest_key

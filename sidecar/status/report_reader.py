@@ -118,7 +118,7 @@ class ReportReader(TopicFollower):
             return
         reports = ReportLog(self._config, self._now_ms)
         try:
-            reports.begin()
+            reports.look()
             self._read_on(reports)
         finally:
             reports.close()
@@ -170,13 +170,11 @@ class ReportsOnDemand:
             self._log.close()
 
     def _up_to_now(self) -> ReportLog | None:
-        """What is to be read up to where it ends now; None where there is no such topic."""
-        if self._log is not None:
-            self._log.look_again()
-            return self._log
-        if not is_there(self._admin, self._config.router.status_topic):
-            return None
-        # Kept before it begins, so that it is closed whatever happens.
-        self._log = ReportLog(self._config, self._now_ms)
-        self._log.begin()
+        """Return the log, to be read up to its end of now; None where there is no such topic."""
+        if self._log is None:
+            if not is_there(self._admin, self._config.router.status_topic):
+                return None
+            # Kept before the first look, so that it is closed whatever happens.
+            self._log = ReportLog(self._config, self._now_ms)
+        self._log.look()
         return self._log

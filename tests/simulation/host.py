@@ -36,8 +36,8 @@ from sidecar.intake.decided import Decided
 from sidecar.intake.deciding import Deciding
 from sidecar.intake.intake import CONTROLS_FOR_S, Intake, Places
 from sidecar.intake.tails import Fetch
-from sidecar.kafka.compacted import Stored
 from sidecar.kafka.connections import ConnectionLostError
+from sidecar.kafka.scan import Stored
 from sidecar.kernel.choice import Kernel
 from sidecar.metrics import Metrics
 from sidecar.partition.origin import Origin

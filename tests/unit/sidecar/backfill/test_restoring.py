@@ -16,7 +16,7 @@ from sidecar.backfill import restoring
 from sidecar.backfill.restoring import kept_by_backfills, look_at_backfills, restored_from
 from sidecar.config.model import Config
 from sidecar.intake.offset_reader import OffsetReader
-from sidecar.kafka.compacted import Stored
+from sidecar.kafka.scan import Stored
 from snapshots.staged import Intent, Staged, encode_intent, encode_staged, intent_key, staged_key
 
 RULES = Rules("d", default_target="out")

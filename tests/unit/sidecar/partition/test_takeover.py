@@ -20,7 +20,7 @@ from sidecar.clock import SystemClock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
 from sidecar.doubts.aside import Doubts
-from sidecar.kafka.compacted import Stored
+from sidecar.kafka.scan import Stored
 from sidecar.kafka.transactions import FENCE_WITHIN_S, fence
 from sidecar.metrics import Metrics
 from sidecar.partition import takeover
