@@ -4,7 +4,7 @@ Meanwhile nothing is taken in, since a control holds for what lies in front of i
 has pages of its ids (:mod:`index.id_pages`) those are read that may have the id of the control, or one of those that
 come next: together, since each read waits for a round trip.
 
-A bucket of an older version has none. Then all its ids are read from its segments when the first control asks, and
+A bucket that 0.1.0 sealed has no pages. Then all its ids are read from its segments when the first control asks, and
 kept; what is sealed from then on without pages is known without reading (:mod:`index.names`). So it is with a bucket
 whose pages are damaged or gone: a page that cannot be trusted says nothing about what is pending.
 

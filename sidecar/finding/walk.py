@@ -10,8 +10,8 @@ Where an id is wanted, the pages of ids of all buckets tell where it waits (:mod
 
     held ──► below S: the places that pages name, by offset ──► from S on: blocks in front of C ──► the rest
 
-Blocks of the log are looked through once only (:mod:`sidecar.finding.known_ids`). Where a bucket of an older version
-has no pages, or one is damaged, that begins where the first bucket does, if the delay topic still has all from there.
+Blocks of the log are looked through once only (:mod:`sidecar.finding.known_ids`). Where a bucket of 0.1.0 has no
+pages, or a page is damaged, that begins where the first bucket does, if the delay topic still has all from there.
 """
 
 from collections.abc import Iterator, Sequence

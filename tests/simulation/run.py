@@ -139,7 +139,7 @@ class Run:
         self._names = self._named.random() < NAMES_SHARE
         self._delaying = random.Random(f"{seed}, delays")
         self._delays_ms = [0, 20, 100] if self._delaying.random() < DELAY_SHARE else [0]
-        # Where it would have more pages, it is not written which ids a bucket has: as in those of older versions.
+        # Where it would have more pages, it is not written which ids a bucket has: as in those of 0.1.0.
         limits = replace(SMALL, max_pages=random.Random(f"{seed}, pages").choice([-1, 2, 100, 100]))
         self._spreading = random.Random(f"{seed}, spreads")
         self._spreads_ms = [0, 15, 60] if self._spreading.random() < SPREAD_SHARE else [0]
