@@ -4,7 +4,7 @@ A name that begins with ``deliver-`` and means nothing is a mistake of somebody 
 (``deliver-att``, ``deliver-in``). Passed over, the record would leave at once; so it is refused, and the message says
 what was meant. Rules may ask for passing over (``ignores_unknown``); what is reserved is refused all the same.
 
-Rules before version 3 knew names in lower case only and passed over all others; what they decided is decided so again.
+The rules of 0.1.0 knew names in lower case only and passed over all others; what they decided is decided so again.
 """
 
 from collections.abc import Iterable
@@ -30,11 +30,8 @@ from index.headers import (
     quoted,
 )
 from index.readers import Reader, RefusedNameError, reader
+from index.rules_stored import RULES_OF_0_1_0
 from index.schedule import BY_KEY, KEEP_KEY, NO_EXPIRY
-
-KNOWS_EXPIRY: Final = 2
-KNOWS_ANY_CASE: Final = 3
-KNOWS_CONTROLS: Final = 4
 
 SLOTS: Final = (Role.AT, Role.AFTER, Role.PARTITION, Role.KEY, Role.ID, Role.EXPIRE, Role.KIND, Role.HOPS)
 _RECURS_SLOT: Final = len(SLOTS)
@@ -102,10 +99,9 @@ class Controls(dict[str, Control | None]):
         """ValueError as of ``with_natives``; ``version`` is that of the rules."""
         super().__init__()
         self._recurring = RECURRING | {SERIES} if recurring else frozenset()
-        self._controlling = NAMES if version >= KNOWS_CONTROLS else frozenset()
-        self._any_case = version >= KNOWS_ANY_CASE
+        self._any_case = version != RULES_OF_0_1_0
+        self._controlling = NAMES if self._any_case else frozenset()
         self._refuses = self._any_case and not ignores_unknown
-        self._unread = {Role.IGNORED} if version >= KNOWS_EXPIRY else {Role.IGNORED, Role.EXPIRE}
         self.aliases = with_natives(aliases, any_case=self._any_case)
         known = [*self.aliases.values(), Alias(DELAY_HOPS, Role.HOPS)] if self._any_case else self.aliases.values()
         self._known = {alias.name: self._control(alias) for alias in known}
@@ -167,8 +163,6 @@ class Controls(dict[str, Control | None]):
         plain, shown = lowered(name), f"header {quoted(name.encode('utf-8', 'surrogatepass'))}"
         if plain in RECURRING:
             return f"{shown}: recurring schedules are off for this delay topic; its key recurring = true allows them"
-        if plain in RESERVED:
-            return f"{shown}: this router does not do that yet, and ignoring it would deliver what nobody asked for"
         known = sorted(each for each in self.aliases if each.startswith(CONTROL_PREFIX))
         meant = _MEANT.get(plain, "")
         if not meant and len(plain) <= _MAX_GUESSED_CHARS:
@@ -180,10 +174,10 @@ class Controls(dict[str, Control | None]):
         return f"{shown}: there is no such header; {hint}"
 
     def _is_refused(self, plain: str) -> bool:
-        return plain in RESERVED or (self._refuses and plain.startswith(CONTROL_PREFIX))
+        return plain in RECURRING or (self._refuses and plain.startswith(CONTROL_PREFIX))
 
     def _control(self, alias: Alias) -> Control | None:
-        if alias.role in self._unread:
+        if alias.role == Role.IGNORED:
             return None
         if alias.role == Role.TO:
             return _NO_SLOT, 0, None

@@ -67,7 +67,7 @@ class CountedStill:
             sealed = BitMap64(offset for offset in self._planned if offset < sealed_to)
             self._planned -= sealed
             in_buckets += len(sealed)
-        # Where an older version has not counted, more may pass than there were.
+        # A restored state has a mask that nobody has counted, so more may pass than there were.
         return max(0, in_buckets)
 
     def confirm(self) -> None:

@@ -37,33 +37,31 @@ def marks_of(dues_ms: Sequence[int]) -> DueMarks:
     return DueMarks(every, tuple(dues_ms[every::every]))
 
 
-def due_by(segment: SegmentRef, until_ms: int) -> tuple[int, int]:
-    """How many entries of a segment are due by then, and of how many it is not known whether they are.
+def due_by(segment: SegmentRef, until_ms: int) -> int:
+    """Return how many entries of a segment are due by then; those between two that are known count as evenly spread.
 
-    Those are the ones between two that are known; they are taken as evenly spread.
+    A manifest that 0.1.0 has written has no marks: only the first and the last entry of its segments are known.
 
     >>> from index.bucket import Placement
     >>> from index.progress import Position
     >>> segment = SegmentRef(Position(1_000, 0), Position(2_000, 9), 11, 99, 0, Placement.INLINE)
     >>> due_by(segment, 1_499), due_by(segment, 1_500)
-    ((5, 9), (6, 9))
+    (5, 6)
     >>> known = segment._replace(dues=marks_of([1_000, 1_400, *[2_000] * 9]))
     >>> due_by(known, 1_399), due_by(known, 1_500)
-    ((1, 0), (2, 0))
+    (1, 2)
     """
     every, marks_ms = segment.dues
     known_ms = (segment.first.due_ms, *marks_ms, segment.last.due_ms)
     place = bisect_right(known_ms, until_ms)
     if not place:
-        return 0, 0
+        return 0
     if place == len(known_ms):
-        return segment.entries, 0
+        return segment.entries
     last_known = (place - 1) * every
     next_known = place * every if place <= len(marks_ms) else segment.entries - 1
-    between = next_known - last_known - 1
     from_ms, to_ms = known_ms[place - 1], known_ms[place]
-    spread = (between + 1) * (until_ms - from_ms) // (to_ms - from_ms)
-    return last_known + 1 + spread, between
+    return last_known + 1 + (next_known - last_known) * (until_ms - from_ms) // (to_ms - from_ms)
 
 
 def thinned(segments: Iterable[SegmentRef], most: int = MOST_MARKS) -> tuple[SegmentRef, ...]:

@@ -8,7 +8,7 @@
     │   └── StateLostError     those that there are can be, and some are gone
     ├── RefusedError           a partition that must not start, with the way out (sidecar)
     ├── NotYetError            a partition that cannot start now and will by itself (sidecar)
-    └── ClusterError           the cluster did not do what it was asked for (sidecar)
+    └── ClusterError           a request to the cluster failed (sidecar)
 """
 
 from enum import Enum
@@ -39,7 +39,7 @@ class NotYetError(DelayRouterError):
 
 
 class ClusterTrouble(Enum):
-    """Why the cluster did not do what it was asked for, as far as a decision depends on it."""
+    """Why a request to the cluster failed, as far as a decision depends on it."""
 
     UNANSWERED = "no broker has said anything, so brokers may be away"
     UNREADABLE = "a batch of records that the client cannot read, whatever the brokers do"
@@ -47,10 +47,10 @@ class ClusterTrouble(Enum):
 
 
 class ClusterError(DelayRouterError):
-    """The cluster did not do what it was asked for.
+    """A request to the cluster failed.
 
-    ``code`` is the name that Kafka gives the error, ``verdict`` what it means for a producer, and ``remedy`` what an
-    operator can do about it; each may be empty.
+    ``code`` is Kafka's name of the error, ``verdict`` its meaning for a producer, and ``remedy`` the way out for an
+    operator; each may be empty.
     """
 
     def __init__(self, kind: ClusterTrouble, text: str, *, code: str = "", verdict: str = "", remedy: str = "") -> None:

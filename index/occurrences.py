@@ -10,7 +10,7 @@ value and headers, and these headers last::
 ``delay-source-timestamp`` is there where a producer has asked for this very occurrence: the occurrence begins a series
 by cron, or a control has moved it. The header is then the timestamp of the record that the producer has sent. An
 occurrence counts as missed only if it fell due after that. The timestamp of the occurrence's own record does not tell
-that: a router that was away when the producer sent writes that record long after. Older routers wrote no such header.
+that: a router that was away when the producer sent writes that record long after.
 
 ``deliver-series`` by itself would let any producer claim to be the third occurrence of a series of somebody else's. So
 the router signs it and the whole record with a key that is in the progress of the partition (``Progress.series_key``),
@@ -98,11 +98,10 @@ def missed_from_ms(record: Record, recurrence: Recurrence) -> int:
     """
     if recurrence.occurrence is None:
         return record.timestamp_ms
-    # An older router copied such a header of the first record to a place further in front.
     name, raw = record.headers[-2]
     if name == DELAY_SOURCE_TIMESTAMP and raw is not None:
         return int(raw)
-    return record.timestamp_ms if recurrence.occurrence.number == 1 else NOBODY_ASKED
+    return NOBODY_ASKED
 
 
 def following(recurrence: Recurrence, zone: tzinfo, last: Occurrence, missed_ms: int, now_ms: int) -> Following | None:

@@ -45,7 +45,7 @@ class PendingSet(Generic[P]):
         self.mutable: Unsealed[P] = Unsealed(from_offset, runs)
         self.frozen: Unsealed[P] | None = None
         self.buckets: dict[int, Bucket] = {}
-        self.catching_up: CatchingUp[P] = CatchingUp()
+        self.catching_up: CatchingUp[P] = CatchingUp(runs.chunk_bits)
         self._loaded: PendingIndex[P] = PendingIndex(runs.chunk_bits)
         self._kept: Waiting[P] = Waiting(runs)
         self._held = BitMap64()

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from index.control_headers import control_of
-from index.controls import ABSENT, AFTER_BIT, AT_BIT, KNOWS_ANY_CASE, SLOTS, Controls, null_value
+from index.controls import ABSENT, AFTER_BIT, AT_BIT, SLOTS, Controls, null_value
 from index.errors import FormatError
 from index.headers import Headers, StrippedNames, lowered, quoted
 from index.readers import MAX_HOPS
@@ -88,20 +88,18 @@ class Rules(StoredRules):
         if not 0 <= self.max_delay_ms <= INT64_MAX:
             raise ValueError(f"max_delay_ms {self.max_delay_ms}: expected 0 (no limit) to {INT64_MAX}")
         refuse_unknown(self.version)
-        knows_any_case = self.version >= KNOWS_ANY_CASE
-        if not knows_any_case and (self.require_time or self.ignores_unknown):
-            raise ValueError(f"version {self.version} knows neither require_time nor ignores_unknown")
+        if self.are_of_0_1_0 and (self.require_time or self.ignores_unknown or self.recurring or self.delay_ms):
+            unknown = "require_time, ignores_unknown, recurring and delay_ms"
+            raise ValueError(f"version {self.version} does not know {unknown}")
         if not 1 <= self.min_period_ms <= INT64_MAX:
             raise ValueError(f"min_period_ms {self.min_period_ms}: expected 1 to {INT64_MAX}")
-        if not knows_any_case and (self.recurring or self.delay_ms):
-            raise ValueError(f"version {self.version} knows neither recurring nor delay_ms")
         if not 0 <= self.delay_ms <= INT64_MAX:
             raise ValueError(f"delay_ms {self.delay_ms}: expected 0 (none) to {INT64_MAX}")
         if not 0 <= self.spread_ms <= MAX_SPREAD_MS:
             raise ValueError(f"spread_ms {self.spread_ms}: expected 0 (none) to {MAX_SPREAD_MS}")
         forbidden = frozenset(self.forbidden_targets) | {self.topic}
         controls = Controls(self.aliases, self.version, ignores_unknown=self.ignores_unknown, recurring=self.recurring)
-        named = (lowered(alias.name) if knows_any_case else alias.name for alias in self.aliases)
+        named = (alias.name if self.are_of_0_1_0 else lowered(alias.name) for alias in self.aliases)
         targets = TargetRules(self.max_delay_ms, self.target_rules, self.spread_ms)
         derived: dict[str, object] = {
             # One order, nothing twice: rules that mean the same are equal and have the same JSON.
@@ -112,7 +110,7 @@ class Rules(StoredRules):
             "controls": controls,
             "spreads": targets.spreads,
             "_policy": TargetPolicy(
-                self.default_target, self.allowed_targets, forbidden, refuses_scheme=knows_any_case
+                self.default_target, self.allowed_targets, forbidden, refuses_scheme=not self.are_of_0_1_0
             ),
             "_routes": {},
             "target_rules": tuple(sorted(self.target_rules)),

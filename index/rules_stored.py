@@ -10,15 +10,15 @@ from index.headers import Alias, Role, Unit
 from index.targets import TargetRule
 
 RULES_VERSION: Final = 4
-"""Raise it whenever a change of code changes a decision. Older versions are decided by as they were, for as long as
-records need them (:data:`KNOWN_VERSIONS`); any other is refused, never guessed."""
+"""Raise it whenever a change of code changes a decision. Rules of released versions decide as they did, for as long as
+records need them (:data:`KNOWN_VERSIONS`); any other version is refused, never guessed."""
 
-KNOWN_VERSIONS: Final = (1, 2, 3, 4)
-"""Rules of version 1 do not know ``deliver-expire-after``: what it says was not looked at, and never leads to a
-rejection when such a record is decided again. Those of version 2 know names of headers in lower case only, pass over
-all others, refuse a null time and durations like ``15m``, and let topics of other routers be targets;
-headers that a client has altered are taken as they were handed over (:mod:`index.unreadable`). Those of version 4
-know controls, which cancel and replace (:mod:`index.control_headers`); the ones before refuse them."""
+RULES_OF_0_1_0: Final = 2
+"""The version of the rules that 0.1.0 wrote. They know names of headers in lower case only and pass over all others,
+controls too (:mod:`index.control_headers`). They refuse a null time and durations like ``15m``. Topics of other routers
+may be targets. Headers that a client has altered are taken as they were handed over (:mod:`index.unreadable`)."""
+
+KNOWN_VERSIONS: Final = (RULES_OF_0_1_0, RULES_VERSION)
 
 MIN_PERIOD_MS: Final = 1_000
 """Unless it is configured otherwise."""
@@ -64,6 +64,11 @@ class StoredRules:
     min_period_ms: int = MIN_PERIOD_MS
     delay_ms: int = 0
     spread_ms: int = 0
+
+    @property
+    def are_of_0_1_0(self) -> bool:
+        """Whether 0.1.0 wrote these rules."""
+        return self.version == RULES_OF_0_1_0
 
 
 def plain_of(rules: StoredRules) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from typing import NamedTuple, TypeVar
 
-from index.bucket import NO_MARKS, SegmentRef, TargetCounts
+from index.bucket import SegmentRef, TargetCounts
 from index.due_marks import due_by
 from index.pending import Entry, PendingIndex
 from index.pending_set import PendingSet
@@ -42,15 +42,13 @@ ENTRIES_AT_ONCE = 5_000
 class Survey(NamedTuple):
     """``by_due`` counts the entries in each range of due time, ``snapshot_bytes`` are those of live segments.
 
-    ``spread`` is the same as ``by_due`` by the ranges of SPREAD_BOUNDS_MS. ``unsure`` are entries that may belong to
-    another range of ``by_due``: their manifest, of an older version, does not tell when they are due.
+    ``spread`` is the same as ``by_due`` by the ranges of SPREAD_BOUNDS_MS.
     """
 
     by_due: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
     snapshot_bytes: int = 0
     by_target: TargetCounts = ()
     spread: tuple[int, ...] = (0,) * (len(SPREAD_BOUNDS_MS) + 1)
-    unsure: int = 0
 
 
 def each_step(spread: Sequence[int], step_ms: int, steps: int) -> tuple[int, ...]:
@@ -74,7 +72,6 @@ class _Counts:
     def __init__(self, now_ms: int, overdue: int) -> None:
         self._bounds_ms = [now_ms + bound_ms for bound_ms in SPREAD_BOUNDS_MS]
         self._spread = [overdue, *(0 for _ in SPREAD_BOUNDS_MS)]
-        self._unsure = 0
 
     def add(self, due_ms: int, entries: int) -> None:
         """So many are due then."""
@@ -83,13 +80,8 @@ class _Counts:
     def add_segment(self, segment: SegmentRef, from_ms: int) -> None:
         """What is due from then on in a segment."""
         low, high = (bisect_left(self._bounds_ms, due_ms) for due_ms in (segment.first.due_ms, segment.last.due_ms))
-        before, _ = due_by(segment, from_ms - 1)
-        below = [before]
-        for place in range(low, high):
-            count, unknown = due_by(segment, self._bounds_ms[place])
-            below.append(max(count, before))
-            if segment.dues == NO_MARKS and SPREAD_BOUNDS_MS[place] in BOUNDS_MS:
-                self._unsure += unknown
+        before = due_by(segment, from_ms - 1)
+        below = [before, *(max(due_by(segment, self._bounds_ms[place]), before) for place in range(low, high))]
         for place, (one, two) in enumerate(pairwise([*below, segment.entries]), low):
             self._spread[place] += two - one
 
@@ -104,7 +96,7 @@ class _Counts:
         by_due = [0] * (len(BOUNDS_MS) + 1)
         for place, entries in zip(_RANGE_OF, self._spread, strict=True):
             by_due[place] += entries
-        return Survey(tuple(by_due), snapshot_bytes, by_target, tuple(self._spread), self._unsure)
+        return Survey(tuple(by_due), snapshot_bytes, by_target, tuple(self._spread))
 
 
 def survey(

@@ -31,10 +31,6 @@ MAX_HEADERS: Final = 10_000
 """Of one record. A header takes 3 bytes of a log and some 120 of memory, so that the bytes of a record say little about
 what it costs. Ten thousand are more than any client sends by reason, and cost 1.2 MB."""
 
-KNOWS_UNREADABLE: Final = 3
-"""The first version of rules by which such records are rejected. By the ones before names were taken as they were
-handed over, and what was indexed so must be decided so again."""
-
 RawHeader: TypeAlias = tuple[bytes, bytes | None]
 
 _CONTINUES: Final = 0x80
@@ -81,7 +77,7 @@ def decide(rules: Rules, record: Record, offset: int) -> tuple[Schedule | Reject
     """Decide a record that was read from its topic, at this offset, and give it back as it is to leave."""
     headers = record.headers
     if isinstance(headers, UnreadableHeaders):
-        if rules.version >= KNOWS_UNREADABLE or headers.handed is None:
+        if not rules.are_of_0_1_0 or headers.handed is None:
             return Rejection(Reason.UNREADABLE, headers.why), record
         record = record._replace(headers=headers.handed)
     decision = rules.decide(record.headers, record.timestamp_ms)
@@ -89,10 +85,10 @@ def decide(rules: Rules, record: Record, offset: int) -> tuple[Schedule | Reject
 
 
 def as_accepted(record: Record) -> Record:
-    """A record that was accepted, read again; what it looks like is what was accepted of it."""
+    """Return an accepted record, read again, with the headers that were accepted."""
     headers = record.headers
     if isinstance(headers, UnreadableHeaders):
-        # By rules of before KNOWS_UNREADABLE.
+        # The rules of 0.1.0 took the headers as a client had handed them over.
         return record._replace(headers=headers.handed or ())
     return record
 

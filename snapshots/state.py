@@ -55,8 +55,8 @@ RULES_KEY = b"rules"
 class StoredState:
     """Everything the state topic says about one delay partition.
 
-    ``inventory`` is what the progress says that buckets and held records are, which is true; None where a router wrote
-    it that did not say so yet, and nobody would miss what is gone.
+    ``inventory`` names the buckets and counts the held records that the state must have. It is None where 0.1.0 wrote
+    the progress: then records that are gone from the state cannot be noticed.
     ``mask`` are the offsets that were cancelled, ``transit`` is what was appended and not read yet. ``ending`` is the
     transaction that an operator has begun to end.
     """

@@ -30,8 +30,7 @@ _PREFIX: Final = "delay_router_"
 class TopicStatus:
     """Sums of one delay topic since the router started; lateness in ms, None before the first release.
 
-    ``by_due`` is what is pending now, as (upper bound of the time to go, in seconds, as a label, and records);
-    ``estimated`` of these may belong to another range.
+    ``by_due`` is what is pending now, as (upper bound of the time to go, in seconds, as a label, and records).
     """
 
     topic: str
@@ -43,7 +42,6 @@ class TopicStatus:
     buckets: int = 0
     snapshot_bytes: int = 0
     by_due: tuple[tuple[str, int], ...] = ()
-    estimated: int = 0
 
     def as_json(self) -> dict[str, object]:
         """For scripts."""
@@ -56,7 +54,6 @@ class TopicStatus:
             "buckets": self.buckets,
             "snapshot_bytes": self.snapshot_bytes,
             "pending_by_due": dict(self.by_due),
-            "pending_by_due_estimated": self.estimated,
         }
 
 
@@ -138,7 +135,6 @@ def _topic(name: str, samples: "list[Sample]") -> TopicStatus:
         buckets=_sum(samples, "buckets"),
         snapshot_bytes=_sum(samples, "snapshot_bytes"),
         by_due=_by_due(samples),
-        estimated=_sum(samples, "pending_by_due_estimated"),
     )
 
 

@@ -6,18 +6,20 @@ then.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from index.errors import FormatError
+from sidecar.backfill.adopting import Waiting
 from sidecar.clock import Clock
 from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
-from sidecar.kafka.compacted import learn_leaders
-from sidecar.kafka.errors import text_of
+from sidecar.kafka.errors import error_of, text_of
 from sidecar.kafka.following import TopicFollower
+from sidecar.kafka.scan import AT_ONCE, NO_END, PartitionScan, ScanError, learn_leaders, place_of
+from sidecar.ports import Place
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged
 
 WAIT_S = 0.25
@@ -25,7 +27,6 @@ AGAIN_AFTER_S = 30.0
 """How long after an error, or where a topic is missing, the topics are asked for again."""
 
 STOP_WITHIN_S = 2.0
-READ_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,6 @@ class StagedAt:
     backfill: str
     snapshots: str
     partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A record of the backfill topic: the bucket it stages, or why that cannot be trusted."""
-
-    offset: int
-    staged: Staged | FormatError
 
 
 NOTHING: Mapping[bytes, Waiting] = {}
@@ -112,55 +105,53 @@ class Staging(TopicFollower):
         return AGAIN_AFTER_S
 
     def _keep_reading(self, consumer: Consumer) -> None:
-        self._changed.set()
+        scan = self._scan(consumer)
         again_s = self._clock.running_s() + AGAIN_AFTER_S
         missing = False
         while not self._stopping.is_set():
             if self._changed.is_set() or (missing and self._clock.running_s() >= again_s):
                 again_s, missing = self._clock.running_s() + AGAIN_AFTER_S, False
-                self._assign(consumer)
-            first = consumer.poll(WAIT_S)
-            messages = [first, *consumer.consume(READ_AT_ONCE, 0)] if first is not None else []
+                scan = self._scan(consumer)
+            came = scan.fetch(WAIT_S)
             if self._changed.is_set():
-                # Of positions that no longer hold; what is not noted is read again.
+                # Of positions that no longer hold; the records are read again from those that do.
                 continue
-            ended: set[StagedAt] = set()
-            for message in messages:
-                missing |= self._take_in(message, ended)
-            if len(messages) <= READ_AT_ONCE:
+            absent = self._take_in(scan)
+            missing |= bool(absent)
+            ended = {place for at in scan.at_end for place in self._at(at)}
+            if came < AT_ONCE:
                 self._judge(consumer)
-            self._looked |= ended
+            if ended:
+                self._trouble.is_over()
+            self._looked |= ended | {place for place in list(self._places) if place.backfill in absent}
 
-    def _assign(self, consumer: Consumer) -> None:
+    def _scan(self, consumer: Consumer) -> PartitionScan:
         with self._lock:
             self._changed.clear()
-            at = [TopicPartition(place.backfill, place.partition, offset) for place, offset in self._places.items()]
-        for topic in {each.topic for each in at} - self._met:
+            ranges = {(at.backfill, at.partition): range(offset, NO_END) for at, offset in self._places.items()}
+        for topic in {topic for topic, _ in ranges} - self._met:
             learn_leaders(consumer, topic)
             self._met.add(topic)
-        consumer.assign(at)
+        return PartitionScan(consumer, ranges)
 
-    def _take_in(self, message: Message, ended: set[StagedAt]) -> bool:
-        """Note one record, or the end of a partition; whether it says that there is no such topic."""
-        error = message.error()
-        if error is not None:
-            missing = error.code() in MISSING
-            if not missing and error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            if not missing:
-                self._trouble.is_over()
-            of_topic = {place for place in list(self._places) if place.backfill == message.topic()}
-            ended |= of_topic if missing else self._at(message)
-            return missing
-        key, offset = message.key() or b"", message.offset() or 0
-        with self._lock:
-            for place in self._at(message):
-                self._places[place] = offset + 1
-                self._note(place, key, offset, message.value())
-        return False
+    def _take_in(self, scan: PartitionScan) -> set[str]:
+        """Note the records that were fetched; return the topics that are not there."""
+        absent: set[str] = set()
+        while True:
+            try:
+                for message in scan.taken():
+                    with self._lock:
+                        for place in self._at(place_of(message)):
+                            self._places[place] = (message.offset() or 0) + 1
+                            self._note(place, message.key() or b"", message.offset() or 0, message.value())
+            except ScanError as error:
+                if error_of(error).code() not in MISSING:
+                    raise
+                absent.add(error.place[0])
+            else:
+                return absent
 
-    def _at(self, message: Message) -> set[StagedAt]:
-        at = message.topic(), message.partition()
+    def _at(self, at: Place) -> set[StagedAt]:
         return {place for place in list(self._places) if (place.backfill, place.partition) == at}
 
     def _note(self, place: StagedAt, key: bytes, offset: int, value: bytes | None) -> None:
@@ -204,9 +195,3 @@ class Staging(TopicFollower):
                 f" {min(at)} to {max(at)} of {place.snapshots}/{place.partition}, which holds [{start}, {end})"
             )
         return staged
-
-
-def fitting(waiting: Sequence[tuple[bytes, Staged]], cursor: int) -> list[tuple[bytes, Staged]]:
-    """What an owner at ``cursor`` could adopt, the one that goes furthest first."""
-    found = [each for each in waiting if each[1].manifest.from_offset <= cursor < each[1].manifest.to_offset]
-    return sorted(found, key=lambda each: -each[1].manifest.to_offset)

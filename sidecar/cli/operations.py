@@ -9,7 +9,7 @@ import click
 from index.errors import DelayRouterError
 from sidecar import clock
 from sidecar.cli.options import json_option
-from sidecar.cli.output import estimate_notes, pending_chart, print_json, print_sentence, print_table, shown_time
+from sidecar.cli.output import pending_chart, print_json, print_sentence, print_table, shown_time
 from sidecar.cli.side import Chosen, complete_topics, side_options, topic_argument
 from sidecar.config.units import format_instant, parse_duration_ms
 from sidecar.policies.policy import Scope, ScopeKind, target_scope, topic_scope
@@ -40,8 +40,6 @@ def _print_pending(answer: PendingAnswer) -> None:
     click.echo(f"{answer.topic}: {answer.records:,} pending, by time to go")
     for line in pending_chart([(_bound(each), each.records) for each in answer.by_due]):
         click.echo(f"  {line}")
-    for line in estimate_notes(answer.estimated):
-        click.echo(line)
     rows: list[tuple[str, str]] = [(target, f"{count:,}") for target, count in answer.by_target.items()]
     if answer.other_targets:
         rows.append(("others, or not known", f"{answer.other_targets:,}"))

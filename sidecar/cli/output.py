@@ -135,14 +135,6 @@ def pending_chart(by_due: Sequence[tuple[str, int]], width: int = BAR_WIDTH) -> 
     ]
 
 
-def estimate_notes(estimated: int) -> list[str]:
-    """What to say below a chart of so many records that may belong to another range."""
-    if not estimated:
-        return []
-    why = "their buckets were written by an older router, which did not tell when what is in them is due"
-    return [f"{estimated:,} of these may be due in another range: {why}"]
-
-
 def bar(count: int, most: int, width: int) -> str:
     """A bar in proportion to ``most``, in eighths of a character; anything above zero can be seen."""
     if not count:

@@ -10,7 +10,6 @@ from sidecar import clock
 from sidecar.asking import router_answers as status
 from sidecar.cli.options import DONE, FAILED, json_option
 from sidecar.cli.output import (
-    estimate_notes,
     format_bytes,
     pending_chart,
     print_json,
@@ -116,8 +115,6 @@ def _print_status(url: str, answer: status.RouterStatus) -> None:
             click.echo(f"{topic.topic}: pending by time to go, {format_bytes(topic.snapshot_bytes)} of snapshots")
             for line in pending_chart(topic.by_due):
                 click.echo(f"  {line}")
-            for line in estimate_notes(topic.estimated):
-                click.echo(line)
     _print_warnings(answer.body)
     for name, why in answer.body.get("left_out", {}).items():
         click.echo(f"not served: {name}: {why}")

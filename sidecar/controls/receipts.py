@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import ConfigError, DelayRouterError
@@ -16,14 +16,13 @@ from sidecar.config.model import Config
 from sidecar.intake.handed_over import readable_headers
 from sidecar.kafka import admin as brokers
 from sidecar.kafka import clients
-from sidecar.kafka.admin import Place, TopicFacts, offsets, topic_facts
-from sidecar.kafka.errors import is_end
+from sidecar.kafka.admin import TopicFacts, offsets, topic_facts
+from sidecar.kafka.scan import NO_END, POLL_S, PartitionScan
+from sidecar.ports import Place
 
 WAIT_S: Final = 10.0
 """A receipt takes some 20 ms where the partition is served; a take-over takes seconds."""
 
-_AT_ONCE: Final = 1_000
-_POLL_S: Final = 0.1
 _SHOWN: Final = 5
 
 
@@ -95,16 +94,17 @@ class Receipts:
     def __init__(self, config: Config, topic: DelayTopicConfig, ends: Mapping[int, int]) -> None:
         self._source = f"{topic.name}/".encode()
         self._consumer: Consumer = clients.state_reader(config)
-        self._consumer.assign([TopicPartition(topic.receipts, number, end) for number, end in ends.items()])
+        self._scan = PartitionScan(
+            self._consumer, {(topic.receipts, number): range(end, NO_END) for number, end in ends.items()}
+        )
         self.found: dict[int, Told] = {}
 
     def wait(self, written: Mapping[int, int], until_s: float) -> None:
-        """Until there is a receipt of each of these controls, or the time is over."""
+        """Wait until there is a receipt of each of these controls, or the time is over."""
         wanted = {self._source + b"%d/%d" % place: place[0] for place in written.items()}
         while len(self.found) < len(written) and time.monotonic() < until_s:
-            for message in self._consumer.consume(_AT_ONCE, _POLL_S):
-                if is_end(message):
-                    continue
+            self._scan.fetch(POLL_S)
+            for message in self._scan.taken():
                 source = dict(readable_headers(message)).get(DELAY_SOURCE) or b""
                 if source in wanted:
                     self.found[wanted[source]] = _read(wanted[source], message.value() or b"")

@@ -109,15 +109,7 @@ class _Dev:
             "router": {"instance_id": "dev-1"},
             "http": {"listen": f"127.0.0.1:{port}"},
             "admin": {"listen": self._page.url.removeprefix("http://"), "token_file": str(tokens), "page": True},
-            "delay_topics": [
-                {
-                    "name": topics.delay,
-                    "default_target": topics.orders,
-                    "allowed_targets": [topics.orders, topics.billing],
-                    "max_delay": MAX_DELAY,
-                    "recurring": True,
-                }
-            ],
+            "delay_topics": [topics.section(MAX_DELAY)],
         }
         config.write_text(config_text(sections))
         return RouterProcess(config, port, self._directory / "router.log")

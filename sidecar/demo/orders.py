@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from math import gcd
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 LONGEST_DELAY_MS: Final = 10_000
 MAX_DELAY: Final = "1h"
@@ -49,6 +49,16 @@ class Topics(NamedTuple):
     def receipts(self) -> str:
         """Where it stands what became of what was to be cancelled or replaced."""
         return f"{self.delay}.receipts"
+
+    def section(self, max_delay: str) -> dict[str, Any]:
+        """Return the section of the delay topic in the configuration of its router."""
+        return {
+            "name": self.delay,
+            "default_target": self.orders,
+            "allowed_targets": [self.orders, self.billing],
+            "max_delay": max_delay,
+            "recurring": True,
+        }
 
 
 class Order(NamedTuple):

@@ -160,15 +160,7 @@ class Demo:
                     # Static membership: after the crash it has its partitions back at once, not after the session.
                     "router": {"group_id": f"{self._prefix}{_GROUP}", "instance_id": "demo-1"},
                     "http": {"listen": f"127.0.0.1:{port}"},
-                    "delay_topics": [
-                        {
-                            "name": topics.delay,
-                            "default_target": topics.orders,
-                            "allowed_targets": [topics.orders, topics.billing],
-                            "max_delay": MAX_DELAY,
-                            "recurring": True,
-                        }
-                    ],
+                    "delay_topics": [topics.section(MAX_DELAY)],
                 }
             )
         )

@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
-from sidecar.kafka.compacted import begin, to_end
 from sidecar.kafka.errors import error_of
+from sidecar.kafka.scan import PartitionScan, range_of
 
 LOG: Final = "__transaction_state"
 
@@ -134,8 +134,8 @@ def _values(config: Config, partition: int, transactional_id: str) -> Iterator[b
     key = _INT16.pack(0) + _INT16.pack(len(transactional_id.encode())) + transactional_id.encode()
     consumer = clients.state_reader(config)
     try:
-        begin(consumer, LOG, partition)
-        for message in to_end(consumer):
+        place = LOG, partition
+        for message in PartitionScan(consumer, {place: range_of(consumer, place)}).records():
             value = message.value()
             if message.key() == key and value is not None:
                 yield value

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from index.errors import DelayRouterError
@@ -43,10 +43,10 @@ from sidecar.doubts.coordinator_log import outcome_of_last
 from sidecar.doubts.look import Cluster
 from sidecar.doubts.shown import Shown, command_of
 from sidecar.kafka import clients
-from sidecar.kafka.admin import Place
-from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import Verdict, classify, error_of
+from sidecar.kafka.scan import PartitionScan, read_settled
 from sidecar.kafka.transactions import abort, commit, produce
+from sidecar.ports import Place
 from snapshots.ending import ENDING_KEY, Ending, encode_ending
 from snapshots.state import StoredState, fold_state
 from snapshots.transit import encode_transit
@@ -304,25 +304,10 @@ def _read(config: Config, place: Place, from_offset: int, to_offset: int) -> Ite
         return
     consumer = clients.hidden_reader(config)
     try:
-        consumer.assign([TopicPartition(*place, from_offset)])
-        yield from _scan(consumer, from_offset, to_offset)
+        scan = PartitionScan(consumer, {place: range(from_offset, to_offset)})
+        for message in scan.records(silent_for_s=_READ_WITHIN_S):
+            # The stubs also allow values that only produce() takes.
+            headers: Any = message.headers() or ()
+            yield message.offset() or 0, Record(message.key(), message.value(), headers, message.timestamp()[1])
     finally:
         consumer.close()
-
-
-def _scan(consumer: Consumer, from_offset: int, to_offset: int) -> Iterable[tuple[int, Record]]:
-    while from_offset < to_offset:
-        message = consumer.poll(_READ_WITHIN_S)
-        if message is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"offset {from_offset} was not read in time"))
-        error = message.error()
-        if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                return
-            raise KafkaException(error)
-        offset = message.offset() or 0
-        from_offset = offset + 1
-        if offset < to_offset:
-            # The stubs also allow what may only be given to produce.
-            headers: Any = message.headers() or ()
-            yield offset, Record(message.key(), message.value(), headers, message.timestamp()[1])

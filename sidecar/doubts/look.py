@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.errors import NotYetError
@@ -17,7 +17,9 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.doubts.aside import Doubt, Doubts, Ends, doubt_of, open_since
 from sidecar.kafka import clients
-from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S, Place, Told, offsets
+from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S, Told, offsets
+from sidecar.kafka.scan import PartitionScan, ScanError, place_of
+from sidecar.ports import Place
 from snapshots.state import StoredState
 
 SETTLED_WITHIN_S: Final = 10.0
@@ -27,7 +29,6 @@ READ_WITHIN_S: Final = 1.5
 """How long a look waits for the first records of open transactions; a record that is not read leaves a doubt."""
 
 _PAUSE_S: Final = 0.02
-_POLL_S: Final = 0.1
 
 _NOTHING_OF_OURS: Final = MISSING | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 """The router writes nothing to a topic that is gone, or that it may not describe."""
@@ -111,7 +112,9 @@ class Cluster:
     def _doubts(self, places: Collection[Place]) -> dict[Place, Doubt | None]:
         ends = self._ends(places)
         opened = {place: each for place, each in ends.items() if each is not None and each.is_open}
-        epochs = _first_epochs(self._config, {place: each.settled for place, each in opened.items()})
+        epochs = _first_epochs(
+            self._config, {place: range(each.settled, each.written) for place, each in opened.items()}
+        )
         found = {place: doubt_of(each, epochs.get(place)) for place, each in opened.items()}
         doubts = {place: doubt for place, doubt in found.items() if doubt is not None}
         return doubts | dict.fromkeys(place for place, each in ends.items() if each is None)
@@ -172,33 +175,27 @@ def _targets_of(
     return names
 
 
-def _first_epochs(config: Config, opened: Mapping[Place, int]) -> dict[Place, int]:
-    """Return the leader epoch of the first record at or behind each offset; places that cannot be read are left out."""
+def _first_epochs(config: Config, opened: Mapping[Place, range]) -> dict[Place, int]:
+    """Return the leader epoch of the first record of each range; places that cannot be read are left out."""
     if not opened:
         return {}
     consumer = clients.first_reader(config)
     try:
-        consumer.assign([TopicPartition(*place, offset) for place, offset in opened.items()])
-        return _read_first(consumer, opened)
+        return _read_first(PartitionScan(consumer, opened, at_once=1))
     finally:
         consumer.close()
 
 
-def _read_first(consumer: Consumer, opened: Mapping[Place, int]) -> dict[Place, int]:
+def _read_first(scan: PartitionScan) -> dict[Place, int]:
     epochs: dict[Place, int] = {}
-    failed: set[Place] = set()
     until_s = time.monotonic() + READ_WITHIN_S
-    while len(epochs) + len(failed) < len(opened) and time.monotonic() < until_s:
-        message = consumer.poll(_POLL_S)
-        if message is None:
-            continue
-        place = message.topic() or "", message.partition() or 0
-        if place in epochs or place in failed:
-            continue
-        epoch = message.leader_epoch()
-        if message.error() is None and epoch is not None and place in opened:
-            epochs[place] = epoch
-            consumer.pause([TopicPartition(*place)])
-        elif place in opened:
-            failed.add(place)
+    while scan.left and time.monotonic() < until_s:
+        try:
+            for message in scan.records(until_s):
+                epoch = message.leader_epoch()
+                if epoch is not None:
+                    epochs[place_of(message)] = epoch
+                scan.leave(place_of(message))
+        except ScanError as error:
+            scan.leave(error.place)
     return epochs

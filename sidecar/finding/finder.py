@@ -1,6 +1,5 @@
 """Pages of what is pending, read from Kafka; any thread may ask."""
 
-import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -13,7 +12,7 @@ from index.progress import start_of
 from index.rule_history import RuleHistory
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
-from sidecar.finding.kafka_stored import MOST_ENTRIES, KafkaStored, KnownSegments
+from sidecar.finding.kafka_stored import MOST_ENTRIES, Allowance, KafkaStored, KnownSegments
 from sidecar.finding.kept_readers import About, KeptReaders, Readers
 from sidecar.finding.known_ids import KnownIds
 from sidecar.finding.known_manifests import KnownManifests
@@ -24,11 +23,6 @@ from sidecar.finding.wanted import Page, Pending, Place, Wanted
 from sidecar.kafka.admin import MISSING, topic_ids
 from sidecar.kafka.errors import error_of
 from snapshots.state import StoredState, fold_state
-
-MOST_READ: Final = 50_000
-"""Records that are read for one page, and those of the segment in which it ends."""
-
-READ_FOR_S: Final = 5.0
 
 AT_ONCE_PAGES: Final = 2
 """Each has consumers of its own and reads a state partition: more at a time would be felt by what is released."""
@@ -73,7 +67,7 @@ class Finder:
         self._readers.close()
 
     def _page(self, asked: _Asked, readers: Readers) -> Page:
-        allowance, found, begin = _Bounds(), list[Pending](), asked.begin
+        allowance, found, begin = Allowance(), list[Pending](), asked.begin
         for number in range(begin.partition, asked.partitions):
             place = begin if number == begin.partition else Place(number)
             if allowance.is_spent():
@@ -86,7 +80,7 @@ class Finder:
         return _page(found, None)
 
     def _read(
-        self, asked: _Asked, readers: Readers, place: Place, allowance: "_Bounds", found: list[Pending]
+        self, asked: _Asked, readers: Readers, place: Place, allowance: Allowance, found: list[Pending]
     ) -> Place | None:
         stored = KafkaStored(readers, asked.topic, asked.about, place.partition, self._pages, self._segments)
         most = asked.most - len(found)
@@ -132,19 +126,3 @@ class Finder:
 
 def _page(found: list[Pending], next_from: Place | None) -> Page:
     return Page(sorted(found), next_from)
-
-
-class _Bounds:
-    """Of one page."""
-
-    def __init__(self) -> None:
-        self._left = MOST_READ
-        self._until_s = time.monotonic() + READ_FOR_S
-
-    def is_spent(self) -> bool:
-        """Whether the page has to end."""
-        return self._left <= 0 or time.monotonic() > self._until_s
-
-    def spend(self, records: int) -> None:
-        """So many were read."""
-        self._left -= records

@@ -1,5 +1,6 @@
-"""What is stored of one partition, read from Kafka."""
+"""What is stored of one partition, read from Kafka, and how much of it a page may read."""
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -10,14 +11,35 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.finding.kept_readers import About, Readers
 from sidecar.finding.known_pages import KnownPages
 from sidecar.finding.remembered import Remembered
-from sidecar.kafka.compacted import Stored
+from sidecar.ports import Stored
 from snapshots.segment import StoredEntry, decode_segment
+
+MOST_READ: Final = 50_000
+"""Records that are read for one page, and those of the segment in which it ends."""
+
+READ_FOR_S: Final = 5.0
 
 MOST_ENTRIES: Final = 20_000
 """Of segments that were read lately: a page of 500 ends within one, and the next one goes on there."""
 
 KnownSegments = Remembered[tuple[About, int, SegmentRef], Sequence[StoredEntry]]
 """By the topics and the partition that they are of; up to so many entries together."""
+
+
+class Allowance:
+    """How much a page may still read."""
+
+    def __init__(self, records: int = MOST_READ) -> None:
+        self._left = records
+        self._until_s = time.monotonic() + READ_FOR_S
+
+    def is_spent(self) -> bool:
+        """Whether the page has to end."""
+        return self._left <= 0 or time.monotonic() > self._until_s
+
+    def spend(self, records: int) -> None:
+        """Count records that were read."""
+        self._left -= records
 
 
 class KafkaStored:
@@ -46,7 +68,7 @@ class KafkaStored:
         return self._readers.state_since(self._state, offset)
 
     def segment(self, ref: SegmentRef) -> Sequence[StoredEntry] | None:
-        """As ``ports.Stored.segment``."""
+        """Return the entries of a segment by (due, offset); None when it is there no more."""
         key = self._about, self._partition, ref
         known = self._segments.get(key)
         if known is not None:
@@ -59,7 +81,7 @@ class KafkaStored:
         return entries
 
     def id_page(self, ref: IdPageRef) -> IdPage | None:
-        """As ``ports.Stored.id_page``."""
+        """Return a page of ids; None when it is there no more, or another page is at its place."""
 
         def read() -> bytes | None:
             record = self._readers.records.read(*self._snapshots, [ref.record_offset])[ref.record_offset]
@@ -68,15 +90,18 @@ class KafkaStored:
         return self._pages.page(self._snapshots, ref, read)
 
     def records(self, offsets: Sequence[int]) -> dict[int, Record | None]:
-        """As ``ports.Stored.records``."""
+        """Return records of the delay partition at ascending offsets; None for one that is gone."""
         return self._readers.records.read(*self._log, offsets)
 
     def log(self, from_offset: int, to_offset: int | None = None) -> Iterator[tuple[int, Record]]:
-        """As ``ports.Stored.log``."""
+        """Yield every committed record of the delay partition in [from, to) that is left, with its offset.
+
+        Without ``to_offset`` to its end.
+        """
         start, end = self._readers.log_range(self._log)
         to_offset = end if to_offset is None else min(to_offset, end)
         return self._readers.records.scan(*self._log, max(start, from_offset), to_offset)
 
     def log_start(self) -> int:
-        """As ``ports.Stored.log_start``."""
+        """Return the first offset that the delay partition still has."""
         return self._readers.log_range(self._log)[0]

@@ -10,8 +10,8 @@ Where an id is wanted, the pages of ids of all buckets tell where it waits (:mod
 
     held ──► below S: the places that pages name, by offset ──► from S on: blocks in front of C ──► the rest
 
-Blocks of the log are looked through once only (:mod:`sidecar.finding.known_ids`). Where a bucket of an older version
-has no pages, or one is damaged, that begins where the first bucket does, if the delay topic still has all from there.
+Blocks of the log are looked through once only (:mod:`sidecar.finding.known_ids`). Where a bucket of 0.1.0 has no
+pages, or a page is damaged, that begins where the first bucket does, if the delay topic still has all from there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ from index.headers import Role
 from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.schedule import Schedule
+from sidecar.finding.kafka_stored import Allowance, KafkaStored
 from sidecar.finding.known_ids import KnownIds, Log
-from sidecar.finding.ports import Allowance, Stored
 from sidecar.finding.stored_ids import InBucket, places_in_buckets
 from sidecar.finding.wanted import Pending, Place, Wanted
 from snapshots.pending import StoredPending
@@ -48,7 +48,7 @@ class Walk:
     partition: int
     state: StoredState
     wanted: Wanted
-    stored: Stored
+    stored: KafkaStored
     allowance: Allowance
     ids: KnownIds | None
     most: int

@@ -10,25 +10,19 @@ then, by another client or with another ``receive.message.max.bytes``, nothing o
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from sidecar.config.librdkafka_keys import MOST_UNPACKED
-from sidecar.kafka.errors import is_unreadable
+from sidecar.intake.decided import BadBatch
+from sidecar.kafka.errors import error_of
+from sidecar.kafka.scan import NO_END, PartitionScan, ScanError, Why
 
 TRIES: Final = 3
 """So often the same error must come, each time of a fetch of its own, before a batch is taken for bad."""
 
 TIMEOUT_S: Final = 10.0
-
-
-class BadBatch(NamedTuple):
-    """Offsets [from_offset, to_offset) of a batch that cannot be read, and what the client says of it."""
-
-    from_offset: int
-    to_offset: int
-    why: str
 
 
 def too_large(offset: int, size_bytes: int, most_bytes: int) -> BadBatch:
@@ -78,17 +72,17 @@ class BadBatches:
         return beyond
 
     def _error_at(self, consumer: Consumer, offset: int) -> str | None:
-        """What the client says of a fetch from there; None when there is a record, or nothing."""
-        consumer.assign([TopicPartition(*self._place, offset)])
+        """Return the complaint of the client about a fetch from there; None when there is a record, or nothing."""
         try:
-            message = consumer.poll(TIMEOUT_S)
-            if message is None:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"offset {offset} was not read in time"))
-            error = message.error()
-            if error is None or error.code() == KafkaError._PARTITION_EOF:
-                return None
-            if not is_unreadable(error):
-                raise KafkaException(error)
-            return error.str()
+            scan = PartitionScan(consumer, {self._place: range(offset, NO_END)}, at_once=1)
+            if not scan.fetch(TIMEOUT_S):
+                raise scan.stopped(Why.SILENT)
+            next(scan.taken(), None)
+        except ScanError as error:
+            if error.why is not Why.UNREADABLE:
+                raise
+            return error_of(error).str()
+        else:
+            return None
         finally:
             consumer.unassign()

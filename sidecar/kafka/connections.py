@@ -34,7 +34,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import Producer
 
@@ -58,13 +58,6 @@ class ConnectionLostError(Exception):
         self.since_commit_s = since_commit_s
 
 
-class LogSink(Protocol):
-    """Whatever takes lines as a ``logging.Logger`` does."""
-
-    def log(self, level: int, msg: str, /, *args: object) -> None:
-        """Take one line."""
-
-
 class Connections:
     """The ``logger`` of a client: counts the connections it says to have lost, and passes its lines on.
 
@@ -72,7 +65,7 @@ class Connections:
     ``shows_debug``, for they would not be there otherwise.
     """
 
-    def __init__(self, sink: LogSink, *, shows_debug: bool = False) -> None:
+    def __init__(self, sink: logging.Logger, *, shows_debug: bool = False) -> None:
         self._sink = sink
         self._shows_debug = shows_debug
         self.are_told_of = False
@@ -93,7 +86,7 @@ class Connections:
 class RenewableProducer(Producer):
     """A transactional producer of one thread that refuses to begin a transaction once a connection was lost."""
 
-    def __init__(self, settings: Mapping[str, Any], sink: LogSink) -> None:
+    def __init__(self, settings: Mapping[str, Any], sink: logging.Logger) -> None:
         """Settings are librdkafka's, callbacks included; what is needed to hear of connections is set here and wins."""
         debug = str(settings.get("debug", ""))
         # Before anything that librdkafka may log while it begins.

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from enum import Enum
 from typing import TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from index.errors import ClusterError, ClusterTrouble
 from index.schedule import Reason
@@ -95,6 +95,8 @@ _UNANSWERED = frozenset(
         KafkaError._RESOLVE,
     }
 )
+# What a consumer says of an offset that the log no longer holds, where auto.offset.reset is "error".
+_REMOVED = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 _REFUSALS = _TOO_LARGE | _UNKNOWN_TARGET | _REFUSED_RECORD | _SPOILT
 
 
@@ -171,6 +173,11 @@ def is_unreadable(error: KafkaError) -> bool:
     return error.code() in _UNREADABLE
 
 
+def is_removed(error: KafkaError) -> bool:
+    """Return whether a consumer says that the log no longer holds an offset."""
+    return error.code() in _REMOVED
+
+
 def is_too_large(error: KafkaError) -> bool:
     """Whether the broker refused for size: a record's, or that of the batch it was in."""
     return error.code() in _TOO_LARGE
@@ -206,14 +213,10 @@ def is_partition_end(error: KafkaError) -> bool:
     return error.code() == KafkaError._PARTITION_EOF
 
 
-def is_end(message: Message) -> bool:
-    """Whether a consumer says that a partition ends here; KafkaException when it says anything else but a record."""
-    error = message.error()
-    if error is None:
-        return False
+def require_end(error: KafkaError) -> None:
+    """Raise a ClusterError unless a consumer says that a partition ends here."""
     if not is_partition_end(error):
-        raise KafkaException(error)
-    return True
+        raise cluster_error(error)
 
 
 def error_of(exception: KafkaException) -> KafkaError:
@@ -229,7 +232,7 @@ def text_of(error: KafkaError) -> str:
 
 
 def cluster_error(error: KafkaError, remedy: str = "") -> ClusterError:
-    """Return the error of ours for an error of the client."""
+    """Make a ClusterError of an error of the client."""
     kind = ClusterTrouble.OTHER
     if is_unreadable(error):
         kind = ClusterTrouble.UNREADABLE

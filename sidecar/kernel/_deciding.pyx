@@ -12,17 +12,16 @@ that one.
 ==================  ===================================================================================
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
-from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from sidecar.kernel._fetching cimport Message, Messages, Taken
+from sidecar.kernel._given cimport PyUnicode_AsUTF8AndSize, content_of, number_of, text_of
 from sidecar.kernel._notations cimport INT64_MAX, digits_of, duration_of, instant_of
 from sidecar.kernel._written cimport Written, column_size, put_bytes, put_column
 
@@ -30,7 +29,6 @@ cdef extern from "Python.h":
     ctypedef object (*allocfunc)(type, Py_ssize_t)
     ctypedef struct PyTypeObject:
         allocfunc tp_alloc
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 # Of what is given and returned here; choice.py has the same number.
 REVISION = 9
@@ -128,35 +126,6 @@ cdef bint _parse_headers(Taken *taken, Header *headers, int *found) noexcept nog
             return False
     found[0] = <int>count
     return at == end
-
-
-cdef bint _number(object given, int64_t *number) except -1:
-    cdef int overflow = 0
-    if not PyLong_CheckExact(given):
-        return False
-    number[0] = PyLong_AsLongLongAndOverflow(given, &overflow)
-    return overflow == 0
-
-
-cdef bint _content(object given, Bytes *content) noexcept:
-    """Bytes or None; a null has no place, an empty one has."""
-    if given is None:
-        content.place, content.size = NULL, 0
-        return True
-    if not PyBytes_CheckExact(given):
-        return False
-    content.place, content.size = PyBytes_AS_STRING(given), PyBytes_GET_SIZE(given)
-    return True
-
-
-cdef bint _text(object given, Bytes *text) except -1:
-    if not PyUnicode_CheckExact(given):
-        return False
-    try:
-        text.place = PyUnicode_AsUTF8AndSize(given, &text.size)
-    except UnicodeError:
-        return False
-    return True
 
 
 cdef object _bytes_of(Bytes *content):
@@ -458,9 +427,9 @@ cdef class Decider(Judge):
     cdef bint take(self, object offset, object key, object value, object given, object timestamp, Seen *seen) except -1:
         return (
             type(timestamp) is tuple and len(<tuple>timestamp) == 2
-            and _number((<tuple>timestamp)[1], &seen.timestamp_ms)
-            and _number(offset, &seen.offset)
-            and _content(key, &seen.key) and _content(value, &seen.value)
+            and number_of((<tuple>timestamp)[1], &seen.timestamp_ms)
+            and number_of(offset, &seen.offset)
+            and content_of(key, &seen.key) and content_of(value, &seen.value)
             and self.take_headers(given, seen)
         )
 
@@ -476,9 +445,9 @@ cdef class Decider(Judge):
             pair = given[place]
             if type(pair) is not tuple or len(<tuple>pair) != 2:
                 return False
-            if not _text((<tuple>pair)[0], &self.headers[place].name):
+            if not text_of((<tuple>pair)[0], &self.headers[place].name):
                 return False
-            if not _content((<tuple>pair)[1], &self.headers[place].content):
+            if not content_of((<tuple>pair)[1], &self.headers[place].content):
                 return False
         seen.header_count = <int>count
         return True

@@ -9,17 +9,15 @@ The one function of librdkafka that takes a record is variadic, and public: what
 says what comes next, and that. Nothing here is linked with it; it is called by its address.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.dict cimport PyDict_GetItemWithError
-from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from cpython.object cimport PyObject
-from cpython.unicode cimport PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy
 
-cdef extern from "Python.h":
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+from sidecar.kernel._given cimport content_of, number_of, text_of
+from sidecar.kernel._notations cimport Bytes
 
 # Of what is given and returned here; choice.py has the same number.
 REVISION = 9
@@ -59,10 +57,6 @@ cdef enum:
     MODE_RELEASE = 0
     MODE_DUE = 1
 
-cdef struct Bytes:
-    const char *place
-    Py_ssize_t size
-
 cdef struct Header:
     Bytes name
     Bytes content
@@ -81,34 +75,9 @@ cdef struct Leaving:
     Py_ssize_t header_count
 
 
-cdef bint _number(object given, int64_t *number) except -1:
-    cdef int overflow = 0
-    if not PyLong_CheckExact(given):
-        return False
-    number[0] = PyLong_AsLongLongAndOverflow(given, &overflow)
-    return overflow == 0
-
-
-cdef bint _content(object given, Bytes *content) noexcept:
-    """Bytes or None; a null has no place, an empty one has."""
-    if given is None:
-        content.place, content.size = NULL, 0
-        return True
-    if not PyBytes_CheckExact(given):
-        return False
-    content.place, content.size = PyBytes_AS_STRING(given), PyBytes_GET_SIZE(given)
-    return True
-
-
 cdef bint _text(object given, Bytes *text) except -1:
-    """Text that C can read to its end: what confluent-kafka refuses or cuts off is left to it."""
-    if not PyUnicode_CheckExact(given):
-        return False
-    try:
-        text.place = PyUnicode_AsUTF8AndSize(given, &text.size)
-    except UnicodeError:
-        return False
-    return memchr(text.place, 0, text.size) == NULL
+    """Take text that C can read to its end: what confluent-kafka refuses or cuts off is left to it."""
+    return text_of(given, text) and memchr(text.place, 0, text.size) == NULL
 
 
 cdef Py_ssize_t _decimal(char *place, int64_t number) noexcept nogil:
@@ -250,14 +219,14 @@ cdef class Writer:
             return False
         key = record[0] if schedule[3] is self.keep_key else schedule[3]
         if not (
-            _number(due, &leaving.due_ms)
-            and _number(offset, &leaving.offset)
-            and _number(record[3], &leaving.source_ms)
-            and _number(schedule[2], &partition)
+            number_of(due, &leaving.due_ms)
+            and number_of(offset, &leaving.offset)
+            and number_of(record[3], &leaving.source_ms)
+            and number_of(schedule[2], &partition)
             and BY_KEY <= partition <= MAX_PARTITION
-            and _content(key, &leaving.key)
-            and _content(record[1], &leaving.value)
-            and _content(schedule[4], &leaving.deliver_id)
+            and content_of(key, &leaving.key)
+            and content_of(record[1], &leaving.value)
+            and content_of(schedule[4], &leaving.deliver_id)
             and self.take_target(leaving, schedule[1], modes)
         ):
             return False
@@ -291,7 +260,7 @@ cdef class Writer:
             if self.is_stripped(name):
                 continue
             header = self.next_header()
-            if not _text(name, &header.name) or not _content(content, &header.content):
+            if not _text(name, &header.name) or not content_of(content, &header.content):
                 return False
             held.append(pair)
         leaving.header_count = self.header_count - leaving.first_header

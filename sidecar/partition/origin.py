@@ -117,7 +117,7 @@ def tell_of_origin(context: PartitionContext, origin: Origin) -> None:
         )
     if origin.state_starts_at:
         why = (
-            "an older router wrote it last, which did not say what belongs to it: buckets and held records may be gone"
+            "0.1.0 wrote it last, which did not say what belongs to it: buckets and held records may be gone"
             " with what was removed; python -m spark_backfill audit tells"
         )
         log.error("state_truncated", state=topic.state, starts_at=origin.state_starts_at, why=why)

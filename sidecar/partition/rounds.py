@@ -18,7 +18,7 @@ from index.pending import Entry
 from index.schedule import AT_ONCE
 from index.transaction_size import TransactionSize
 from sidecar.context import PartitionContext
-from sidecar.intake.bad_batches import BadBatch
+from sidecar.intake.decided import BadBatch
 from sidecar.partition.owned_partition import OwnedPartition
 from sidecar.payload.records import Scheduled, transaction_bytes
 from sidecar.release.gate import waiting_since_ms

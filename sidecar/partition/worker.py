@@ -19,6 +19,7 @@ from index.errors import ClusterError, ClusterTrouble, NotYetError, RefusedError
 from index.transaction_size import TransactionSize
 from sidecar import failpoints
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.retention import Retention
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.kafka.errors import cluster_errors
 from sidecar.logs.events import Trouble
@@ -29,7 +30,6 @@ from sidecar.partition.shared import Shared
 from sidecar.partition.status import PartitionState, PartitionStatus, ToldStatus
 from sidecar.partition.throttling import Throttling
 from sidecar.policies.table import is_drained
-from sidecar.topics.retention import Retention
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0

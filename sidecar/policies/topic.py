@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Final, cast
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
 
 from index.errors import ConfigError, FormatError
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING
-from sidecar.kafka.compacted import begin
 from sidecar.kafka.errors import error_of
+from sidecar.kafka.scan import NO_END, PartitionScan, Why, learn_leaders, range_of
 from sidecar.policies.origin import NOBODY, Change, Origin, origin_of, remembered
 from sidecar.policies.policy import Policy, Scope, ScopeKind, decode, encode, scope_of
 from sidecar.policies.table import NO_POLICIES, PolicyTable, refuse_impossible, with_policy, without_reading
@@ -34,46 +34,38 @@ class PolicyReader:
 
     def __init__(self, config: Config, known: PolicyTable = NO_POLICIES) -> None:
         self.table = NO_POLICIES
-        self.next_offset = 0
         self._config = config
         self._known = known
-        self._topic = config.router.policies_topic
+        self._place = config.router.policies_topic, PARTITION
         self._consumer: Consumer = clients.policy_reader(config)
-        begin(self._consumer, self._topic, PARTITION)
-        self._log = structlog.get_logger().bind(policies_topic=self._topic)
+        learn_leaders(self._consumer, self._place[0])
+        self._scan = self._from(OFFSET_BEGINNING)
+        self._log = structlog.get_logger().bind(policies_topic=self._place[0])
 
     def poll(self, wait_s: float) -> bool:
-        """Take in what has come; whether the end was reached. KafkaException when the topic cannot be read."""
-        message = self._consumer.poll(wait_s)
-        at_end = False
-        while message is not None:
-            at_end = self._take_in(message)
-            message = self._consumer.poll(0)
-        return at_end
+        """Apply the records that have come, and return whether the end was reached; KafkaException on an error."""
+        self._scan.fetch(wait_s)
+        for message in self._scan.taken():
+            self._apply(message)
+        return bool(self._scan.at_end)
 
-    def range_now(self) -> tuple[int, int]:
-        """First offset that is still there, and the one behind the last record."""
-        place = TopicPartition(self._topic, PARTITION)
-        return self._consumer.get_watermark_offsets(place, timeout=READ_TIMEOUT_S)
+    def read_to_end(self) -> None:
+        """Read up to the end of now, by offsets: the client tells of an end only when a fetch has waited in vain."""
+        there, until_s = range_of(self._consumer, self._place), time.monotonic() + READ_TIMEOUT_S
+        while there and self._scan.next_offset[self._place] < there.stop and not self.poll(POLL_S):
+            if time.monotonic() > until_s:
+                raise self._scan.stopped(Why.OUT_OF_TIME)
 
     def look_again(self) -> None:
         """Have the end reported once more: it is when a fetch that begins after this call finds nothing new."""
-        self._consumer.assign([TopicPartition(self._topic, PARTITION, self.next_offset)])
+        self._scan = self._from(self._scan.next_offset[self._place])
 
     def close(self) -> None:
         """Give the consumer back to librdkafka."""
         self._consumer.close()
 
-    def _take_in(self, message: Message) -> bool:
-        error = message.error()
-        if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            self.next_offset = max(self.next_offset, message.offset() or 0)
-            return True
-        self.next_offset = (message.offset() or 0) + 1
-        self._apply(message)
-        return False
+    def _from(self, offset: int) -> PartitionScan:
+        return PartitionScan(self._consumer, {self._place: range(offset, NO_END)})
 
     def _apply(self, message: Message) -> None:
         key = message.key()
@@ -107,7 +99,7 @@ class PolicyReader:
         self._log.error(
             "policy_unreadable",
             policy=name,
-            offset=self.next_offset - 1,
+            offset=self._scan.next_offset[self._place] - 1,
             why=why,
             still_holds="the last one that could be read" if scopes and scopes[0] in self.table.policies else "none",
             remedy="write the policy again, or remove it",
@@ -135,7 +127,7 @@ class PoliciesOnDemand:
             return
         reader = PolicyReader(self._config)
         try:
-            _read_to_end(reader)
+            reader.read_to_end()
             self.table = reader.table
         except KafkaException as exception:
             if error_of(exception).code() not in MISSING:
@@ -143,15 +135,6 @@ class PoliciesOnDemand:
             self.table = NO_POLICIES
         finally:
             reader.close()
-
-
-def _read_to_end(reader: PolicyReader) -> None:
-    """Read what there is now, by offsets: the client tells of an end only when a fetch has waited in vain for more."""
-    until_s = time.monotonic() + READ_TIMEOUT_S
-    first, end = reader.range_now()
-    while first < end and reader.next_offset < end and not reader.poll(POLL_S):
-        if time.monotonic() > until_s:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the policies topic was not read in time"))
 
 
 def write_policy(config: Config, scope: Scope, policy: Policy | None, origin: Origin = NOBODY) -> None:

@@ -5,20 +5,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from index.errors import DelayRouterError
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, log_range, uncommitted_end
-from sidecar.kafka.errors import is_end
+from sidecar.kafka.scan import SILENT_FOR_S, PartitionScan, ScanError, Why
 
-_AT_ONCE: Final = 1_000
-_POLL_S: Final = 0.1
 _LOOK_AGAIN_S: Final = 0.1
-_SILENT_FOR_S: Final = 30.0
-"""Brokers that hand over nothing for so long are away."""
 
 
 class OutOfTimeError(DelayRouterError):
@@ -85,24 +81,19 @@ class RejectedLog:
             time.sleep(_LOOK_AGAIN_S)
 
     def scan(self, offsets: Mapping[int, range]) -> Iterator[Message]:
-        """Every record at these offsets, in order within a partition."""
-        left = {number: each for number, each in offsets.items() if each}
-        self._consumer.assign([TopicPartition(self.topic, number, each.start) for number, each in left.items()])
-        heard_s = time.monotonic()
-        while left:
-            self._refuse_overtime("reading it")
-            for message in self._consumer.consume(_AT_ONCE, _POLL_S):
-                heard_s = time.monotonic()
-                partition, at = message.partition() or 0, message.offset() or 0
-                if not is_end(message):
-                    if partition in left and at < left[partition].stop:
-                        yield message
-                    at += 1
-                # The event of the end tells how far it is also where the last ones are marks of transactions.
-                if partition in left and at >= left[partition].stop:
-                    del left[partition]
-            if time.monotonic() - heard_s > _SILENT_FOR_S:
-                raise DelayRouterError(f"{self.topic}: the brokers have handed over nothing for {_SILENT_FOR_S:.0f} s")
+        """Yield every record at these offsets, in order within a partition."""
+        try:
+            yield from PartitionScan(
+                self._consumer, {(self.topic, number): each for number, each in offsets.items()}
+            ).records(self._until_s)
+        except ScanError as error:
+            if error.why is Why.SILENT:
+                raise DelayRouterError(
+                    f"{self.topic}: the brokers have handed over nothing for {SILENT_FOR_S:.0f} s"
+                ) from error
+            if error.why is Why.OUT_OF_TIME:
+                self._refuse_overtime("reading it")
+            raise
 
     def _refuse_overtime(self, doing: str) -> None:
         if time.monotonic() > self._until_s:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Final
 
-from index.controls import KNOWS_ANY_CASE
 from index.headers import SERIES
 from index.names import hash_of
 from index.occurrences import (
@@ -206,8 +205,8 @@ def _note(found: Recurring, offset: int, after: Occurrence | None, schedule: Sch
 
 
 def _recurrence(record: Record | None, rules: Rules) -> Recurrence | None:
-    """How an accepted record recurs, if it does; old rules did not look at such headers at all."""
-    if record is None or rules.version < KNOWS_ANY_CASE or not may_recur(record.headers):
+    """Return how an accepted record recurs, if it does; the rules of 0.1.0 did not look at such headers."""
+    if record is None or rules.are_of_0_1_0 or not may_recur(record.headers):
         return None
     recurrence = recurrence_of(record.headers)
     return None if isinstance(recurrence, Rejection) else recurrence

@@ -90,9 +90,6 @@ class PendingAnswer(Answer):
     topic: str
     records: int
     by_due: tuple[DueRange, ...]
-    estimated: int = Field(
-        0, description="Records that may be due in another range: an older router wrote their bucket, and did not tell"
-    )
     next_hour: tuple[int, ...] = Field((), description="Records due in each minute of the next hour, from now on")
     next_week: tuple[int, ...] = Field((), description="Records due in each hour of the next week, from now on")
     by_target: dict[str, int] = Field(description="By target topic, the largest first; a record may have several")

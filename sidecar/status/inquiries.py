@@ -30,10 +30,11 @@ from sidecar.config.model import Config
 from sidecar.finding import wanted as finding
 from sidecar.finding.finder import Finder
 from sidecar.finding.wanted import Page, Wanted
-from sidecar.kafka.admin import Place, Told, TopicFacts, offsets, topic_facts
+from sidecar.kafka.admin import Told, TopicFacts, offsets, topic_facts
 from sidecar.lateness import quantile_ms
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.policies.table import Policies, effective
+from sidecar.ports import Place
 from sidecar.status.answers import (
     UNSERVED,
     DueRange,
@@ -290,7 +291,6 @@ def pending_answer(topic: str, counted: Iterable[PartitionStatus], unserved: Ite
         topic=topic,
         records=sum(sums),
         by_due=tuple(DueRange(within_s=bound, records=count) for bound, count in zip(bounds_s, sums, strict=False)),
-        estimated=sum(status.unsure for status in statuses),
         next_hour=each_step(spread, MINUTE_MS, 60),
         next_week=each_step(spread, HOUR_MS, 168),
         by_target=dict(largest[:MOST_TARGETS]),

@@ -34,8 +34,8 @@ from sidecar.config.model import Config
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka import clients
 from sidecar.kafka.admin import MISSING, log_range, topic_id
-from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import error_of
+from sidecar.kafka.scan import read_settled
 from sidecar.status.answers import Fate, LookupAnswer
 from sidecar.status.receipt_search import receipt_about
 from sidecar.status.rejected_search import Found, rejected_code

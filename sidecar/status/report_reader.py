@@ -11,10 +11,11 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
 from sidecar.config.model import Config
-from sidecar.kafka.admin import Denied, Place, is_there, topic_facts
+from sidecar.kafka.admin import Denied, is_there, topic_facts
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.kafka.following import TopicFollower
 from sidecar.logs.events import Trouble
+from sidecar.ports import Place
 from sidecar.status.report_log import ReportLog
 from sidecar.status.reports import GroupReports, Reported
 
@@ -118,7 +119,7 @@ class ReportReader(TopicFollower):
             return
         reports = ReportLog(self._config, self._now_ms)
         try:
-            reports.begin()
+            reports.look()
             self._read_on(reports)
         finally:
             reports.close()
@@ -170,13 +171,11 @@ class ReportsOnDemand:
             self._log.close()
 
     def _up_to_now(self) -> ReportLog | None:
-        """What is to be read up to where it ends now; None where there is no such topic."""
-        if self._log is not None:
-            self._log.look_again()
-            return self._log
-        if not is_there(self._admin, self._config.router.status_topic):
-            return None
-        # Kept before it begins, so that it is closed whatever happens.
-        self._log = ReportLog(self._config, self._now_ms)
-        self._log.begin()
+        """Return the log, to be read up to its end of now; None where there is no such topic."""
+        if self._log is None:
+            if not is_there(self._admin, self._config.router.status_topic):
+                return None
+            # Kept before the first look, so that it is closed whatever happens.
+            self._log = ReportLog(self._config, self._now_ms)
+        self._log.look()
         return self._log

@@ -11,15 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import IsolationLevel, Message, TopicPartition
+from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Headers, lowered
 from sidecar.config.model import Config
 from sidecar.intake.handed_over import readable_headers
 from sidecar.kafka import clients
-from sidecar.kafka.admin import Place, Told, offsets
-from sidecar.kafka.errors import is_partition_end, text_of
+from sidecar.kafka.admin import Told, offsets
+from sidecar.kafka.errors import error_of, text_of
+from sidecar.kafka.scan import PartitionScan, ScanError, Why
+from sidecar.ports import Place
 
 NEWEST: Final = 100
 """Offsets of each partition; marks of transactions are among them."""
@@ -29,9 +31,6 @@ MOST_PARTITIONS: Final = 200
 
 READ_S: Final = 5.0
 """A person waits for ``check``."""
-
-_AT_ONCE: Final = 1_000
-_POLL_S: Final = 0.1
 
 
 @dataclass(slots=True)
@@ -94,41 +93,30 @@ def _spans(admin: AdminClient, places: Iterable[Place], found: Mapping[str, Tail
 
 
 def _read(config: Config, spans: Mapping[Place, range], found: Mapping[str, Tail]) -> None:
-    left = dict(spans)
-    deadline_s = time.monotonic() + READ_S
+    until_s = time.monotonic() + READ_S
     consumer = clients.bulk_reader(config)
     try:
-        consumer.assign([TopicPartition(*place, span.start) for place, span in spans.items()])
-        while left and time.monotonic() < deadline_s:
-            for message in consumer.consume(_AT_ONCE, _POLL_S):
-                _take(message, left, found)
+        scan = PartitionScan(consumer, spans)
+        while scan.left and time.monotonic() < until_s:
+            try:
+                for message in scan.records(until_s):
+                    _note(found[message.topic() or ""], message)
+            except ScanError as error:
+                if error.why is not Why.OUT_OF_TIME and error.place in scan.left:
+                    found[error.place[0]].unread = text_of(error_of(error))
+                    scan.leave(error.place)
     finally:
         consumer.close()
-    for name, _ in left:
+    for name, _ in scan.left:
         found[name].unread = f"not all of them came within {READ_S:.0f} s"
 
 
-def _take(message: Message, left: dict[Place, range], found: Mapping[str, Tail]) -> None:
-    """Note one message, and let go of its partition once nothing more is to be read of it."""
-    place, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
-    if place not in left:
-        return
-    tail, failed = found[place[0]], message.error()
-    if failed is not None:
-        if not is_partition_end(failed):
-            tail.unread = text_of(failed)
-        del left[place]
-        return
-    _note(tail, message, f"{place[0]}/{place[1]}/{offset}")
-    if offset >= left[place].stop - 1:
-        del left[place]
-
-
-def _note(tail: Tail, message: Message, shown: str) -> None:
+def _note(tail: Tail, message: Message) -> None:
     tail.records += 1
     header, written_ms = bypassed_by(readable_headers(message)), message.timestamp()[1]
     if not header:
         return
     tail.bypassing += 1
     if written_ms >= tail.newest_ms:
+        shown = f"{message.topic()}/{message.partition()}/{message.offset()}"
         tail.header, tail.place, tail.newest_ms = header, shown, written_ms

@@ -7,7 +7,7 @@ snapshots topic (:mod:`snapshots.series_key`).
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
@@ -17,7 +17,7 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import log_range
-from sidecar.kafka.compacted import read_settled, to_end
+from sidecar.kafka.scan import PartitionScan, read_settled
 from snapshots.series_key import COPY_KEY, decode_copy
 from snapshots.state import PROGRESS_KEY, series_key_of
 
@@ -61,8 +61,7 @@ def _read(config: Config, name: str, partition: int, admin: AdminClient) -> Iter
         return
     consumer = clients.bulk_reader(config)
     try:
-        consumer.assign([TopicPartition(name, partition, start)])
-        yield from to_end(consumer)
+        yield from PartitionScan(consumer, {(name, partition): range(start, end)}).records()
     finally:
         consumer.close()
 

@@ -28,8 +28,8 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import TopicFacts, log_range, parse_place, topic_facts, uncommitted_end
-from sidecar.kafka.compacted import read_settled
 from sidecar.kafka.errors import Verdict, classify, error_of
+from sidecar.kafka.scan import read_settled
 from sidecar.topics.series import kept_key, series_of
 from snapshots.inventory import Inventory
 from snapshots.mask import mask_records

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -40,26 +40,14 @@ TRANSACTION_TIMEOUT_S: Final = 60.0
 CANCEL_TIMEOUT_S: Final = 10.0
 
 
-class Protected(Protocol):
-    """A run that needs segments: what its intents are named by, where they are written, and as whom."""
-
-    @property
-    def intent(self) -> str:
-        """Of this run alone."""
-
-    @property
-    def backfill(self) -> str:
-        """The backfill topic."""
-
-    def producer(self) -> dict[str, Any]:
-        """Settings of a producer."""
-
-
 class Intents:
-    """The intents of one job, one for each of its partitions; used by the driver."""
+    """The intents of one run of a job, one for each of its partitions; used by the driver."""
 
-    def __init__(self, job: Protected, snapshots_from: Mapping[int, int]) -> None:
-        self._job = job
+    def __init__(self, intent: str, backfill: str, producer: dict[str, Any], snapshots_from: Mapping[int, int]) -> None:
+        """``intent`` names this run alone, ``backfill`` is the topic, ``producer`` the settings of a producer."""
+        self._intent = intent
+        self._backfill = backfill
+        self._settings = producer
         self._snapshots_from = snapshots_from
         self._written_s = 0.0
 
@@ -68,7 +56,7 @@ class Intents:
         expires_ms = time.time_ns() // 1_000_000 + INTENT_LASTS_MS
         self._send(
             {
-                partition: encode_intent(Intent(self._job.intent, offset, expires_ms))
+                partition: encode_intent(Intent(self._intent, offset, expires_ms))
                 for partition, offset in self._snapshots_from.items()
             },
             TRANSACTION_TIMEOUT_S,
@@ -82,7 +70,7 @@ class Intents:
 
     @property
     def hold(self) -> bool:
-        """Whether they have held without a gap since they were written."""
+        """Return true if the intents have been in force without a gap since they were written."""
         return time.monotonic() - self._written_s < INTENT_LASTS_MS / 1_000
 
     def cancel(self) -> None:
@@ -91,19 +79,17 @@ class Intents:
 
     def _send(self, values: Mapping[int, bytes | None], timeout_s: float) -> None:
         errors: list[KafkaError] = []
-        producer = Producer(self._job.producer())
+        producer = Producer(self._settings)
         for partition, value in values.items():
             producer.produce(
-                self._job.backfill,
+                self._backfill,
                 value,
-                intent_key(self._job.intent),
+                intent_key(self._intent),
                 partition,
                 on_delivery=lambda error, _: errors.append(error) if error is not None else None,
             )
         if left := producer.flush(timeout_s):
-            errors.append(
-                KafkaError(KafkaError._TIMED_OUT, f"{left} records for {self._job.backfill} not acknowledged")
-            )
+            errors.append(KafkaError(KafkaError._TIMED_OUT, f"{left} records for {self._backfill} not acknowledged"))
         if errors:
             raise KafkaException(errors[0])
 
@@ -158,7 +144,7 @@ def too_many_segments(job: Job, bucket: int) -> JobError:
 
 
 def outcome_is_open(job: Job) -> bool:
-    """Whether the transaction was asked to commit and its answer, if any, was not understood as a no.
+    """Return true if a commit was requested and its answer is missing or is no clear refusal.
 
     Then what is staged may be there, and name segments: nothing that protects them may be taken back.
     """
@@ -183,7 +169,7 @@ def staged_buckets(
     id_pages: Sequence[tuple[int, IdPageRef]],
     needs_from: Mapping[int, int],
 ) -> list[Staged]:
-    """A staged bucket for each range, in their order; one in which nothing waits has no segments."""
+    """Return a staged bucket for each range, in order; a bucket without pending records has no segments."""
     of_bucket: dict[int, list[SegmentRef]] = {}
     for bucket, ref in segments:
         of_bucket.setdefault(bucket, []).append(ref)
@@ -213,7 +199,7 @@ def _in_order(pages: Sequence[IdPageRef]) -> tuple[IdPageRef, ...] | None:
 
 
 def _stale(job: Job, admin: AdminClient) -> Iterator[tuple[int, bytes]]:
-    """What earlier runs have left: buckets, where this one divides otherwise, and intents that are over."""
+    """Yield leftovers of earlier runs: buckets of another division, and expired intents."""
     prefix = STAGED_PREFIX + f"{job.name}/".encode("ascii")
     written = {(bucket.partition, staged_key(job.name, bucket.from_offset)) for bucket in job.slots.buckets}
     for partition, log in cluster.log_ranges(admin, job.backfill, job.partitions).items():
@@ -224,7 +210,7 @@ def _stale(job: Job, admin: AdminClient) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_over(key: bytes, value: bytes) -> bool:
-    """Whether an intent has expired; what cannot be read is left to who can."""
+    """Return true if an intent has expired; an unreadable intent is kept for a version that can read it."""
     try:
         return decode_intent(key, value).expires_ms < time.time_ns() // 1_000_000
     except FormatError:

@@ -181,7 +181,8 @@ def run(
 
     NeedsOwnerError when one is a control, unless all that there are have been ``answered``.
     """
-    intents = Intents(job, cluster.appended_ends(cluster.connect(job), job.snapshots, job.partitions))
+    snapshots_from = cluster.appended_ends(cluster.connect(job), job.snapshots, job.partitions)
+    intents = Intents(job.intent, job.backfill, job.producer(), snapshots_from)
     intents.write()
     offsets = sum(bucket.span for bucket in job.slots.buckets)
     say(f"{job.delay_topic}: {offsets:,} offsets of {len(job.partitions)} partitions, {len(job.slots.buckets)} buckets")

@@ -86,7 +86,7 @@ def export_command(
     spark = session.start(f"delay-router export {name}", conf, say)
     options.redact(spark)
 
-    def write(rows: "DataFrame", *, again: bool) -> None:
+    def write(rows: "DataFrame", again: bool) -> None:
         shaped = table.shaped(rows, name, kind, wanted)
         table.save(shaped, output, kind, options, table.mode_again(kind, mode) if again else mode)
 

@@ -14,7 +14,7 @@ since, or retention has removed it, which the router will count as lost.
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -44,13 +44,8 @@ ATTEMPTS: Final = 3
 STATES: Final = (HELD, INDEXED, NOT_INDEXED, GONE)
 
 Say = Callable[[str], None]
-
-
-class Write(Protocol):
-    """Writes the table."""
-
-    def __call__(self, rows: DataFrame, *, again: bool) -> None:
-        """``again``: an attempt before this one has begun to."""
+Write = Callable[[DataFrame, bool], None]
+"""Writes rows into the table; True: an attempt before this one has begun to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +56,8 @@ class Outcome:
     controls: int
 
     def as_json(self) -> dict[str, int]:
-        """A flat object."""
+        """Return a flat object."""
         return {**self.rows, "controls_not_indexed": self.controls}
-
-
-class _Run(NamedTuple):
-    """What the intents of this run are written with."""
-
-    intent: str
-    backfill: str
-    kafka: Mapping[str, str]
-    group_id: str
-
-    def producer(self) -> dict[str, Any]:
-        return producing(self.kafka, self.group_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +74,8 @@ class _Export:
     def intents(self, run: str) -> Intents:
         """Intents of this run, from the first segment on that there is."""
         logs = cluster.log_ranges(self.admin, self.topic.snapshots, self.partitions)
-        protected = _Run(run, self.topic.backfill, self.settings.kafka, self.settings.group_id)
-        return Intents(protected, {number: log.start for number, log in logs.items()})
+        producer = producing(self.settings.kafka, self.settings.group_id)
+        return Intents(run, self.topic.backfill, producer, {number: log.start for number, log in logs.items()})
 
     def standing(self) -> Standing:
         """What is pending as of now; GoneError when a part of it was removed while it was read."""
@@ -159,7 +142,7 @@ def _written(frame: DataFrame, write: Write, *, again: bool) -> Outcome:
     counts = [f.count(f.when(f.col("state") == name, True)).alias(name) for name in (*STATES, CONTROL)]
     counted = frame.observe(seen, *counts)
     try:
-        write(counted.where(f.col("state") != CONTROL), again=again)
+        write(counted.where(f.col("state") != CONTROL), again)
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if (said := said_by_task(text)) is not None:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from index.record import Record
-from index.unreadable import KNOWS_UNREADABLE, are_plain
+from index.unreadable import are_plain
 from snapshots.pending import StoredPending
 from spark_backfill.buckets.collector import no_collector
 from spark_backfill.buckets.decisions import header_pairs, objects
@@ -101,10 +101,10 @@ class Deciding:
     def row(
         self, pending: StoredPending, partition: int, offset: int, due_ms: int | None, record: Record
     ) -> Iterator[Row]:
-        """The row of a record if it is pending."""
+        """Return the row of a record if it is pending."""
         rules = pending.state.history.at(offset)
-        # Spark's client has put U+FFFD for what is no text; by older rules that is what was accepted.
-        if rules.version >= KNOWS_UNREADABLE and not are_plain(record.headers):
+        # Spark's client has put U+FFFD for what is no text; by the rules of 0.1.0 that was accepted.
+        if not rules.are_of_0_1_0 and not are_plain(record.headers):
             return
         is_new = due_ms is None and offset >= pending.state.progress.cursor
         found = pending.schedule(offset, record, due_ms)
@@ -157,5 +157,5 @@ def text_of(deliver_id: bytes | None) -> str | None:
 
 
 def _micros(due_ms: int) -> int:
-    """A time that Spark can hold: what lies behind the year 9999 is its end."""
+    """Return a time that Spark can hold: a time after the year 9999 becomes its end."""
     return min(due_ms, _LAST_MS) * 1_000

@@ -1,10 +1,9 @@
-"""What is promised while operators work: commands, policies, the admin API, limits, restarts (``make bench-ops``)."""
+"""What is promised while operators work: policies, the admin API, limits, restarts (``make bench-ops``)."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.bench.admin_load import admin_load
-from tests.bench.commands import commands
 from tests.bench.context import Context
 from tests.bench.limited import limited
 from tests.bench.page import page
@@ -13,7 +12,6 @@ from tests.bench.results import Row
 from tests.bench.rolling import rolling
 
 OPERATIONS: Final[dict[str, Callable[[Context], Iterator[Row]]]] = {
-    "commands": commands,
     "policy": policy_change,
     "admin": admin_load,
     "page": page,

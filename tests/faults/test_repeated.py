@@ -5,6 +5,7 @@ the middle of the next transaction. A router that began that with the same epoch
 aborted: records doubled and lost, at or below W and so for ever.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -187,11 +188,6 @@ def _were_refused(proxy: Proxy, kept: int) -> None:
     assert proxy.effects["accepted END_TXN"] == 0, "the broker took a late EndTxn for one of the transaction under way"
 
 
-class _Silent:
-    def log(self, level: int, msg: str, /, *args: object) -> None:
-        """Say nothing."""
-
-
 def _telling(running: Proxied, stage: FaultStage) -> tuple[RenewableProducer, str]:
     """A producer like a router's, and a topic for it."""
     return _producer(running, stage), stage.target("told", 3)
@@ -199,7 +195,9 @@ def _telling(running: Proxied, stage: FaultStage) -> tuple[RenewableProducer, st
 
 def _producer(running: Proxied, stage: FaultStage) -> RenewableProducer:
     settings = {"bootstrap.servers": running.bootstrap, "transactional.id": stage.word}
-    producer = RenewableProducer({**settings, "metadata.recovery.strategy": "none"}, _Silent())
+    silent = logging.getLogger("silent")
+    silent.setLevel(logging.CRITICAL)
+    producer = RenewableProducer({**settings, "metadata.recovery.strategy": "none"}, silent)
     producer.init_transactions(30)
     return producer
 

@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from index.bucket import Placement, SegmentRef
+from sidecar.config.retention import Retention
 from sidecar.kafka.admin import TopicFacts, topic_facts
 from sidecar.local_kafka import Cluster
-from sidecar.topics.retention import Retention
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import one_worker, stored_manifests
 from tests.integration.scenario import wait_until

@@ -9,14 +9,13 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from index.bucket_rules import PlacementRule, SealRules
-from index.controls import KNOWS_CONTROLS
 from index.errors import FormatError, NotYetError, RefusedError, StateLostError
 from index.progress import start_of
 from index.rule_history import RuleHistory
-from index.rules import RULES_VERSION, Rules
+from index.rules import Rules
+from sidecar.config.retention import FOREVER_MS, Retention
 from sidecar.kafka.connections import ConnectionLostError
 from sidecar.release.rates import TargetLimit
-from sidecar.topics.retention import FOREVER_MS, Retention
 from snapshots.inventory import NOTHING_STORED
 from snapshots.staged import STAGED_PREFIX
 from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_progress
@@ -140,7 +139,7 @@ class Run:
         self._names = self._named.random() < NAMES_SHARE
         self._delaying = random.Random(f"{seed}, delays")
         self._delays_ms = [0, 20, 100] if self._delaying.random() < DELAY_SHARE else [0]
-        # Where it would have more pages, it is not written which ids a bucket has: as in those of older versions.
+        # Where it would have more pages, it is not written which ids a bucket has: as in those of 0.1.0.
         limits = replace(SMALL, max_pages=random.Random(f"{seed}, pages").choice([-1, 2, 100, 100]))
         self._spreading = random.Random(f"{seed}, spreads")
         self._spreads_ms = [0, 15, 60] if self._spreading.random() < SPREAD_SHARE else [0]
@@ -329,13 +328,11 @@ class Run:
         self._note(f"new rules: {self._rules_used[-1]}")
 
     def _some_rules(self) -> Rules:
-        version = KNOWS_CONTROLS if self._names else RULES_VERSION
         delay_ms = self._delaying.choice(self._delays_ms)
         spreads_ms = self._spreads_ms
         return some_rules(
             self._rng,
             recurring=self._recurs,
-            version=version,
             delay_ms=delay_ms,
             spread_ms=self._spreading.choice(spreads_ms),
             of_target_ms=self._spreading.choice([None, *spreads_ms]) if any(spreads_ms) else None,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from index.rules import RULES_VERSION, Rules, TargetRule
+from index.rules import Rules, TargetRule
 from tests.simulation.world import START_MS, DelayLog, Named, Produced, Series
 
 DEFAULT_TARGET = "out"
@@ -22,7 +22,6 @@ def some_rules(
     rng: random.Random,
     *,
     recurring: bool = False,
-    version: int = RULES_VERSION,
     delay_ms: int = 0,
     spread_ms: int = 0,
     of_target_ms: int | None = None,
@@ -38,7 +37,6 @@ def some_rules(
         max_delay_ms=rng.choice([0, 40, 120, LONGEST_DELAY_MS]),
         recurring=recurring,
         min_period_ms=SHORTEST_PERIOD_MS,
-        version=version,
         delay_ms=delay_ms,
         spread_ms=spread_ms,
         target_rules=() if of_target_ms is None else (TargetRule(TARGETS[0], spread_ms=of_target_ms),),

@@ -7,6 +7,7 @@ from index.headers import Headers, Role
 from index.receipts import Action, Control
 from index.rules import Rules
 from index.rules_by_column import decide_alike
+from index.rules_stored import RULES_OF_0_1_0
 from index.schedule import AT_ONCE, KEEP_KEY, Reason, Rejection, Schedule
 from index.targets import TargetRule
 
@@ -77,13 +78,13 @@ def test_what_cannot_be_followed(headers: Headers, reason: Reason, message: str)
     assert message in rejection.message
 
 
-RULES = Rules("d", default_target="out", version=4, require_time=True)
+RULES = Rules("d", default_target="out", require_time=True)
 REPLACES: Headers = [("Deliver-Replace", b"true"), ("deliver-id", b"a"), ("deliver-at", b"1800000000000")]
 
 
 def test_what_cancels_is_no_schedule_and_needs_neither_target_nor_time() -> None:
     headers: Headers = [("Deliver-Cancel", b"a"), ("trace", None)]
-    decision = Rules("d", version=4, require_time=True).decide(headers, 5)
+    decision = Rules("d", require_time=True).decide(headers, 5)
     assert isinstance(decision, Schedule)
     assert decision[:2] == (AT_ONCE, ())
     assert decision.deliver_id == b"a"
@@ -115,14 +116,13 @@ def test_a_control_is_rejected_as_a_whole(headers: Headers, reason: Reason, mess
     assert message in decision.message
 
 
-def test_controls_are_refused_by_rules_of_before() -> None:
-    before = Rules("d", default_target="out", version=3).decide(REPLACES, 5)
-    assert isinstance(before, Rejection)
-    assert "does not do that yet" in before.message
+def test_controls_are_passed_over_by_the_rules_of_0_1_0() -> None:
+    decision = Rules("d", default_target="out", version=RULES_OF_0_1_0).decide(REPLACES, 5)
+    assert decision == Rules("d", default_target="out").decide(REPLACES[1:], 5)
 
 
 def test_what_recurs_may_replace_others_and_what_cancels_does_not_recur() -> None:
-    rules = Rules("d", default_target="out", version=4, recurring=True)
+    rules = Rules("d", default_target="out", recurring=True)
     every: Headers = [("Deliver-Every", b"1s")]
     recurs = rules.decide([*REPLACES, *every], 5)
     assert isinstance(recurs, Schedule)
@@ -135,7 +135,7 @@ def test_what_recurs_may_replace_others_and_what_cancels_does_not_recur() -> Non
 
 def test_what_moves_is_no_schedule_and_says_when_another_is_due() -> None:
     headers: Headers = [("Deliver-Move", b"a"), ("deliver-after", b"PT1S")]
-    decision = Rules("d", version=4, require_time=True).decide(headers, 1_800_000_000_000)
+    decision = Rules("d", require_time=True).decide(headers, 1_800_000_000_000)
     assert decision == Schedule(1_800_000_001_000, (), -1, KEEP_KEY, b"a", both_times=False)
     assert RULES.control(headers) == Control(Action.MOVE, b"a")
 

@@ -235,15 +235,6 @@ def test_what_was_due_before_somebody_asked_for_an_occurrence_was_not_missed() -
     assert missed_from_ms(moved, _recurrence(moved)) == 12
 
 
-def test_what_an_older_router_has_written_is_read_as_that_router_read_it() -> None:
-    """Older routers did not tell when a producer asked, and copied headers of that name which a producer had sent."""
-    copied = FIRST._replace(headers=[*FIRST.headers, ("delay-source-timestamp", b"4000")])
-    for number, expected in ((1, 9), (2, NOBODY_ASKED)):
-        headers = [*copied.headers, ("delay-source", b"d/0/7"), ("deliver-series", b"7 %d 2000 " % number + b"0" * 32)]
-        old = Record(b"k", None, headers, 9)
-        assert missed_from_ms(old, _recurrence(old)) == expected
-
-
 def _altered() -> list[Record]:
     second = record_of(FIRST, Occurrence(7, 2, 2_000), "d/0/7", KEY, now_ms=9)
     *headers, (name, series) = second.headers

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import index
-from index.controls import KNOWS_ANY_CASE
 from index.headers import PRESETS, Headers
 from index.rules import BY_KEY, KEEP_KEY, Reason, Rejection, Rules, Schedule
+from index.rules_stored import KNOWN_VERSIONS
 from index.schedule import NO_EXPIRY
 from index.times import INT64_MAX
 
@@ -60,7 +60,7 @@ def _as_of_now(headers: Headers) -> Headers:
 
 
 def _as_of_before(headers: Headers) -> Headers:
-    """What rules of version 2 looked at, with short delays as what they were: not readable."""
+    """What the rules of 0.1.0 looked at, with short delays as what they were: not readable."""
     known = [(name, raw) for name, raw in headers if name == name.lower() and name not in _UNKNOWN]
     return [(name, b"?" if raw == b"15m" else raw) for name, raw in known]
 
@@ -118,13 +118,13 @@ def _naive(headers: Headers, timestamp_ms: int, max_delay_ms: int) -> Schedule |
     headers=st.lists(_header, max_size=7),
     timestamp_ms=st.sampled_from([-1, 0, NOON_MS, NOON_MS + HOUR_MS]),
     max_delay_ms=st.sampled_from([0, 1, 7 * 24 * HOUR_MS]),
-    version=st.sampled_from([2, 3, 4]),
+    version=st.sampled_from(KNOWN_VERSIONS),
 )
 def test_decisions_are_those_of_the_naive_reading(
     headers: list[tuple[str, bytes | None]], timestamp_ms: int, max_delay_ms: int, version: int
 ) -> None:
     rules = replace(RULES, max_delay_ms=max_delay_ms, version=version)
-    seen = _as_of_before(headers) if version < KNOWS_ANY_CASE else _as_of_now(headers)
+    seen = _as_of_before(headers) if rules.are_of_0_1_0 else _as_of_now(headers)
     expected = _naive(seen, timestamp_ms, max_delay_ms)
     decision = rules.decide(headers, timestamp_ms)
     assert (decision.reason if isinstance(decision, Rejection) else decision) == expected

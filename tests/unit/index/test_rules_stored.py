@@ -36,9 +36,9 @@ RULES = Rules(
         ({"max_delay_ms": 2**63}, "max_delay_ms 9223372036854775808"),
         ({"aliases": (Alias("delay-id", Role.ID),)}, "alias 'delay-id'"),
         ({"version": KNOWN_VERSIONS[-1] + 1}, "knows only version"),
-        ({"version": 2, "require_time": True}, "version 2 knows neither require_time"),
-        ({"version": 2, "recurring": True}, "version 2 knows neither recurring nor delay_ms"),
-        ({"version": 2, "delay_ms": 1}, "version 2 knows neither recurring nor delay_ms"),
+        ({"version": 2, "require_time": True}, "version 2 does not know require_time"),
+        ({"version": 2, "recurring": True}, "version 2 does not know .*recurring and delay_ms"),
+        ({"version": 2, "delay_ms": 1}, "version 2 does not know .*recurring and delay_ms"),
         ({"delay_ms": -1}, "delay_ms -1: expected 0"),
         ({"min_period_ms": 0}, "min_period_ms 0: expected 1"),
         ({"default_target": "x.delay-backfill"}, "default_target 'x.delay-backfill'"),
@@ -100,9 +100,7 @@ def test_the_json_is_what_is_stored_in_the_state_topic() -> None:
         b'"forbidden_targets":["d","r"],"max_delay_ms":5,"topic":"d","version":%d}'
     )
     assert rules.to_json() == stored % 4
-    assert replace(rules, version=3).to_json() == stored % 3
     assert replace(rules, version=2).to_json() == stored % 2
-    assert replace(rules, version=1).to_json() == stored % 1
     ruled = replace(rules, at_once=True, target_rules=(TargetRule("b", None, False), TargetRule("a", 0)))
     assert ruled.to_json() == (
         b'{"aliases":[["x","at","s"]],"allowed_targets":["a","b.*"],"at_once":true,"default_target":"t",'
@@ -163,7 +161,7 @@ def test_rules_of_before_are_read_though_they_would_not_be_written_now() -> None
     assert rules.to_json() == stored
     assert rules.allowed("b.rejected")
     with pytest.raises(ValueError, match=r"default_target 'other.delay-state': .* belong to delay routers"):
-        replace(rules, version=3, aliases=(), allowed_targets=())
+        replace(rules, version=4, aliases=(), allowed_targets=())
 
 
 _topics = st.sampled_from(["a", "b.c", "x-1", "z_"])
@@ -178,7 +176,7 @@ _rules = st.builds(
     ),
     forbidden_targets=st.frozensets(st.sampled_from(["state", "rejected"])),
     enabled=st.booleans(),
-    version=st.sampled_from([1, 2, 3]),
+    version=st.sampled_from(KNOWN_VERSIONS),
     at_once=st.booleans(),
     target_rules=st.dictionaries(_topics, st.tuples(st.none() | st.integers(0, INT64_MAX), st.booleans())).map(
         lambda ruled: tuple(TargetRule(name, *rule) for name, rule in ruled.items())
@@ -204,7 +202,8 @@ def _stored(**changes: object) -> bytes:
         b"", b"null", b"[]", b"{}", b"\xff", b"1", b"[" * 100_000, b'{"version":1}',
         b'{"version":' + b"9" * 5000 + b"}",
         RULES.to_json()[:-1], RULES.to_json() + b" ", b" " + RULES.to_json(),
-        _stored(version=0), _stored(version=KNOWN_VERSIONS[-1] + 1), _stored(version="1"), _stored(version=True),
+        _stored(version=0), _stored(version=1), _stored(version=3), _stored(version=KNOWN_VERSIONS[-1] + 1),
+        _stored(version="1"), _stored(version=True),
         _stored(version=None), _stored(max_delay_ms=-1), _stored(max_delay_ms=1.0), _stored(max_delay_ms=True),
         _stored(max_delay_ms=None), _stored(topic=None), _stored(topic=5), _stored(default_target=None),
         _stored(default_target="__x"), _stored(allowed_targets=None), _stored(allowed_targets="ab"),
@@ -220,7 +219,7 @@ def test_stored_rules_that_cannot_be_trusted_are_refused(stored: bytes) -> None:
 
 
 def test_rules_of_another_version_are_named_as_such() -> None:
-    with pytest.raises(FormatError, match=f"version {KNOWN_VERSIONS[-1] + 1}, and this program knows only 1, 2, 3, 4"):
+    with pytest.raises(FormatError, match=f"version {KNOWN_VERSIONS[-1] + 1}, and this program knows only 2, 4"):
         Rules.from_json(json.dumps({"version": KNOWN_VERSIONS[-1] + 1, "new": "field"}).encode())
 
 

@@ -69,11 +69,11 @@ def test_entries_in_memory_to_a_chunk(seed: int, monkeypatch: pytest.MonkeyPatch
     soon = Counter([*due, NOW_MS + 256]) - Counter(waiting)
     assert len(waiting) > 300
     late = [*waiting, *(due_ms + 255 for due_ms in soon.elements())]
-    assert (result.by_due, result.unsure) == (exact(late), 0)
+    assert result.by_due == exact(late)
     assert sum(result.by_due) == 501
 
 
-def test_segments_of_an_older_version_are_spread_evenly_and_none_is_lost() -> None:
+def test_segments_of_0_1_0_are_spread_evenly_and_none_is_lost() -> None:
     parts: PendingSet[None] = PendingSet(0)
     parts.buckets[1] = stored(
         1,
@@ -87,8 +87,6 @@ def test_segments_of_an_older_version_are_spread_evenly_and_none_is_lost() -> No
     assert result.by_due[2] == 1 + 4  # the first, and 8 s of 33 minutes
     assert sum(result.by_due) == 1_208
     assert result.snapshot_bytes == 3_000
-    # Between the first and the last: at now, and in the third at 10 s, 1 min and 10 min.
-    assert result.unsure == 199 + 3 * 998
 
 
 def sealed(bucket_id: int, dues_ms: list[int], rules: SealRules) -> Bucket:
@@ -149,7 +147,6 @@ def test_segments_are_counted_as_a_naive_model_counts_their_entries(seed: int) -
         right = exact(naive, bounds_ms)
         assert sum(found) == len(naive)
         assert max(abs(one - two) for one, two in zip(accumulate(found), accumulate(right), strict=True)) <= off
-    assert result.unsure == 0
 
 
 def test_six_within_the_hour_and_one_next_week_are_told_apart() -> None:

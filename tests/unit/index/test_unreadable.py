@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from index.errors import ConfigError
 from index.headers import Headers
 from index.record import Record
-from index.rules import RULES_VERSION, Rules
+from index.rules import Rules
+from index.rules_stored import RULES_OF_0_1_0
 from index.schedule import Reason, Rejection, Schedule
 from index.unreadable import (
     DELAY_UNREADABLE_HEADERS,
-    KNOWS_UNREADABLE,
     MAX_HEADERS,
     UnreadableHeaders,
     are_plain,
@@ -26,7 +26,7 @@ from sidecar.kafka import librdkafka
 from tests.wire.batch import WireHeader, encode_headers
 
 RULES = Rules(topic="d", default_target="t")
-BEFORE = Rules(topic="d", default_target="t", version=KNOWS_UNREADABLE - 1)
+BEFORE = Rules(topic="d", default_target="t", version=RULES_OF_0_1_0)
 NOW_MS = 1_800_000_000_000
 
 _headers = st.lists(st.tuples(st.binary(max_size=80), st.none() | st.binary(max_size=80)), max_size=5)
@@ -78,7 +78,6 @@ def test_what_was_decided_by_older_rules_is_decided_so_again() -> None:
     assert isinstance(decision, Schedule)
     assert decision.due_ms == NOW_MS + 5
     assert left.headers == as_accepted(record(found)).headers == handed
-    assert RULES.version == RULES_VERSION >= KNOWS_UNREADABLE
     # What could not be handed over at all stopped its partition then, so that nothing was decided.
     assert isinstance(decide(BEFORE, record(examined(encode_headers([(b"\xff", None)]), None)), 7)[0], Rejection)
 

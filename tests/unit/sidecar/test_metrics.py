@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from sidecar.lateness import LATENESS_BOUNDS_MS
 from sidecar.metrics import LatenessHistogram, Metrics
-from sidecar.partition.status import PartitionCollector, PartitionState, PartitionStatus
+from sidecar.partition.status import PartitionState, PartitionStatus
+from sidecar.process.partition_collector import PartitionCollector
 
 NAME = "delay_router_release_lateness_seconds"
 
@@ -120,7 +121,6 @@ A1 = PartitionStatus(
     buckets=1,
     snapshot_bytes=300,
     by_due=(1, 0, 2, 0, 0, 0, 0, 0, 0, 0),
-    unsure=2,
     needed_from=3,
     retention_ms=60_000,
 )
@@ -149,7 +149,6 @@ B0 = PartitionStatus("b", 0, PartitionState.ACTIVE, retention_ms=-1)
         ("pending_by_due", {"topic": "a", "within": "604800"}, 5),
         ("pending_by_due", {"topic": "a", "within": "+Inf"}, 6),
         ("pending_by_due", {"topic": "b", "within": "+Inf"}, None),
-        ("pending_by_due_estimated", {"topic": "a"}, 2),
         ("needed_from_offset", {"topic": "a", "partition": "0"}, 17),
         ("needed_from_offset", {"topic": "a", "partition": "2"}, None),
         ("needed_from_timestamp_seconds", {"topic": "a", "partition": "0"}, 1.5),

@@ -29,7 +29,7 @@ from snapshots.staged import (
 )
 from tests.support.stored import MANIFEST, flipped, forged, golden
 
-RULES = Rules("orders.delay", default_target="orders", max_delay_ms=604_800_000, version=1)
+RULES = Rules("orders.delay", default_target="orders", max_delay_ms=604_800_000, version=2)
 STAGED = Staged("nightly-7", "kq3pQmZTRxu6dGVVTm5eJw", RULES, replace(MANIFEST, bucket_id=0), restores=False)
 INTENT = Intent("nightly-7", snapshots_from=8_990, expires_ms=1_800_000_000_000)
 KEY = staged_key("nightly-7", 4000)

@@ -27,7 +27,7 @@ GOLDEN_STATE = StoredState(
     Progress(cursor=4711, watermark=Position(1_800_000_000_123, 4242), sealed_to=4000, number=99),
     "kq3pQmZTRxu6dGVVTm5eJw",
     RuleHistory.beginning(
-        3500, Rules("orders.delay", default_target="orders", max_delay_ms=604_800_000, version=1)
+        3500, Rules("orders.delay", default_target="orders", max_delay_ms=604_800_000, version=2)
     ).with_epoch(
         4100,
         Rules(
@@ -37,7 +37,7 @@ GOLDEN_STATE = StoredState(
             max_delay_ms=86_400_000,
             aliases=PRESETS["etf1"],
             forbidden_targets=frozenset({"orders.delay.rejected"}),
-            version=1,
+            version=2,
         ),
     ),
 )

@@ -65,7 +65,7 @@ function stopped(paused, drained, values) {
   return element("p", { class: "banner trouble" }, `${word} by policy ${values[key].origin}: ${meaning}.`);
 }
 
-function dueBars(topic, { by_due: ranges, estimated, unserved }) {
+function dueBars(topic, { by_due: ranges, unserved }) {
   let from = null;
   const lines = ranges.map(({ within_s: within, records }) => {
     const name = rangeName(from ?? 0, within);
@@ -75,10 +75,7 @@ function dueBars(topic, { by_due: ranges, estimated, unserved }) {
     return { name, records, href, tone: within === 0 ? "bad" : "" };
   });
   const missing = unserved.length ? element("p", { class: "small" }, `Not counted, because no router reports it: partition ${unserved.join(", ")}.`) : null;
-  const guessed = estimated
-    ? element("p", { class: "small" }, `${count(estimated)} may be due in another range: an older router wrote their buckets.`)
-    : null;
-  return [bars("Pending by due time", lines), missing, guessed];
+  return [bars("Pending by due time", lines), missing];
 }
 
 /** The address of what is due between so many milliseconds from now on; null: without a bound. */

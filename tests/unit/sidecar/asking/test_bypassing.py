@@ -111,6 +111,12 @@ class Consumer:
     def assign(self, places: Any) -> None:
         self.assigned = {(each.topic, each.partition): each.offset for each in places}
 
+    def poll(self, _: float) -> Message | None:
+        return self.messages.pop(0) if self.messages else None
+
+    def pause(self, _: Any) -> None:
+        """Has nothing ahead."""
+
     def consume(self, _: int, __: float) -> list[Message]:
         given, self.messages = self.messages, []
         return given

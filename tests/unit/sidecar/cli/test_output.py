@@ -10,14 +10,14 @@ from sidecar.cli import output
 from sidecar.cli.output import (
     LABELS,
     bar,
-    estimate_notes,
     format_bytes,
     pending_chart,
     print_entries,
     print_table,
 )
 from sidecar.metrics import Metrics
-from sidecar.partition.status import BOUND_NAMES, PartitionCollector, PartitionState, PartitionStatus
+from sidecar.partition.status import BOUND_NAMES, PartitionState, PartitionStatus
+from sidecar.process.partition_collector import PartitionCollector
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -53,15 +53,6 @@ def test_before_anything_was_counted_there_is_no_chart() -> None:
     (topic,) = topics_of(page(PartitionStatus("a", 0, PartitionState.ACTIVE)))
     assert topic.by_due == ()
     assert pending_chart(topic.by_due) == []
-
-
-def test_what_is_estimated_is_told() -> None:
-    one, two = (PartitionStatus("a", number, PartitionState.ACTIVE, by_due=(7,), unsure=number) for number in (2, 3))
-    (topic,) = topics_of(page(one, two))
-    assert (topic.estimated, topic.as_json()["pending_by_due_estimated"]) == (5, 5)
-    (line,) = estimate_notes(topic.estimated)
-    assert line.startswith("5 of these may be due in another range: ")
-    assert estimate_notes(0) == []
 
 
 def test_status_tells_which_kernel_a_router_runs() -> None:

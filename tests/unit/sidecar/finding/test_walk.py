@@ -21,6 +21,7 @@ from index.recurring import Occurrence
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Schedule
+from sidecar.finding.kafka_stored import Allowance, KafkaStored
 from sidecar.finding.known_ids import KnownIds
 from sidecar.finding.walk import Walk
 from sidecar.finding.wanted import Pending, Place, Wanted
@@ -53,21 +54,8 @@ class Row(NamedTuple):
         return Record(self.key, b"payload", [*headers, ("deliver-at", at)], SENT_MS)
 
 
-class Counting:
-    """Ends a page after so many records."""
-
-    def __init__(self, left: int) -> None:
-        self._left = left
-
-    def is_spent(self) -> bool:
-        return self._left <= 0
-
-    def spend(self, records: int) -> None:
-        self._left -= records
-
-
 @dataclass
-class World:
+class World(KafkaStored):
     """A partition of which everything below S is in buckets, released, held or cancelled."""
 
     random: Random
@@ -105,13 +93,13 @@ class World:
         there.sort(key=lambda row: (row.due_ms, row.offset))
         refs = [self._segment(there[at : at + 3]) for at in range(0, len(there), 3)]
         others = [each for each in self.buckets if not from_offset <= each.from_offset < to_offset]
-        pages = self._pages(there) if self.paging.random() < self.paged else None
+        pages = self._pages_of(there) if self.paging.random() < self.paged else None
         made = Manifest(len(self.segments), from_offset, to_offset, from_offset, tuple(refs), None, pages)
         self.buckets = tuple(sorted([*others, made], key=lambda each: each.from_offset))
         self.sealed_to = max(self.sealed_to, to_offset)
         self.cursor = max(self.cursor, to_offset)
 
-    def _pages(self, rows: list[Row]) -> tuple[IdPageRef, ...]:
+    def _pages_of(self, rows: list[Row]) -> tuple[IdPageRef, ...]:
         ids: dict[bytes, list[Position]] = {}
         for row in rows:
             ids.setdefault(hash_of(row.deliver_id), []).append(Position(row.due_ms or 0, row.offset))
@@ -238,7 +226,7 @@ def _wanted(random: Random) -> Wanted:
 def _page(
     world: World, wanted: Wanted, place: Place, most: int, ids: KnownIds | None
 ) -> tuple[list[Pending], Place | None]:
-    walk = Walk(0, world.state, wanted, world, Counting(world.random.randrange(1, 9)), ids, most)
+    walk = Walk(0, world.state, wanted, world, Allowance(world.random.randrange(1, 9)), ids, most)
     return walk.found, walk.read(place)
 
 
@@ -280,7 +268,7 @@ def test_an_occurrence_names_its_series_and_what_recurs_from_now_on_itself() -> 
     shown: list[int | None] = []
     for offset, record in ((3, first), (9, later)):
         stored = _OneRecord(offset, record)
-        walk = Walk(0, state, Wanted("d"), stored, Counting(10), None, 10)
+        walk = Walk(0, state, Wanted("d"), stored, Allowance(10), None, 10)
         assert walk.read(Place(0)) is None
         shown += [each.series for each in walk.found]
     assert shown == [3, 3]
@@ -301,11 +289,11 @@ def test_a_page_ends_where_a_segment_is_gone() -> None:
     world = World(Random(1), rows=[Row(offset, 2_500 + offset, "a", b"x") for offset in range(5, 12)])
     world.seal(5, 12)
     world.segments = {number: each for number, each in world.segments.items() if number != 1}
-    walk = Walk(0, world.state, Wanted("d"), world, Counting(100), None, 100)
+    walk = Walk(0, world.state, Wanted("d"), world, Allowance(100), None, 100)
     next_from = walk.read(Place(0))
     assert [each.offset for each in walk.found] == [5, 6, 7]
     assert next_from == Place(0, False, 5, 12, Position(2_507, 7))
-    assert Walk(0, world.state, Wanted("d"), world, Counting(100), None, 100).read(next_from) == next_from
+    assert Walk(0, world.state, Wanted("d"), world, Allowance(100), None, 100).read(next_from) == next_from
 
 
 @pytest.mark.parametrize("text", ["", "0", "0/tail/3", "0/log/-1", "0/log/1/2", "0/log/1/2/3/4/5", "0/log/1\n"])
@@ -319,7 +307,7 @@ def test_a_segment_that_is_due_at_another_time_is_not_read() -> None:
     world.seal(5, 12)
     world.segments = {number: each for number, each in world.segments.items() if number == 1}
     walk = Walk(
-        0, world.state, replace(Wanted("d"), due_from_ms=2_508, due_to_ms=2_511), world, Counting(100), None, 100
+        0, world.state, replace(Wanted("d"), due_from_ms=2_508, due_to_ms=2_511), world, Allowance(100), None, 100
     )
     assert walk.read(Place(0)) is None
     assert [each.offset for each in walk.found] == [8, 9, 10]
@@ -333,7 +321,7 @@ def test_of_an_id_the_log_is_looked_through_once() -> None:
     known = KnownIds(span=10)
     for number in range(7):
         world.looked_through = 0
-        walk = Walk(0, world.state, Wanted("d", b"%d" % number), world, Counting(1_000), known, 1_000)
+        walk = Walk(0, world.state, Wanted("d", b"%d" % number), world, Allowance(1_000), known, 1_000)
         assert walk.read(Place(0)) is None
         assert [each.offset for each in walk.found] == list(range(number, 100, 7))
         assert world.looked_through == (10 if number else 100)
@@ -347,7 +335,7 @@ def test_of_an_id_only_the_pages_are_read_that_may_have_it(begins: int) -> None:
     world.seal(60, 95)
     world.buckets = tuple(replace(each, segments=tuple(map(world.inline, each.segments))) for each in world.buckets)
     world.begins = begins
-    walk = Walk(0, world.state, Wanted("d", b"17"), world, Counting(1_000), KnownIds(span=10), 1_000)
+    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), KnownIds(span=10), 1_000)
     assert walk.read(Place(0)) is None
     assert [each.offset for each in walk.found] == [17, 67]
     assert 2 <= world.read_pages <= 4
@@ -358,6 +346,6 @@ def test_a_page_that_is_damaged_hides_nothing() -> None:
     rows = [Row(offset, 2_500 + offset, "a", b"%d" % (offset % 50)) for offset in range(100)]
     world = World(Random(1), rows=rows, paged=1, damaged=1)
     world.seal(0, 60)
-    walk = Walk(0, world.state, Wanted("d", b"17"), world, Counting(1_000), KnownIds(span=10), 1_000)
+    walk = Walk(0, world.state, Wanted("d", b"17"), world, Allowance(1_000), KnownIds(span=10), 1_000)
     assert walk.read(Place(0)) is None
     assert [each.offset for each in walk.found] == [17, 67]

@@ -51,16 +51,18 @@ NOT_LOST = [
 ]
 
 
-class Sink:
-    """Keeps what it is given."""
+class Sink(logging.Logger):
+    """Keeps the lines that it is given."""
 
     def __init__(self) -> None:
+        super().__init__("sink")
         self.lines: list[tuple[int, tuple[object, ...]]] = []
 
-    def log(self, level: int, msg: str, /, *args: object) -> None:
+    def handle(self, record: logging.LogRecord) -> None:
         """Keep one line."""
-        assert msg % args
-        self.lines.append((level, args))
+        assert record.getMessage()
+        assert isinstance(record.args, tuple)
+        self.lines.append((record.levelno, record.args))
 
 
 def _given(sink: Sink, level: int, facility: str, text: str, *, shows_debug: bool = False) -> Connections:

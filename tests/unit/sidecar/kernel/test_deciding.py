@@ -87,7 +87,9 @@ def _fetch(messages: Sequence[Given]) -> Fetch:
 
 def _fresh(kernel: Kernel, history: RuleHistory, room_bytes: int = 1 << 30, until_offset: int = NEVER) -> Deciding:
     budget = PayloadBudget(room_bytes)
-    return Deciding(history, budget, now_ms=lambda: NOW_MS, soon_ms=1_000, until_offset=until_offset, kernel=kernel)
+    return Deciding(
+        history, budget, now_ms=lambda: NOW_MS, soon_ms=1_000, until_offset=until_offset, native=kernel.decider
+    )
 
 
 def _plain(thing: Any) -> Any:
@@ -178,7 +180,7 @@ def test_a_time_it_takes(due: bytes) -> None:
 def test_rules_that_it_does_not_know_are_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
     """So are those that say one day what nobody has thought of here."""
     assert CommonForm.of(replace(PLAIN, delay_ms=5)) is not None
-    for rules in (replace(PLAIN, enabled=False), replace(PLAIN, at_once=True), Rules("d", version=3)):
+    for rules in (replace(PLAIN, enabled=False), replace(PLAIN, at_once=True), Rules("d", version=2)):
         assert CommonForm.of(rules) is None
     for rules in (replace(PLAIN, spread_ms=5), replace(PLAIN, target_rules=(TargetRule("orders", spread_ms=5),))):
         assert CommonForm.of(rules) is None

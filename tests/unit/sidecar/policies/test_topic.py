@@ -4,7 +4,7 @@ from collections import deque
 from typing import Any
 
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, TopicPartition
 
 from index.headers import Headers
 from sidecar.config.model import Config
@@ -34,6 +34,12 @@ class Message:
     ) -> None:
         self._offset, self._key, self._value, self._headers, self._code = offset, key, value, headers, code
 
+    def topic(self) -> str:
+        return CONFIG.router.policies_topic
+
+    def partition(self) -> int:
+        return 0
+
     def offset(self) -> int:
         return self._offset
 
@@ -62,6 +68,7 @@ class Log:
         self.records: list[tuple[bytes | None, bytes | None, Any]] = []
         self.headers: Any = []
         self.tells_end = True
+        self.assigned: list[int] = []
         self._queue: deque[Message] = deque()
 
     def write(self, scope: Scope, value: bytes | None = None, **values: object) -> None:
@@ -71,6 +78,7 @@ class Log:
         assert topic == CONFIG.router.policies_topic
 
     def assign(self, places: list[TopicPartition]) -> None:
+        self.assigned += [place.offset for place in places]
         start = max(places[0].offset, 0)
         self._queue = deque(Message(n, *self.records[n]) for n in range(start, len(self.records)))
         if self.tells_end:
@@ -86,6 +94,10 @@ class Log:
     def poll(self, wait_s: float) -> Message | None:
         assert self._queue or self.tells_end or not wait_s, "it waits for what nobody has written"
         return self._queue.popleft() if self._queue else None
+
+    def consume(self, count: int, wait_s: float) -> list[Message]:
+        assert wait_s == 0
+        return [self._queue.popleft() for _ in range(min(count, len(self._queue)))]
 
     def close(self) -> None:
         self._queue.clear()
@@ -131,7 +143,8 @@ def test_the_end_is_told_again_when_asked_and_not_before(log: Log) -> None:
     log.write(D, tick="1ms")
     reader.look_again()
     assert reader.poll(0)
-    assert (reader.next_offset, reader.table.get(D).tick_ms) == (1, 1)
+    reader.look_again()
+    assert (log.assigned, reader.table.get(D).tick_ms) == ([OFFSET_BEGINNING, 0, 1], 1)
 
 
 @pytest.mark.parametrize("damaged", [b"{", b'{"version": 9}', b'{"version": 1, "default_target": "d.rejected"}'])

@@ -5,7 +5,7 @@ import pytest
 from index.pending import Entry
 from index.record import Record
 from index.rules import Rules
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Reason, Rejection, Schedule
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, NO_EXPIRY, Reason, Schedule
 from sidecar.payload.records import Scheduled
 from sidecar.release.expiry import NEVER_EXPIRES, Expiry
 
@@ -49,11 +49,3 @@ def test_the_header_is_a_number_or_a_duration(raw: bytes, own_ms: int) -> None:
     decision = RULES.decide([("deliver-expire-after", raw)], 0)
     assert isinstance(decision, Schedule)
     assert decision.expire_after_ms == own_ms
-
-
-def test_rules_of_before_do_not_look_at_the_header() -> None:
-    of_before = Rules("d", default_target="out", version=1)
-    for headers in ([("deliver-expire-after", b"soon")], [("deliver-expire-after", b"1")] * 2):
-        assert isinstance(RULES.decide(headers, 0), Rejection)
-        assert isinstance(of_before.decide(headers, 0), Schedule)
-    assert of_before.stripped["deliver-expire-after"]

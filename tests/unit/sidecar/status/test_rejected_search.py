@@ -28,6 +28,9 @@ class Message:
     failure: KafkaError | None = None
     given: list[tuple[str, bytes | None]] = field(default_factory=list)
 
+    def topic(self) -> str:
+        return "d.rejected"
+
     def partition(self) -> int:
         return self.place
 
@@ -74,6 +77,9 @@ class Rejected:
         read = [message for each in places for message in self.logs[each.partition][each.offset :]]
         ends = [Message(each.partition, self.end(None, "", each.partition), eof) for each in places]
         self._rest = iter([*read, *ends])
+
+    def poll(self, _: float) -> Message | None:
+        return next(self._rest, None)
 
     def consume(self, count: int, _: float) -> list[Message]:
         return [message for _, message in zip(range(count), self._rest, strict=False)]
@@ -139,7 +145,6 @@ def test_nothing_since_then_is_an_answer(topic: Rejected) -> None:
 @pytest.mark.parametrize(("bound", "value"), [("MOST_RECORDS", 2), ("SEARCH_S", 0.0)])
 def test_too_much_is_told(topic: Rejected, monkeypatch: pytest.MonkeyPatch, bound: str, value: float) -> None:
     monkeypatch.setattr(searching, bound, value)
-    monkeypatch.setattr(searching, "_AT_ONCE", 1)
     with pytest.raises(NotFinished, match=r"records of d\.rejected were looked through, and there are more"):
         find("d/0/30")
     assert topic.closed

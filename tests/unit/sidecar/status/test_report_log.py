@@ -28,6 +28,12 @@ class Message:
     def __init__(self, offset: int, key: bytes = b"", value: bytes = b"", code: int = 0) -> None:
         self._offset, self._key, self._value, self._code = offset, key, value, code
 
+    def topic(self) -> str:
+        return CONFIG.router.status_topic
+
+    def partition(self) -> int:
+        return 0
+
     def offset(self) -> int:
         return self._offset
 
@@ -162,11 +168,13 @@ def test_it_begins_a_minute_ago_and_with_the_last_reports(
 ) -> None:
     log.first, log.end, log.of_last_minute = first, end, of_last_minute
     reading = ReportLog(CONFIG, lambda: NOW_MS)
-    reading.begin()
+    reading.look()
     assert (log.assigned, reading.is_read) == ([begins], False)
 
 
 def test_an_error_of_the_topic_is_raised(log: Log) -> None:
     log.fail(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    reading = ReportLog(CONFIG, lambda: NOW_MS)
+    reading.look()
     with pytest.raises(KafkaException):
-        ReportLog(CONFIG, lambda: NOW_MS).take(0)
+        reading.take(0)

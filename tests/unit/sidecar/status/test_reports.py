@@ -41,7 +41,6 @@ STATUS = PartitionStatus(
     snapshot_bytes=512,
     by_due=(1, 0, 16, 0, 0, 0, 0, 0, 0, 0),
     spread=(1, 0, 10, 0, 6, *(0 for _ in SPREAD_BOUNDS_MS[4:])),
-    unsure=6,
     lateness=tuple(range(len(LATENESS_BOUNDS_MS) + 1)),
     needed_from=80,
     retention_ms=-1,
@@ -195,10 +194,10 @@ def test_ranges_that_are_not_those_of_today_are_left_out() -> None:
     for spread in ({"-1": 3}, {str(len(SPREAD_BOUNDS_MS) + 1): 3}, {}):
         plain["partitions"][0]["spread"] = spread
         assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=())]
-    del plain["partitions"][0]["spread"], plain["partitions"][0]["unsure"], plain["partitions"][0]["lateness"]
-    assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), unsure=0, lateness=())]
+    del plain["partitions"][0]["spread"], plain["partitions"][0]["lateness"]
+    assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), lateness=())]
     plain["partitions"][0]["lateness"] = [1, 2, 3]
-    assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), unsure=0, lateness=())]
+    assert decoded(json.dumps(plain).encode()) == [replace(STATUS, spread=(), lateness=())]
 
 
 def test_lateness_is_summed_over_partitions_that_tell_it() -> None:
@@ -212,11 +211,10 @@ def test_pending_is_told_by_minute_and_by_hour() -> None:
     spread = [0] * (len(SPREAD_BOUNDS_MS) + 1)
     for due_ms in (-5, 1, 9_000, 60_000, 60_001, 3_600_000, 3_600_001, 7 * 86_400_000, 7 * 86_400_000 + 1):
         spread[bisect_left(SPREAD_BOUNDS_MS, due_ms)] += 1
-    older = replace(STATUS, spread=(), unsure=0)
+    older = replace(STATUS, spread=())
     answer = pending_answer("orders.delay", [replace(STATUS, spread=tuple(spread)), older, STATUS], [])
     assert answer.next_hour == (3 + 10, 1 + 6, *(0,) * 57, 1)
     assert answer.next_week == (5 + 10 + 6, 1, *(0,) * 165, 1)
-    assert answer.estimated == 12
     assert pending_answer("orders.delay", [older], []).next_hour == (0,) * 60
 
 

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from index.headers import Headers
-from index.rules import Rules
+from index.rules import RULES_VERSION, Rules
+from index.rules_stored import RULES_OF_0_1_0
 from index.schedule import AT_ONCE
-from index.unreadable import KNOWS_UNREADABLE, MAX_HEADERS
+from index.unreadable import MAX_HEADERS
 from snapshots.rows import RowPacker
 from spark_backfill.buckets.decisions import ByKernel, ByPython, ControlFoundError, decide, decisions, milliseconds
 from spark_backfill.kernel import chosen
@@ -49,7 +50,7 @@ def kernel(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize(
-    ("version", "rejected"), [(KNOWS_UNREADABLE, [0, 1, 3, 5]), (KNOWS_UNREADABLE - 1, [5])], ids=["now", "before"]
+    ("version", "rejected"), [(RULES_VERSION, [0, 1, 3, 5]), (RULES_OF_0_1_0, [5])], ids=["now", "0.1.0"]
 )
 def test_what_is_not_read_as_it_came_is_left_to_the_router(version: int, rejected: list[int]) -> None:
     rules = Rules(topic="d", default_target="t", version=version)

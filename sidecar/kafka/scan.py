@@ -1,0 +1,211 @@
+"""The one way to read partitions from an offset on: up to their ends of now, or to follow them.
+
+A partition is at its end when the position has reached the end that was given. The event of the end tells the position
+too, where the last offsets hold no record: compaction, marks of transactions and aborted records leave gaps. An event
+in front of the end that was given ends nothing, for the broker may have become the leader a moment ago.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from index.errors import NotYetError, RefusedError, changed_on_disk
+from sidecar.config.model import Config
+from sidecar.kafka import clients
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S, log_range, uncommitted_end
+from sidecar.kafka.errors import error_of, is_partition_end, is_removed, is_unreadable
+from sidecar.ports import Place, Stored
+
+NO_END: Final = 1 << 62
+"""Behind every offset: the end of a range that is followed."""
+
+POLL_S: Final = 0.1
+SILENT_FOR_S: Final = 30.0
+"""Brokers that hand over nothing for so long are away."""
+
+AT_ONCE: Final = 1_000
+
+
+class Why(Enum):
+    """Why a scan stopped in front of an end."""
+
+    OUT_OF_TIME = "the time of the caller is over"
+    SILENT = "the brokers hand over nothing"
+    REMOVED = "the offset is gone: retention or an operator removed it"
+    UNREADABLE = "the client cannot read a batch"
+    FAILED = "any other error of the client or the brokers"
+
+
+class ScanError(KafkaException):
+    """A scan stopped at ``place`` in front of its end.
+
+    The next call goes on, also with this partition unless the caller leaves it.
+    """
+
+    def __init__(self, why: Why, place: Place, error: KafkaError) -> None:
+        super().__init__(error)
+        self.why = why
+        self.place = place
+
+
+class PartitionScan:
+    """Assigns ranges of offsets to a consumer and reads them; for one thread, as the consumer is.
+
+    ``left`` holds the end of each partition that is not there yet, ``next_offset`` the position of each, and
+    ``at_end`` the partitions whose end the client has told since the last fetch.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        ranges: Mapping[Place, range],
+        *,
+        at_once: int = AT_ONCE,
+        running_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin to read; ``at_once`` bounds the records that are taken from the client together."""
+        self.left = {place: each.stop for place, each in ranges.items() if each}
+        self.next_offset = {place: each.start for place, each in ranges.items()}
+        self.at_end: set[Place] = set()
+        self._consumer = consumer
+        self._at_once = at_once
+        self._running_s = running_s
+        self._fetched: deque[Message] = deque()
+        consumer.assign([TopicPartition(*place, ranges[place].start) for place in self.left])
+
+    def records(self, until_s: float = math.inf, silent_for_s: float = SILENT_FOR_S) -> Iterator[Message]:
+        """Yield the records of the ranges, in order within a partition, until all partitions are at their ends.
+
+        ScanError at ``until_s`` of the clock, after ``silent_for_s`` without an answer, and where a partition fails.
+        """
+        yield from self.taken()
+        heard_s = self._running_s()
+        while self.left:
+            if self._running_s() > until_s:
+                raise self.stopped(Why.OUT_OF_TIME)
+            if self.fetch(POLL_S):
+                yield from self.taken()
+                heard_s = self._running_s()
+            elif self._running_s() - heard_s > silent_for_s:
+                raise self.stopped(Why.SILENT)
+
+    def fetch(self, wait_s: float) -> int:
+        """Wait for something to come, fetch what came with it, and return how much that is; ``taken`` yields it."""
+        self.at_end.clear()
+        first = self._consumer.poll(wait_s)
+        if first is None:
+            return 0
+        self._fetched.append(first)
+        if self._at_once > 1:
+            # consume(n, t) returns early only when it has n, so it must not wait here.
+            self._fetched.extend(self._consumer.consume(self._at_once - 1, 0))
+        return len(self._fetched)
+
+    def taken(self) -> Iterator[Message]:
+        """Yield the records of the ranges among what was fetched; ScanError where a partition fails."""
+        while self._fetched:
+            message = self._fetched.popleft()
+            place, offset, error = place_of(message), message.offset() or 0, message.error()
+            if place not in self.left:
+                # Read no further, or an error of the client that is of no partition.
+                if error is not None and place not in self.next_offset:
+                    raise ScanError(_why(error), place, error)
+            elif error is None:
+                is_within = offset < self.left[place]
+                self.at_end.discard(place)
+                self._move(place, offset + 1)
+                if is_within:
+                    yield message
+            elif is_partition_end(error):
+                self.at_end.add(place)
+                self._move(place, offset)
+            else:
+                raise ScanError(_why(error), place, error)
+
+    def leave(self, place: Place) -> None:
+        """Read no more of a partition."""
+        if self.left.pop(place, None) is not None:
+            self._consumer.pause([TopicPartition(*place)])
+
+    def stopped(self, why: Why) -> ScanError:
+        """Return the error that says at which offset the scan stands, to be raised by a caller that waits itself."""
+        place = next(iter(self.left))
+        text = f"{place[0]}/{place[1]}: offset {self.next_offset[place]} was not read in time"
+        return ScanError(why, place, KafkaError(KafkaError._TIMED_OUT, text))
+
+    def _move(self, place: Place, to_offset: int) -> None:
+        self.next_offset[place] = max(self.next_offset[place], to_offset)
+        if to_offset >= self.left[place]:
+            del self.left[place]
+
+
+def learn_leaders(consumer: Consumer, topic: str) -> None:
+    """Ask who leads a topic: a client that does not know it waits half a second before it looks for the beginning."""
+    consumer.list_topics(topic, REQUEST_TIMEOUT_S)
+
+
+def range_of(consumer: Consumer, place: Place) -> range:
+    """Return the offsets of a partition up to its end of now: that of what is committed, if the consumer reads that."""
+    return range(*consumer.get_watermark_offsets(TopicPartition(*place), REQUEST_TIMEOUT_S))
+
+
+def place_of(message: Message) -> Place:
+    """Return the partition that a message is of."""
+    return message.topic() or "", message.partition() or 0
+
+
+def read_compacted(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:
+    """Return every committed record; NotYetError while an open transaction hides some, KafkaException on an error."""
+    start, settled = log_range(admin, name, partition)
+    if settled != uncommitted_end(admin, name, partition):
+        raise NotYetError(
+            f"an open transaction hides the end of {name}/{partition}; should it last longer than transactions may:"
+            " OPERATIONS, 'A transaction that nobody ends'"
+        )
+    return _read(config, name, partition, start, settled)
+
+
+def read_settled(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:
+    """Return every committed record in front of the first open transaction: they agree with each other."""
+    return _read(config, name, partition, *log_range(admin, name, partition))
+
+
+def read_part(consumer: Consumer, name: str, partition: int, start: int, end: int) -> list[Stored]:
+    """Read every committed record of [start, end), and leave the consumer without an assignment.
+
+    RefusedError when a batch is damaged, ScanError when the end is not reached.
+    """
+    try:
+        scan = PartitionScan(consumer, {(name, partition): range(start, end)})
+        return [Stored(each.offset() or 0, each.key(), each.value()) for each in scan.records()]
+    except ScanError as error:
+        if error.why is not Why.UNREADABLE:
+            raise
+        raise RefusedError(
+            f"{changed_on_disk(f'{name}/{partition}', error_of(error).str())}, or restore {name}; see OPERATIONS,"
+            " DelayRouterPartitionRefused, 'state damaged'"
+        ) from error
+    finally:
+        consumer.unassign()
+
+
+def _read(config: Config, name: str, partition: int, start: int, end: int) -> list[Stored]:
+    if start >= end:
+        return []
+    consumer = clients.state_reader(config)
+    try:
+        return read_part(consumer, name, partition, start, end)
+    finally:
+        consumer.close()
+
+
+def _why(error: KafkaError) -> Why:
+    if is_removed(error):
+        return Why.REMOVED
+    return Why.UNREADABLE if is_unreadable(error) else Why.FAILED
