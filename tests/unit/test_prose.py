@@ -12,7 +12,7 @@ AIM = Prose(2, 3)
 
 LIMITS = {
     "index": Prose(17, 31),
-    "snapshots": Prose(17, 21),
+    "snapshots": Prose(2, 3),
     "sidecar": Prose(21, 31),
     "spark_backfill": Prose(16, 18),
     "tests": Prose(24, 23),
