@@ -27,7 +27,7 @@ class FormatError(DelayRouterError):
 
 
 class StateLostError(FormatError):
-    """Part of the state of a partition is gone; what is left of it must not be gone by."""
+    """Part of the state of a partition is gone; the remainder must not be used."""
 
 
 class RefusedError(DelayRouterError):
@@ -35,11 +35,11 @@ class RefusedError(DelayRouterError):
 
 
 class NotYetError(DelayRouterError):
-    """A partition that cannot start now; what it waits for ends by itself."""
+    """A partition that cannot start yet; the obstacle ends by itself."""
 
 
 class ClusterTrouble(Enum):
-    """Why a request to the cluster failed, as far as a decision depends on it."""
+    """The cause of a failed request to the cluster, as far as a decision depends on it."""
 
     UNANSWERED = "no broker has said anything, so brokers may be away"
     UNREADABLE = "a batch of records that the client cannot read, whatever the brokers do"
