@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from index.id_pages import IdPageRef
-from index.progress import Position
+from index.progress import BEFORE_ALL, Position
 from index.schedule import AT_ONCE
 
 
@@ -112,7 +112,7 @@ class Manifest:
 class Bucket:
     """A bucket and its progress of loading; the entries themselves lie in the index."""
 
-    __slots__ = ("_last", "_next", "_passed", "behind", "loaded_to", "manifest", "stored")
+    __slots__ = ("_last", "_last_pointer", "_next", "_passed", "behind", "loaded_to", "manifest", "stored")
 
     def __init__(self, manifest: Manifest, loaded_to: Position) -> None:
         self.manifest = manifest
@@ -121,6 +121,7 @@ class Bucket:
         self.behind: Position | None = None
         # The entry that leaves last; of an adopted bucket, whose last ones may be masked, the last that was found.
         self._last = manifest.last if manifest.built_from is None else loaded_to
+        self._last_pointer = _last_pointer(manifest)
         # Entries of segments that are not in memory; the whole of a segment counts, also where a part has left.
         self.stored = manifest.entries
         self._next = 0
@@ -166,6 +167,10 @@ class Bucket:
         settled = self.manifest.built_from is None or max(watermark, self.manifest.segments[0].first).due_ms > AT_ONCE
         return self.behind is None and settled
 
+    def holds_pointers(self, watermark: Position) -> bool:
+        """Return whether a segment of pointers has not left entirely, as a new owner sees it; O(1)."""
+        return self._last_pointer > (watermark if self.behind is None else self.behind)
+
     def passed(self, watermark: Position) -> int:
         """Return how many segments, from the first on, have left entirely, as a new owner sees it; amortised O(1).
 
@@ -185,9 +190,15 @@ class Bucket:
         assert all(segment.last <= self.loaded_to for segment in segments[: self._next])
         assert self.stored == sum(segment.entries for segment in segments[self._next :])
         assert self._next == len(segments) or segments[self._next].last > self.loaded_to
+        assert self._last_pointer == _last_pointer(self.manifest)
 
     def _skip_loaded(self) -> None:
         segments = self.manifest.segments
         while self._next < len(segments) and segments[self._next].last <= self.loaded_to:
             self.stored -= segments[self._next].entries
             self._next += 1
+
+
+def _last_pointer(manifest: Manifest) -> Position:
+    pointers = (each.last for each in reversed(manifest.segments) if each.placement is Placement.POINTER)
+    return next(pointers, BEFORE_ALL)

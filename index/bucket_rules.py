@@ -158,7 +158,7 @@ def to_merge(buckets: Iterable[Bucket], max_buckets: int, watermark: Position = 
 
 
 def to_write_inline(buckets: Iterable[Bucket], rules: SealRules, watermark: Position = BEFORE_ALL) -> list[Bucket]:
-    """Return the bucket whose pointers have to be replaced by their records first, or nothing; O(segments).
+    """Return the bucket whose pointers have to be replaced by their records first, or nothing; O(buckets).
 
     That is the one that points to the oldest record, which retention removes first. A bucket that has no room for the
     segments of one pointer segment keeps its pointers.
@@ -170,6 +170,6 @@ def to_write_inline(buckets: Iterable[Bucket], rules: SealRules, watermark: Posi
         for bucket in buckets
         if bucket.is_mergeable(watermark)
         and len(bucket.manifest.segments) + rules.segment_entries <= MOST_SEGMENTS
-        and any(each.placement is Placement.POINTER for each in bucket.manifest.segments[bucket.passed(watermark) :])
+        and bucket.holds_pointers(watermark)
     ]
     return sorted(pointing, key=lambda bucket: bucket.manifest.needs_from or 0)[:1]

@@ -114,7 +114,7 @@ class Merging:
             return
         entries = _entries(run)
         inline = any(record is not None for _, _, record in entries)
-        lacks = not all(record is not None for _, _, record in entries)
+        lacks = any(record is None for _, _, record in entries)
         # At worst each entry becomes a segment, and the manifest has no room for more.
         if lacks and self._rules.placement == "inline" and len(entries) <= self._room:
             self._room += 1

@@ -24,7 +24,7 @@ from snapshots.manifest import encode_manifest, segment_key
 from snapshots.rows import RowPacker, decode_rows
 from snapshots.segment import StoredEntry, decode_segment, encode_segment
 from snapshots.writing import COLUMN_BYTES
-from tests.support.manifests import Place, bucket
+from tests.support.manifests import Place, bucket, manifest
 
 RULES = SealRules(time_step_ms=1_000, segment_entries=3, segment_bytes=1_000)
 INLINE_RULES = replace(RULES, placement="inline")
@@ -227,10 +227,9 @@ def test_pointers_stay_where_the_manifest_has_no_room_for_their_segments(monkeyp
 def pointing(bucket_id: int, needs_from: int, segments: int = 1, loaded_to: Place = BEFORE_ALL) -> Bucket:
     """Make a bucket of ``segments`` pointer segments, of an entry each."""
     places = [(number, bucket_id * MOST_SEGMENTS + number) for number in range(segments)]
-    made = bucket(bucket_id, *([place] for place in places), loaded_to=loaded_to)
-    refs = tuple(each._replace(placement=Placement.POINTER) for each in made.manifest.segments)
-    made.manifest = replace(made.manifest, needs_from=needs_from, segments=refs)
-    return made
+    inline = manifest(bucket_id, *([place] for place in places), needs_from=needs_from)
+    refs = tuple(each._replace(placement=Placement.POINTER) for each in inline.segments)
+    return Bucket(replace(inline, segments=refs), Position(*loaded_to))
 
 
 def test_the_bucket_that_points_to_the_oldest_record_is_written_inline_first() -> None:
