@@ -147,8 +147,8 @@ image-sbom: ## Write the CycloneDX list of components of the image to dist/sbom.
 test-image: venv ## Build the image and run it as the demo runs the router, where a Docker engine answers
 	@$(PYTEST) $$($(BIN)/python -m tests.targets $@)
 
-faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks, 0.1.0 (two hours beside other work)
-	@$(BIN)/python -m pytest --quiet -m '' tests/faults
+faults: venv ## Faults on real brokers, one and three: network, strangers, clocks, disks, 0.1.0 (45 minutes, two at a time)
+	@$(BIN)/python -m pytest --quiet $(SIDE_BY_SIDE) -m '' tests/faults
 
 soak: venv ## Random faults under a steady load for MINUTES=5, then the audit
 	@$(BIN)/python -m tests.faults.soak $(or $(MINUTES),5)

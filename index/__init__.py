@@ -1,4 +1,4 @@
-"""Which records wait, which are due, and what leaves next: the pure core of the router.
+"""The pure core of the router: the records that wait, that are due, and that leave next.
 
 Theory of operation
 -------------------
@@ -6,30 +6,31 @@ A delay partition is a log. Reading it in offset order, :mod:`index.rules` decid
 timestamp and the configured rules: *accepted* with a due time and targets, or *rejected* with a reason. The decision
 never looks at a clock, because a partition that is taken over reads part of its log again and must decide the same.
 
-:mod:`index.partition` keeps what was accepted and has not been released, sorted by (due, offset), and says what leaves
-next. Two numbers tell everything about the past: the *cursor* C (every record below it has been indexed) and the
+:mod:`index.partition` keeps the accepted records that have not been released, sorted by (due, offset), and says which
+leave next. Two numbers tell everything about the past: the *cursor* C (every record below it has been indexed) and the
 *watermark* W (every pending entry at or before it has been released). See :mod:`index.progress`.
 
 * offset below C and (due, offset) at or before W: done.
 * offset below C and (due, offset) after W: pending.
 * offset at or beyond C: not looked at yet.
 
-C and W are written in the same transaction as the records that leave, so they are true whatever crashes. There is no
-record per completed message and nothing to deduplicate: whatever is loaded again and lies at or before W is dropped.
-
-What is pending does not stay in memory: :mod:`index.pending_set` holds the newest entries and those due soon, the rest
-lies in immutable *buckets* (:mod:`index.bucket`, after PIP-195), sealed, cut into segments, and merged when they are
-many (:mod:`index.bucket_rules`). S, at most C, is the offset below which everything is in a bucket or done; W never
-passes an entry that is not in memory. Whatever is loaded twice is known by its offset, or lies at or before W, and is
+C and W are written in the same transaction as the records that leave, so they stay true through any crash. There is no
+record per completed message and nothing to deduplicate: an entry that is loaded again and lies at or before W is
 dropped.
 
-What cannot be read is rejected as one range, and a replay accepts nothing of it, should it be readable then: whether it
-is does not replay as a decision does (:mod:`index.skipped`).
+Pending entries do not all stay in memory. :mod:`index.pending_set` holds the newest entries and those due soon. The
+rest lies in immutable *buckets* (:mod:`index.bucket`, after PIP-195), sealed, cut into segments, and merged when they
+are many (:mod:`index.bucket_rules`). S, at most C, is the offset below which everything is in a bucket or done; W never
+passes an entry that is not in memory. An entry that is loaded twice is known by its offset, or lies at or before W, and
+is dropped.
 
-A bucket may also be built by others and be *adopted* (:mod:`index.adopting`): until it has caught up with W it has a
-watermark of its own.
+A batch that cannot be read is rejected as one range. A replay accepts nothing of it, even if it is readable then:
+readability does not replay as a decision does (:mod:`index.skipped`).
 
-In short, with a payload that is a word: a record is decided, waits, leaves, and nothing of it is left but two numbers.
+A Spark job may also build a bucket, which the owner *adopts* (:mod:`index.adopting`). Until such a bucket has caught up
+with W it has a watermark of its own.
+
+In short, with a payload that is a word: a record is decided, waits and leaves, and only two numbers remain of it.
 
 >>> from index.partition import PartitionIndex
 >>> from index.progress import start_of
@@ -52,6 +53,6 @@ In short, with a payload that is a word: a record is decided, waits, leaves, and
 >>> partition.committed.is_done(1_900_000, 7)
 True
 
-Nothing here does I/O, reads a clock, starts a thread or logs: time is an argument, and the functions return what is to
-be done. The import rule is enforced by ``tests/unit/test_layering.py``.
+Nothing here does I/O, reads a clock, starts a thread or logs: time is an argument, and the functions return values that
+the caller acts on. The import rule is enforced by ``tests/unit/test_layering.py``.
 """

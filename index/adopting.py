@@ -20,7 +20,7 @@ owes in one transaction, as late records do, since that may be millions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from index.bucket import Bucket, Manifest
@@ -69,7 +69,7 @@ class _Lane(Generic[P]):
 
     bucket: Bucket
     watermark: Position
-    entries: PendingIndex[P] = field(default_factory=PendingIndex)
+    entries: PendingIndex[P]
 
     @property
     def first(self) -> Position | None:
@@ -86,7 +86,8 @@ class _Lane(Generic[P]):
 class CatchingUp(Generic[P]):
     """The adopted buckets that are behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, chunk_bits: int) -> None:
+        self._chunk_bits = chunk_bits
         self._lanes: dict[int, _Lane[P]] = {}
 
     def __bool__(self) -> bool:
@@ -103,7 +104,7 @@ class CatchingUp(Generic[P]):
     def begin(self, bucket: Bucket, watermark: Position) -> None:
         """A bucket is behind: everything up to ``watermark`` of it has left."""
         bucket.behind = watermark
-        self._lanes[bucket.manifest.bucket_id] = _Lane(bucket, watermark)
+        self._lanes[bucket.manifest.bucket_id] = _Lane(bucket, watermark, PendingIndex(self._chunk_bits))
 
     def has_plenty(self, bucket_id: int) -> bool:
         """Whether no more of a bucket should be loaded for now; of all but the first one only a little is."""

@@ -1,4 +1,4 @@
-"""What one transaction of a partition carries: records that leave, a bucket that is installed, and the progress."""
+"""The contents of one transaction of a partition: records that leave, a bucket that is installed, and the progress."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,10 +31,10 @@ Installs: TypeAlias = Installation | Adoption
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[P, R]):
-    """What leaves in one transaction, and the progress that must be committed with it.
+    """The records that leave in one transaction, and the progress that must be committed with it.
 
     ``late`` are entries that W had passed already when they became known: by indexing, or by adopting their bucket.
-    ``due_bytes`` is what ``due`` costs in a transaction, as far as it was planned. ``cancelled`` are entries that
+    ``due_bytes`` is the size of ``due`` in a transaction, as it was planned. ``cancelled`` are entries that
     W or C passes and that do not leave: their receipts are in this batch, or were in one before.
     """
 

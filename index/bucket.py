@@ -1,4 +1,4 @@
-"""Immutable buckets: what is pending of one ledger range, sorted by due time and cut into segments (PIP-195).
+"""Immutable buckets: the pending entries of one ledger range, sorted by due time and cut into segments (PIP-195).
 
 A bucket is made once and never changes; only how much of it has been loaded does. Its *manifest* is small and stays in
 memory, its segments are fetched shortly before they are due.
@@ -18,12 +18,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from index.id_pages import IdPageRef
-from index.progress import Position
+from index.progress import BEFORE_ALL, Position
 from index.schedule import AT_ONCE
 
 
 class Placement(IntEnum):
-    """Where the payload of a segment's records is."""
+    """The place of the payload of a segment's records."""
 
     INLINE = 1
     POINTER = 2
@@ -47,7 +47,7 @@ NO_MARKS = DueMarks()
 
 
 class SegmentRef(NamedTuple):
-    """What a manifest says of one segment: its first and last entry, and where its record is.
+    """The reference to one segment in a manifest: its first and last entry, and the place of its record.
 
     ``record_offset`` is that of the segment's record in the snapshots topic; compaction keeps offsets, so reading a
     segment is one seek. ``targets`` is empty where nobody has counted.
@@ -69,9 +69,9 @@ class Manifest:
 
     ``needs_from`` is the lowest offset of the delay topic that its segments point into, None when they hold everything.
     ``built_from`` is set where the bucket was adopted (:mod:`index.adopting`): its segments were made for offsets from
-    there on, and what they hold below ``from_offset`` is not of this bucket.
-    ``id_pages`` say which ids its records have (:mod:`index.id_pages`): none when no record has one. None: nobody has
-    written that, and it is read from the segments.
+    there on, and their entries below ``from_offset`` are not of this bucket.
+    ``id_pages`` refer to the ids of its records (:mod:`index.id_pages`): empty when no record has one. None: no pages
+    were written, and ids are read from the segments.
     """
 
     bucket_id: int
@@ -84,12 +84,12 @@ class Manifest:
 
     @property
     def offsets(self) -> range:
-        """Which offsets it covers."""
+        """The offsets that the bucket covers."""
         return range(self.from_offset, self.to_offset)
 
     @property
     def record_offsets(self) -> list[int]:
-        """Where its segments and pages are in the snapshots topic."""
+        """The offsets of its segments and pages in the snapshots topic."""
         pages = self.id_pages or ()
         return [segment.record_offset for segment in self.segments] + [page.record_offset for page in pages]
 
@@ -110,9 +110,9 @@ class Manifest:
 
 
 class Bucket:
-    """How far a bucket has been loaded; the entries themselves lie in the index."""
+    """A bucket and its progress of loading; the entries themselves lie in the index."""
 
-    __slots__ = ("_last", "_next", "_passed", "behind", "loaded_to", "manifest", "stored")
+    __slots__ = ("_last", "_last_pointer", "_next", "_passed", "behind", "loaded_to", "manifest", "stored")
 
     def __init__(self, manifest: Manifest, loaded_to: Position) -> None:
         self.manifest = manifest
@@ -121,6 +121,7 @@ class Bucket:
         self.behind: Position | None = None
         # The entry that leaves last; of an adopted bucket, whose last ones may be masked, the last that was found.
         self._last = manifest.last if manifest.built_from is None else loaded_to
+        self._last_pointer = _last_pointer(manifest)
         # Entries of segments that are not in memory; the whole of a segment counts, also where a part has left.
         self.stored = manifest.entries
         self._next = 0
@@ -149,27 +150,31 @@ class Bucket:
         self._next += 1
 
     def holds(self, offset: int) -> bool:
-        """Whether what is pending of an offset is in this bucket."""
+        """Return whether the bucket covers an offset."""
         return self.manifest.from_offset <= offset < self.manifest.to_offset
 
     def found(self, last: Position) -> None:
-        """The last entry of a segment that is the bucket's own, and not masked."""
+        """Note the last entry of a segment that is the bucket's own, and not masked."""
         self._last = max(self._last, last)
 
     def is_done(self, watermark: Position) -> bool:
-        """Whether everything in the bucket has left."""
+        """Return whether every entry of the bucket has left."""
         is_known = self.manifest.built_from is None or self.next_segment is None
         return self.behind is None and is_known and self._last <= watermark
 
     def is_mergeable(self, watermark: Position) -> bool:
-        """Whether it may be merged: not while it is catching up, or may hold a record that is still to be rejected."""
+        """Return whether it may be merged: not while it catches up, or may hold a record that has to be rejected."""
         settled = self.manifest.built_from is None or max(watermark, self.manifest.segments[0].first).due_ms > AT_ONCE
         return self.behind is None and settled
 
-    def passed(self, watermark: Position) -> int:
-        """How many segments, from the first on, have left entirely, as a new owner sees it; amortised O(1).
+    def holds_pointers(self, watermark: Position) -> bool:
+        """Return whether a segment of pointers has not left entirely, as a new owner sees it; O(1)."""
+        return self._last_pointer > (watermark if self.behind is None else self.behind)
 
-        So masked entries count as any others, whatever is known of them here: a new owner will want to look.
+    def passed(self, watermark: Position) -> int:
+        """Return how many segments, from the first on, have left entirely, as a new owner sees it; amortised O(1).
+
+        So masked entries count as any others, although they are known here: a new owner has to look at them.
         """
         segments = self.manifest.segments
         watermark = watermark if self.behind is None else self.behind
@@ -185,9 +190,15 @@ class Bucket:
         assert all(segment.last <= self.loaded_to for segment in segments[: self._next])
         assert self.stored == sum(segment.entries for segment in segments[self._next :])
         assert self._next == len(segments) or segments[self._next].last > self.loaded_to
+        assert self._last_pointer == _last_pointer(self.manifest)
 
     def _skip_loaded(self) -> None:
         segments = self.manifest.segments
         while self._next < len(segments) and segments[self._next].last <= self.loaded_to:
             self.stored -= segments[self._next].entries
             self._next += 1
+
+
+def _last_pointer(manifest: Manifest) -> Position:
+    pointers = (each.last for each in reversed(manifest.segments) if each.placement is Placement.POINTER)
+    return next(pointers, BEFORE_ALL)

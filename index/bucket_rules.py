@@ -1,11 +1,11 @@
-"""When to seal the mutable bucket, how to cut what is sealed into segments, and which buckets to merge.
+"""Rules for buckets: when to seal the mutable one, how to cut it into segments, and which buckets to merge.
 
 A segment ends where its time step ends, or where it is full by entries or by bytes: it is one record of the snapshots
 topic and has to stay below the default limits of brokers. One that is nearly empty at the end of its step goes on into
 the next: 200,000 records scattered over ten years would be as many segments, and no manifest holds those. A record
 that would not fit by itself is kept out (*absent*) and read again from the delay topic when it is due.
 
-Placement (``auto``) compares what reading costs at release. Inline: decoding a segment. Pointer: reading the records
+Placement (``auto``) compares the costs of reading at release. Inline: decoding a segment. Pointer: reading the records
 again, in offset order, seeking over large gaps and scanning through small ones. With a fixed delay due order is offset
 order and a pointer costs nothing more than a scan; with scattered due times each record costs a seek, or the scan of
 everything between. Pointers also save writing the payload a second time.
@@ -62,7 +62,8 @@ class SealRules:
     """Limits of the mutable bucket and of a segment.
 
     ``max_age_ms`` is since the first entry of the mutable bucket was indexed; ``max_span`` is in offsets, and bounds
-    how much is read again after a restart. What is due within ``soon_ms`` is no reason to seal: it leaves from memory.
+    how much is read again after a restart. Entries due within ``soon_ms`` are no reason to seal: they leave from
+    memory.
     """
 
     max_entries: int = 200_000
@@ -75,14 +76,14 @@ class SealRules:
     soon_ms: int = 0
 
     def must_seal(self, entries: int, span: int, age_ms: int) -> bool:
-        """Whether a mutable bucket of this age is to be sealed, with so many entries that are not due soon."""
+        """Return whether to seal a mutable bucket of this age, with so many entries that are not due soon."""
         if not entries:
             return False
         return entries >= self.max_entries or span >= self.max_span or age_ms >= self.max_age_ms
 
 
 def placement_of(offsets: Sequence[int], rule: PlacementRule) -> Placement:
-    """Where the payload of a run of entries at these offsets that is loaded together should be; O(n log n)."""
+    """Choose the placement of a run of entries at these offsets that is loaded together; O(n log n)."""
     if rule != "auto":
         return Placement[rule.upper()]
     ascending = sorted(offsets)
@@ -127,7 +128,7 @@ def _cut_firsts(
 
 
 def _count_first(held: Run[P], start: int, sizes: Sequence[int], rules: SealRules) -> int:
-    """How many of some entries, from ``start`` on, are the first segment."""
+    """Count the entries, from ``start`` on, that make the first segment."""
     most = rules.segment_entries
     step_end_ms = (held.place(start)[0] // rules.time_step_ms + 1) * rules.time_step_ms
     in_step = max(held.count_before((step_end_ms, -1)) - start, most // NEARLY_EMPTY)
@@ -157,7 +158,7 @@ def to_merge(buckets: Iterable[Bucket], max_buckets: int, watermark: Position = 
 
 
 def to_write_inline(buckets: Iterable[Bucket], rules: SealRules, watermark: Position = BEFORE_ALL) -> list[Bucket]:
-    """Return the bucket whose pointers have to be replaced by their records first, or nothing; O(segments).
+    """Return the bucket whose pointers have to be replaced by their records first, or nothing; O(buckets).
 
     That is the one that points to the oldest record, which retention removes first. A bucket that has no room for the
     segments of one pointer segment keeps its pointers.
@@ -169,6 +170,6 @@ def to_write_inline(buckets: Iterable[Bucket], rules: SealRules, watermark: Posi
         for bucket in buckets
         if bucket.is_mergeable(watermark)
         and len(bucket.manifest.segments) + rules.segment_entries <= MOST_SEGMENTS
-        and any(each.placement is Placement.POINTER for each in bucket.manifest.segments[bucket.passed(watermark) :])
+        and bucket.holds_pointers(watermark)
     ]
     return sorted(pointing, key=lambda bucket: bucket.manifest.needs_from or 0)[:1]

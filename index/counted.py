@@ -71,5 +71,5 @@ class CountedStill:
         return max(0, in_buckets)
 
     def confirm(self) -> None:
-        """The transaction was committed."""
+        """Take over the counts of the committed transaction."""
         self._unsealed = self._planned

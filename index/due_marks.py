@@ -1,4 +1,4 @@
-"""When the entries of a segment are due: the due times of every few of them, kept in the manifest.
+"""Due marks: the due times of every few entries of a segment, kept in the manifest.
 
 People ask how much is due within the hour. The first and the last entry of a segment do not tell: one that is nearly
 empty goes on over many time steps, and may hold six entries of the next hour and one of next week. So a manifest keeps
@@ -7,8 +7,8 @@ the due time of every entry of a small segment, and of every so many of a large 
     entries    0   1   2   3   4   5   6   7   8   9      every 4th: marks at 4 and 8
     known      ▲               ▲               ▲   ▲      the first and the last are known anyway
 
-Nothing is released by it. Where the marks of all segments are too many for a manifest, those of the segments that have
-most are thinned, every second one at a time.
+No release depends on marks. Where the marks of all segments are too many for a manifest, those of the segments
+with most marks are thinned, every second one at a time.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ MOST_MARKS: Final = 16_384
 
 
 def marks_of(dues_ms: Sequence[int]) -> DueMarks:
-    """Marks of a segment that is being made, from the due times of its entries in order."""
+    """Choose the marks of a new segment from the due times of its entries in order."""
     every = 1
     if len(dues_ms) > SMALL:
         while (len(dues_ms) - 1) // every > A_LARGE_ONE:
@@ -65,7 +65,7 @@ def due_by(segment: SegmentRef, until_ms: int) -> int:
 
 
 def thinned(segments: Iterable[SegmentRef], most: int = MOST_MARKS) -> tuple[SegmentRef, ...]:
-    """The same segments with no more marks than ``most`` in all."""
+    """Return the segments with at most ``most`` marks in all."""
     kept = tuple(segments)
     sizes = [len(segment.dues.at_ms) for segment in kept]
     limit = max(sizes, default=0)
@@ -84,7 +84,7 @@ def _thinned_one(segment: SegmentRef, limit: int) -> SegmentRef:
 
 
 def check_marks(segment: SegmentRef) -> str:
-    """What is wrong with the marks of a segment; nothing where they are possible."""
+    """Describe a fault in the marks of a segment; empty where they are possible."""
     every, at_ms = segment.dues
     if segment.dues == NO_MARKS:
         return ""

@@ -8,7 +8,7 @@
     │   └── StateLostError     those that there are can be, and some are gone
     ├── RefusedError           a partition that must not start, with the way out (sidecar)
     ├── NotYetError            a partition that cannot start now and will by itself (sidecar)
-    └── ClusterError           the cluster did not do what it was asked for (sidecar)
+    └── ClusterError           a request to the cluster failed (sidecar)
 """
 
 from enum import Enum
@@ -27,7 +27,7 @@ class FormatError(DelayRouterError):
 
 
 class StateLostError(FormatError):
-    """Part of the state of a partition is gone; what is left of it must not be gone by."""
+    """Part of the state of a partition is gone; the remainder must not be used."""
 
 
 class RefusedError(DelayRouterError):
@@ -35,11 +35,11 @@ class RefusedError(DelayRouterError):
 
 
 class NotYetError(DelayRouterError):
-    """A partition that cannot start now; what it waits for ends by itself."""
+    """A partition that cannot start yet; the obstacle ends by itself."""
 
 
 class ClusterTrouble(Enum):
-    """Why the cluster did not do what it was asked for, as far as a decision depends on it."""
+    """The cause of a failed request to the cluster, as far as a decision depends on it."""
 
     UNANSWERED = "no broker has said anything, so brokers may be away"
     UNREADABLE = "a batch of records that the client cannot read, whatever the brokers do"
@@ -47,10 +47,10 @@ class ClusterTrouble(Enum):
 
 
 class ClusterError(DelayRouterError):
-    """The cluster did not do what it was asked for.
+    """A request to the cluster failed.
 
-    ``code`` is the name that Kafka gives the error, ``verdict`` what it means for a producer, and ``remedy`` what an
-    operator can do about it; each may be empty.
+    ``code`` is Kafka's name of the error, ``verdict`` its meaning for a producer, and ``remedy`` the way out for an
+    operator; each may be empty.
     """
 
     def __init__(self, kind: ClusterTrouble, text: str, *, code: str = "", verdict: str = "", remedy: str = "") -> None:

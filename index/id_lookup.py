@@ -1,7 +1,7 @@
-"""Several ids that are looked for at once in what is stored of buckets, and what has been found of them so far.
+"""A look-up of several ids at once in stored buckets, and the places found so far.
 
 Controls come in lots, and the ids of one lot lie in many of the same pages. A lookup answers for its own ids alone, so
-it does not matter how much of what was read is kept. It goes by ranges of offsets: so it does not matter how buckets
+it does not matter how many of the read pages are kept. It goes by ranges of offsets, so it does not matter how buckets
 are merged meanwhile::
 
     offsets    0 ........... 400 ........ 900 ............... C
@@ -18,7 +18,7 @@ from index.progress import Position
 
 
 class Lookup:
-    """Of these ids, by hash.
+    """The look-up of some ids, by hash.
 
     >>> lookup = Lookup([b"a" * 16, b"b" * 16])
     >>> lookup.found(range(400), {b"a" * 16: [Position(7, 12), Position(7, 500)]})
@@ -35,11 +35,11 @@ class Lookup:
         return id_hash in self._places
 
     def covers(self, offsets: range) -> bool:
-        """Whether it is known where in a bucket of these offsets records of its ids are."""
+        """Return whether the places of its ids in a bucket of these offsets are known."""
         return bool(self._known.range_cardinality(offsets.start, offsets.stop) == len(offsets))
 
     def found(self, offsets: range, places: Mapping[bytes, Sequence[Position]]) -> None:
-        """These are all that a bucket of these offsets has of its ids; what lies elsewhere is not of the bucket."""
+        """Take all places of its ids in a bucket of these offsets; places at other offsets are left out."""
         self._known.add_range(offsets.start, offsets.stop)
         for id_hash, found in places.items():
             self._places[id_hash] += [place for place in found if place.offset in offsets]
@@ -47,7 +47,7 @@ class Lookup:
 
     @property
     def places(self) -> Mapping[bytes, list[Position]]:
-        """Where records of its ids are, or have been, as far as that was found; in order."""
+        """The places, in order, where records of its ids are or have been, as far as they were found."""
         return self._places
 
     def remove(self, id_hash: bytes, gone: Collection[Position]) -> None:

@@ -1,4 +1,4 @@
-"""Which ids the records of a bucket have, as it is stored: rows sorted by the hash of the id, cut into pages.
+"""The ids of the records of a bucket, as stored: rows sorted by the hash of the id, cut into pages.
 
 ::
 
@@ -8,7 +8,7 @@
     find 80…               └──┘
 
 To find an id only those pages are read that may have it: one, as a rule. A page is kept as it is stored, and searched
-so. What it says is where a record of an id was when the bucket was made: whoever asks looks whether that is pending.
+so. It tells where a record of an id was when the bucket was made: the caller looks whether that record is pending.
 """
 
 from array import array
@@ -43,7 +43,7 @@ _LEADS: Final = Struct(">Q24x")
 
 
 class IdPageRef(NamedTuple):
-    """What a manifest says of one page: its first hash, and where its record is in the snapshots topic."""
+    """The reference to one page in a manifest: its first hash, and the place of its record in the snapshots topic."""
 
     first_hash: bytes
     rows: int
@@ -52,12 +52,12 @@ class IdPageRef(NamedTuple):
 
 
 def row(id_hash: bytes, due_ms: int, offset: int) -> bytes:
-    """What says that a record of this id is there."""
+    """Encode the row of one record with an id."""
     return _ROW.pack(id_hash, due_ms, offset)
 
 
 def rows_in_order(places: Places) -> Iterator[bytes]:
-    """A row for each of these places, sorted; in parts, since whoever sorts a million at once holds up all threads."""
+    """Yield a row for each of these places, sorted; in parts, since sorting a million at once holds up all threads."""
     parts: list[list[bytes]] = [[] for _ in range(_PARTS)]
     for id_hash in places:
         parts[id_hash[0]].append(id_hash)
@@ -84,17 +84,17 @@ def cut_rows(rows: Iterable[bytes], page_rows: int) -> Iterator[bytes]:
 
 
 def rows_of(page: bytes) -> Iterator[bytes]:
-    """The rows of a page."""
+    """Yield the rows of a page."""
     return (page[at : at + ROW_BYTES] for at in range(0, len(page), ROW_BYTES))
 
 
 def place_in(one_row: bytes) -> Position:
-    """Where the record of a row is."""
+    """Return the place of the record of a row."""
     return Position(*_PLACE.unpack_from(one_row, HASH_BYTES))
 
 
 def place_bytes(place: Position) -> bytes:
-    """What a row has behind the hash: bytes that compare as places do; none where nothing can come before it."""
+    """Encode a place as the bytes behind the hash, which compare as places do; empty for the place before all."""
     if place.due_ms < 0 or place.offset < 0:
         return b"" if place.due_ms < 0 else _PLACE.pack(place.due_ms, 0)[:-1]
     return _PLACE.pack(*place)
@@ -108,7 +108,7 @@ class Sought:
         self.leads = [_LEAD.unpack_from(id_hash)[0] for id_hash in self.hashes]
 
     def in_pages(self, pages: Sequence[IdPageRef]) -> Iterator[tuple[int, range]]:
-        """Which of these pages, by number, may have some of the ids, and which those are; ascending.
+        """Yield the numbers of the pages that may have some of the ids, each with the range of these ids; ascending.
 
         >>> pages = [IdPageRef(first * 16, 1, 9, 0) for first in (b"0", b"3", b"7", b"7", b"c")]
         >>> list(Sought([b"8" * 16, b"7" * 16]).in_pages(pages)), list(Sought([b"!" * 16]).in_pages(pages))
@@ -140,11 +140,11 @@ class IdPage:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes that it takes in memory."""
         return len(self._rows) + self._leads.itemsize * len(self._leads)
 
     def find(self, sought: Sought, numbers: range) -> Iterator[tuple[bytes, Position]]:
-        """Where records of the ids of these numbers are, by hash."""
+        """Return the places of records of the ids of these numbers, by hash."""
         leads, count, wanted = self._leads, len(self._leads), sought.leads
         for number in numbers:
             lead = wanted[number]
@@ -157,7 +157,7 @@ class IdPage:
 
 
 def are_rows(page: bytes) -> bool:
-    """Whether these bytes are rows in order, one at least."""
+    """Return whether these bytes are rows in order, one at least."""
     if not page or len(page) % ROW_BYTES:
         return False
     return all(one < two for one, two in pairwise(rows_of(page)))

@@ -1,7 +1,7 @@
-"""Which records of a delay partition were cancelled, by offset, for as long as something could still bring them back.
+"""The mask of a delay partition: the offsets of cancelled records, kept as long as a record could still come back.
 
 A cancelled record lies where it lay: in the delay topic from S on, which is read again after a restart, and in the
-segments of buckets, which never change. Whoever takes entries from there asks the mask. It is kept in the state topic
+segments of buckets, which never change. Each reader of entries asks the mask. It is kept in the state topic
 in *containers* of 2^16 offsets, so half a million cancels are a handful of records, and a transaction writes only the
 containers that it changes.
 """
@@ -54,7 +54,7 @@ class Mask:
         return len(self._offsets & span)
 
     def add(self, offsets: Iterable[int]) -> None:
-        """These were cancelled, by the next transaction."""
+        """Note offsets that the next transaction cancels."""
         new = BitMap64(offsets) - self._offsets
         self._offsets |= new
         self._changed |= _numbers(new)
@@ -65,10 +65,10 @@ class Mask:
         self._changed.add(offset >> CONTAINER_BITS)
 
     def forget(self, ranges: Sequence[range], needed_from: int) -> None:
-        """Drop what nothing can bring back: offsets below ``needed_from`` and in front of all ``ranges`` of buckets.
+        """Drop offsets that cannot come back: those below ``needed_from`` and in front of all ``ranges`` of buckets.
 
-        What lies between two buckets stays, for they may be merged: then a segment that is damaged is made good from
-        all that the delay topic has between their ends.
+        Offsets between two buckets stay, for the buckets may be merged: then a damaged segment is made good from all
+        records of the delay topic between their ends.
         """
         first = min([needed_from, *(each.start for each in ranges)])
         if not self._offsets or self._offsets.min() >= first:
@@ -80,14 +80,14 @@ class Mask:
         self._changed |= _numbers(gone)
 
     def without(self, run: Sequence[Entry[P]]) -> Sequence[Entry[P]]:
-        """The entries of a run that were not cancelled."""
+        """Return the entries of a run that were not cancelled."""
         if not self._offsets:
             return run
         masked = self._offsets & BitMap64([offset for _, offset, _ in run])
         return [entry for entry in run if entry[1] not in masked] if masked else run
 
     def changes(self) -> Iterator[tuple[int, BitMap64]]:
-        """Each container that the next transaction has to write, and what it holds then: nothing, to be removed."""
+        """Yield each container that the next transaction has to write, with its offsets then; empty: to be removed."""
         for number in sorted(self._changed):
             span = BitMap64()
             span.add_range(number << CONTAINER_BITS, (number + 1) << CONTAINER_BITS)
@@ -96,19 +96,19 @@ class Mask:
                 yield number, within
 
     def committed(self) -> None:
-        """What ``changes`` told has been written."""
+        """Note that the containers of ``changes`` were written."""
         if self._changed:
             self._stored = _numbers(self._offsets)
             self._changed = set()
 
     def settled(self) -> BitMap64:
-        """A copy of what was cancelled by what is committed."""
+        """Return a copy of the offsets that committed transactions have cancelled."""
         assert not self._changed, "a transaction that changes it is under way"
         return BitMap64(self._offsets)
 
     @property
     def containers(self) -> int:
-        """How many records of the state topic hold it, once everything is written."""
+        """The number of records of the state topic that hold the mask, once everything is written."""
         return len(_numbers(self._offsets))
 
     def check(self) -> None:

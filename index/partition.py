@@ -1,4 +1,4 @@
-"""What one delay partition owes: which records are pending, late, rejected or done, and what leaves next.
+"""The index of one delay partition: its pending, late, rejected and done records, and the next to leave.
 
 The caller indexes records in offset order (``add``, ``reject``, ``advance``), asks for the next batch (``plan``),
 writes it together with the batch's progress in one transaction, and says so (``confirm``). A batch that cannot be
@@ -17,7 +17,7 @@ beyond it would double records; passing it would lose them. The caller therefore
 batches (``owed``).
 
 There is one exception, for a clock that was set back or a new owner whose clock is behind: a late record that is not
-due *now* stays, and C stays in front of it. Nothing beyond that C is released then either, because what is pending is
+due *now* stays, and C stays in front of it. Nothing beyond that C is released then either, because pending entries are
 due after W, and so after every late record.
 """
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 class PartitionIndex(Entering[P, R]):
     """The pending set of one delay partition and its progress.
 
-    ``P`` is what the caller keeps of a record until it is released, ``R`` of one until it is rejected; ``size_of``
+    ``P`` is the payload that the caller keeps of a record until its release, ``R`` until its rejection; ``size_of``
     gives the bytes a payload will cost in a transaction. ``runs`` tells how entries are kept that wait for long.
     """
 
@@ -57,7 +57,7 @@ class PartitionIndex(Entering[P, R]):
         return _earlier(self._pending.next_releasable_ms(), of_adopted_ms)
 
     def next_owed_ms(self) -> int | None:
-        """When the first owed record may leave, AT_ONCE unless the clock was set back; None when nothing is owed."""
+        """Return when the first owed record may leave, AT_ONCE unless the clock was set back; None without one."""
         others = [self._rejected[0][0]] if self._rejected else []
         if self._named.first_owed is not None:
             others.append(self._named.first_owed)
@@ -73,7 +73,7 @@ class PartitionIndex(Entering[P, R]):
     def plan(self, now_ms: int, max_entries: int, max_bytes: int, installs: Installs | None = None) -> Batch[P, R]:
         """Take everything owed and the first due records, at most ``max_entries`` and ``max_bytes`` of the latter.
 
-        Of what is owed, the records from the first late one on that is not due at ``now_ms`` stay. A manifest that
+        Of the owed records, those from the first late one on that is not due at ``now_ms`` stay. A manifest that
         ``installs`` is part of the batch: with that of a sealed bucket, S moves past it, and C with an adopted one.
         """
         if self.replaying:
@@ -96,7 +96,7 @@ class PartitionIndex(Entering[P, R]):
         progress = self._progress_after(due, cursor, installs)
         adopted: list[range] = []
         if isinstance(installs, Adoption):
-            # What was in transit may have been cancelled and be in it.
+            # A record in transit may have been cancelled and be in it.
             adopted = [range(installs.manifest.from_offset, installs.manifest.to_offset)]
             behind = (*progress.catching_up, *installs.behind(progress.watermark))
             progress = progress._replace(catching_up=behind)
@@ -151,16 +151,16 @@ class PartitionIndex(Entering[P, R]):
 
     @property
     def may_freeze(self) -> bool:
-        """Whether everything indexed is below the committed C, so that a bucket of it ends below every later S."""
+        """True when all indexed records are below the committed C: a bucket of them ends below every later S."""
         return self._in_flight is None and not self.replaying and self._committed.cursor == self._indexed_to
 
     @property
     def may_adopt(self) -> bool:
-        """Whether everything indexed is in buckets or done, so that S can go where C goes."""
+        """True when all indexed records are in buckets or done, so that S can go where C goes."""
         return self._in_flight is None and not self.replaying and not self.owed and self._pending.is_sealed
 
     def confirm(self) -> None:
-        """The batch in flight was committed."""
+        """Apply the batch in flight, which was committed."""
         assert self._in_flight is not None
         self._committed = self._in_flight.progress
         installed = self._in_flight.installs
@@ -254,7 +254,7 @@ def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:
 
 
 def _fitting(sizes: list[int], max_bytes: int) -> tuple[int, int]:
-    """How many of the first entries go into a batch, and their bytes."""
+    """Count the first entries that go into a batch, and their bytes."""
     all_bytes = sum(sizes)
     if all_bytes <= max_bytes or not sizes:
         return len(sizes), all_bytes

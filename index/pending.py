@@ -2,8 +2,8 @@
 
 Entries lie in *chunks* of due time. Only the chunk that is due next is kept sorted; the others are plain lists in
 arrival order, sorted once when their turn comes. Indexing is then an append (no tree walk, no heap sift) and releasing
-is a slice of a sorted list, which is what makes both cheap in Python: a heap of tuples costs 2 to 3 us a record at a
-million entries, this costs 0.2 us.
+is a slice of a sorted list. That makes both cheap in Python: a heap of tuples costs 2 to 3 us a record at a million
+entries, this costs 0.2 us.
 
 Rejected: one ``SortedList`` of all entries (1.5 us an insert at a million); a heap (see above); a timing wheel (its
 slots must be sorted anyway, since release order is by (due, offset) to the millisecond).
@@ -107,7 +107,7 @@ class PendingIndex(Generic[P]):
         return added
 
     def chunks(self) -> Iterator[list[Entry[P]]]:
-        """Every entry in release order and in runs, lazily: what is removed meanwhile may be missing or not."""
+        """Every entry in release order and in runs, lazily; an entry that is removed meanwhile may be missing."""
         for key in list(self._chunks):
             chunk = self._chunks.get(key)
             if chunk:
@@ -118,7 +118,7 @@ class PendingIndex(Generic[P]):
         return [(key, len(self._chunks[key])) for key in islice(self._chunks.irange(from_chunk), max_chunks)]
 
     def some(self, chunk: int, start: int, count: int) -> list[Entry[P]]:
-        """Entries of a chunk, in whatever order they lie now; none when it has gone."""
+        """Entries of a chunk, in their present order; none when it has gone."""
         found = self._chunks.get(chunk)
         return found[start : start + count] if found else []
 

@@ -1,4 +1,4 @@
-"""Everything pending of one delay partition, wherever it is: in memory, or in the segments of buckets.
+"""The pending entries of one delay partition, in memory and in the segments of buckets.
 
 ::
 
@@ -11,10 +11,10 @@ entries are written out, and only when the manifest is committed do they belong 
 in memory. Segments are *loaded* shortly before they are due. Release takes from all of them in one order, and never
 passes the first entry that is not in memory (the *barrier*).
 
-What an adopted bucket owes up to the watermark is kept apart until it has caught up (:mod:`index.adopting`).
+Entries that an adopted bucket owes up to the watermark are kept apart until it has caught up (:mod:`index.adopting`).
 
 An entry may be offered twice: by a replay, or by the segments of a merged bucket whose sources were loaded already.
-What is at or before the watermark, or held already, is dropped; so every such race ends in one release.
+An entry at or before the watermark, or held already, is dropped; so every such race ends in one release.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ class PendingSet(Generic[P]):
         self.mutable: Unsealed[P] = Unsealed(from_offset, runs)
         self.frozen: Unsealed[P] | None = None
         self.buckets: dict[int, Bucket] = {}
-        self.catching_up: CatchingUp[P] = CatchingUp()
+        self.catching_up: CatchingUp[P] = CatchingUp(runs.chunk_bits)
         self._loaded: PendingIndex[P] = PendingIndex(runs.chunk_bits)
         self._kept: Waiting[P] = Waiting(runs)
         self._held = BitMap64()
@@ -68,21 +68,21 @@ class PendingSet(Generic[P]):
 
     @property
     def is_dropping(self) -> bool:
-        """Whether entries that a bucket holds now are still to be let go of."""
+        """True while memory holds entries that a bucket holds now."""
         return bool(self._dropped)
 
     def in_memory_indexes(self) -> list[PendingIndex[P]]:
-        """Where the entries in memory lie that are due soon; to look at only."""
+        """The entries in memory that are due soon; read-only."""
         return [*self.catching_up.indexes(), self._loaded, *(part.soon for part in self._unsealed())]
 
     def waiting_runs(self) -> list[Run[P]]:
-        """The other entries in memory; to look at only."""
+        """The other entries in memory; read-only."""
         waiting = [self._kept, *(part.waiting for part in self._unsealed())]
         return [run for each in waiting for run in each.runs()]
 
     @property
     def is_sealed(self) -> bool:
-        """Whether nothing waits outside of buckets."""
+        """True when no entry waits outside of buckets."""
         return self.frozen is None and not len(self.mutable)
 
     @property
@@ -91,7 +91,7 @@ class PendingSet(Generic[P]):
         return self._unsealed()[0].from_offset
 
     def barrier(self) -> Position | None:
-        """The first position that may hold an entry which is not in memory."""
+        """Return the first position that may hold an entry which is not in memory."""
         buckets = self.buckets.values()
         barriers = [at for bucket in buckets if bucket.behind is None and (at := bucket.barrier) is not None]
         return min(barriers, default=None)
@@ -154,17 +154,17 @@ class PendingSet(Generic[P]):
         self.drop(gone)
 
     def drop(self, entries: list[Entry[P]]) -> None:
-        """These entries are not to leave, and ``dropping`` is to give them out."""
+        """Take entries that will not leave, for ``dropping`` to give out."""
         if entries:
             self._dropped.append(ListRun(entries))
 
     def ranges(self) -> list[range]:
-        """The offsets that buckets hold, and the one that is being sealed."""
+        """Return the ranges of offsets that buckets hold, that of the bucket being sealed included."""
         there = [range(b.manifest.from_offset, b.manifest.to_offset) for b in self.buckets.values()]
         return there if self.frozen is None else [*there, range(self.frozen.from_offset, self.mutable.from_offset)]
 
     def lowest_unsealed(self, *, without_frozen: bool = False) -> int | None:
-        """The lowest offset that is in no bucket, which is S; None when there is none."""
+        """Return the lowest pending offset that is in no bucket; None without one."""
         for part in [self.mutable] if without_frozen else self._unsealed():
             offsets = part.settle()
             if offsets:
@@ -189,7 +189,7 @@ class PendingSet(Generic[P]):
         self.mutable, self.frozen = self.frozen, None
 
     def install_sealed(self, manifest: Manifest, watermark: Position, keep_to: Position) -> None:
-        """The frozen entries are in a committed bucket: keep in memory those up to ``keep_to``, drop the rest."""
+        """Install the committed bucket of the frozen entries; keep those up to ``keep_to`` in memory, drop the rest."""
         assert self.frozen is not None
         kept_to = max((s.last for s in manifest.segments if s.first <= keep_to), default=watermark)
         # Of those due soon a few beyond stay too, of the last chunk: they are known when their segment is loaded.
@@ -203,10 +203,10 @@ class PendingSet(Generic[P]):
         self.buckets[manifest.bucket_id] = Bucket(manifest, max(kept_to, watermark))
 
     def install_merged(self, manifest: Manifest, sources: Sequence[int], watermark: Position) -> None:
-        """A merged bucket takes the place of its sources; what they have loaded stays in memory.
+        """Put a merged bucket in the place of its sources, whose loaded entries stay in memory.
 
         It begins just before the first entry of any source that is not in memory. Where that source was last read does
-        not count: its next entry may be an hour away, and all that the others have in memory would be loaded again.
+        not count: its next entry may be an hour away, and the entries of the others in memory would be loaded again.
         """
         barriers = [at for source in sources if (at := self.buckets.pop(source).barrier) is not None]
         loaded_to = manifest.last
@@ -216,14 +216,14 @@ class PendingSet(Generic[P]):
         self.buckets[manifest.bucket_id] = Bucket(manifest, max(loaded_to, watermark))
 
     def install_adopted(self, manifest: Manifest, watermark: Position, behind: Position | None) -> None:
-        """A bucket that others have built; ``behind`` is its own watermark, if it has to catch up."""
+        """Add a bucket that a job has built; ``behind`` is its own watermark, if it has to catch up."""
         assert self.is_sealed
         if manifest.segments:
             self.add_bucket(manifest, watermark, behind)
         self.mutable = Unsealed(manifest.to_offset, self.runs)
 
     def add_bucket(self, manifest: Manifest, watermark: Position, behind: Position | None) -> None:
-        """A committed bucket of which nothing is in memory."""
+        """Add a committed bucket without entries in memory."""
         bucket = self.buckets[manifest.bucket_id] = Bucket(manifest, watermark if behind is None else behind)
         if behind is not None:
             self.catching_up.begin(bucket, behind)
@@ -234,7 +234,7 @@ class PendingSet(Generic[P]):
             self._held.update(self._loaded.put_chunks(everything(entries)))
 
     def has_plenty(self, bucket: Bucket) -> bool:
-        """Whether no more of a bucket should be loaded for now."""
+        """Return whether a bucket has enough entries in memory for now."""
         return bucket.behind is not None and self.catching_up.has_plenty(bucket.manifest.bucket_id)
 
     def load(self, bucket_id: int, number: int, entries: Sequence[Entry[P]], watermark: Position) -> list[Entry[P]]:

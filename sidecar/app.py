@@ -30,17 +30,18 @@ from sidecar.kafka import clients
 from sidecar.kafka.librdkafka import check_client
 from sidecar.kafka.membership import GroupMember, MembershipError
 from sidecar.kernel.choice import Kernel
+from sidecar.limits import LIMITS
 from sidecar.logs import events
 from sidecar.logs.lines import LineWriter
 from sidecar.metrics import DroppedLines, Metrics
 from sidecar.partition.shared import Shared
-from sidecar.partition.status import PartitionCollector
 from sidecar.payload.budget import PayloadBudget
 from sidecar.policies import watch as policy_watch
 from sidecar.process.garbage import GarbageCollection
 from sidecar.process.health import ProcessHealth
 from sidecar.process.heap import HeapTrim, glibc_trim
 from sidecar.process.instance_name import take_name
+from sidecar.process.partition_collector import PartitionCollector
 from sidecar.process.served_topics import UsableTopics
 from sidecar.process.topic_watch import TopicWatch
 from sidecar.process.workers import Assignment, Workers
@@ -172,7 +173,8 @@ def _serve(
         policies=policies,
         still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
         clock=clock,
-        rates=RateLimits(clock.running_s),
+        rates=RateLimits(clock.running_s, threading.Lock()),
+        limits=LIMITS,
         kernel=kernel,
         tracing=tracing or NO_TRACING,
         topics_doubted=topics_doubted,

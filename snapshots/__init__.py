@@ -1,8 +1,8 @@
-"""Bytes and addresses: what is stored in Kafka about a delay partition, and how it is encoded.
+"""Bytes and addresses: the records that Kafka stores about a delay partition, and their encoding.
 
 Everything stored is a protobuf message in an envelope with magic, version, length and checksum
 (:mod:`snapshots.envelope`), written by one owner inside its transactions and still untrusted when read: caps come
-before any expansion, and what cannot be understood is refused by name.
+before any expansion, and a value that cannot be understood is refused by name.
 
 :mod:`snapshots.state` is the state topic: progress and the rules in force; :mod:`snapshots.manifest` its buckets. A
 bucket lies in the snapshots topic, cut into segments (:mod:`snapshots.segment`), with pages of its ids beside them

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     inspect = commands.add_parser(
         "inspect",
-        help="show progress, rules, a manifest, a segment, or what is staged",
+        help="show progress, rules, a manifest, a segment, or a staged bucket",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {chosen.file}: {error}", file=sys.stderr)
         return _DAMAGED
     except BrokenPipeError:
-        # Whoever read has seen enough; without this the interpreter complains once more while it exits.
+        # The reader has seen enough; without this the interpreter complains once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

@@ -1,7 +1,7 @@
 """The functions of this package that touch every record, as one thing to hand in where records go by the million.
 
-Those here are the definition. Whoever has faster ones that do the same, as the router has in its kernel, hands in its
-own.
+The functions here are the definition. A caller with faster functions that do the same, as the router has in its kernel,
+hands these in.
 """
 
 from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from snapshots.proto import state_pb2
 
 
 def due_columns(segments: Sequence[SegmentRef]) -> dict[str, Any]:
-    """The fields of the message; none where nothing is known. FormatError when a segment contradicts itself."""
+    """Return the fields of the message, none without marks; FormatError when a segment contradicts itself."""
     if all(segment.dues == NO_MARKS for segment in segments):
         return {}
     deltas: list[int] = []
@@ -28,7 +28,7 @@ def due_columns(segments: Sequence[SegmentRef]) -> dict[str, Any]:
 
 
 class MarksIn:
-    """What a message says of its segments, asked for one after the other."""
+    """Reads the due marks of a message, one segment after the other."""
 
     def __init__(self, message: state_pb2.Manifest, segments: int) -> None:
         every, deltas = message.due_every[:], message.due_mark_deltas[:]
@@ -39,7 +39,7 @@ class MarksIn:
         self._number = 0
 
     def of(self, ref: SegmentRef) -> SegmentRef:
-        """The next segment with its marks; FormatError when they contradict it."""
+        """Return the next segment with its marks; FormatError when they contradict it."""
         every = next(self._every, 0)
         if every:
             # The number of entries has not been looked at yet: it may be 0, or more than islice takes.
@@ -51,7 +51,7 @@ class MarksIn:
         return ref
 
     def end(self) -> None:
-        """Every segment has been asked for; FormatError when something is left over."""
+        """Check that all marks belong to a segment; FormatError when some are left over."""
         if left := sum(1 for _ in self._deltas):
             raise FormatError(f"due times: {left} of no segment")
 

@@ -21,7 +21,7 @@ ENDING_KEY: Final = b"ending"
 
 
 class Ending(NamedTuple):
-    """Which transaction is being ended: where, its offsets [from_offset, to_offset), its outcome and its producer."""
+    """The transaction that an operator ends: its place, its offsets [from_offset, to_offset), outcome and producer."""
 
     topic: str
     partition: int

@@ -37,7 +37,7 @@ _KIND_AT = 4
 
 
 class Kind(IntEnum):
-    """Which message the body of an envelope is."""
+    """Type of the message in the body of an envelope."""
 
     PROGRESS = 1
     RULES = 2
@@ -61,7 +61,7 @@ def wrap(kind: Kind, body: bytes) -> bytes:
 
 
 def unwrap(expected: Kind, stored: bytes) -> bytes:
-    """Return the body of a stored value of the expected kind; FormatError names what is wrong with it.
+    """Return the body of a stored value of the expected kind; FormatError names the fault.
 
     >>> stored = wrap(Kind.PROGRESS, b"body")
     >>> unwrap(Kind.PROGRESS, stored)
@@ -89,7 +89,7 @@ def unwrap(expected: Kind, stored: bytes) -> bytes:
 
 
 def kind_of(stored: bytes) -> Kind:
-    """Return what a stored value claims to be, for those who do not know; :func:`unwrap` is to judge the rest."""
+    """Return the kind that a stored value claims to be; :func:`unwrap` checks the rest."""
     claimed = stored[_KIND_AT : _KIND_AT + 1]
     for kind in Kind:
         if claimed == bytes([kind]):

@@ -1,8 +1,8 @@
 """Records that were due and may not leave yet: kept whole in the state topic, below the watermark.
 
-A record whose target is paused, or over its rate, is taken out of the index like one that leaves, but what the
-transaction writes is a ``held`` record instead of one to the target. It says all that release needs: the schedule as
-it was decided, and the record itself. Releasing it writes to the target and removes the ``held`` record, in one
+A record whose target is paused, or over its rate, is taken out of the index like a record that leaves. The transaction
+writes a ``held`` record instead of one to the target. It holds all that release needs: the schedule as it was decided,
+and the record itself. Releasing it writes to the target and removes the ``held`` record, in one
 transaction.
 
 ::
@@ -13,7 +13,7 @@ transaction.
              │ parts │ length │ JSON: offset, schedule, key, ... │ value, as is │   4 bytes each, big-endian
              └───────┴────────┴──────────────────────────────────┴──────────────┘
 
-Parts, because a record may be larger than what the state topic takes. Key and headers are base64 within the JSON.
+Parts, because a record may be larger than the state topic takes. Key and headers are base64 within the JSON.
 Rejected: deciding the record again by its rule epoch, as segments are. Such an epoch would have to be kept for as long
 as a target is paused.
 """
@@ -47,7 +47,7 @@ class HeldEntry(NamedTuple):
 
     @property
     def due_ms(self) -> int:
-        """When it was due."""
+        """Due time of the record."""
         return self.schedule.due_ms
 
 
@@ -83,7 +83,7 @@ def held_key(offset: int, part: int) -> bytes:
 
 
 def decode_held(stored: Iterable[tuple[bytes, bytes]]) -> tuple[HeldEntry, ...]:
-    """All held records of a partition from their parts, by due time and offset; FormatError names what is wrong."""
+    """Join the held records of a partition from their parts, by due time and offset; FormatError names the fault."""
     parts: dict[int, dict[int, bytes]] = {}
     for key, value in stored:
         offset, part = _place(key)

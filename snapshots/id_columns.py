@@ -1,4 +1,4 @@
-"""What a manifest says of the pages of ids of its bucket, as columns; some 24 bytes a page."""
+"""Columns of a manifest that describe the pages of ids of its bucket; some 24 bytes a page."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -13,7 +13,7 @@ _MAX_NUMBER = 2**63 - 1
 
 
 def id_columns(pages: Sequence[IdPageRef]) -> state_pb2.IdPages:
-    """The message of these pages."""
+    """Encode the pages as a message."""
     record_offsets = [page.record_offset for page in pages]
     return state_pb2.IdPages(
         first_hashes=b"".join(page.first_hash for page in pages),
@@ -24,7 +24,7 @@ def id_columns(pages: Sequence[IdPageRef]) -> state_pb2.IdPages:
 
 
 def id_pages_of(message: state_pb2.IdPages) -> tuple[IdPageRef, ...]:
-    """The pages of a message, not checked yet; FormatError when its columns do not fit together."""
+    """Decode the pages of a message, unchecked; FormatError when its columns do not fit together."""
     count = len(message.rows)
     lengths = {count, len(message.sizes), len(message.record_offset_deltas)}
     if len(lengths) > 1 or len(message.first_hashes) != HASH_BYTES * count or count > MAX_PAGES:

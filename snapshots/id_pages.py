@@ -1,7 +1,6 @@
 """Pages of ids in the snapshots topic, beside the segments of their bucket: see :mod:`index.id_pages`.
 
-A page is one record, its rows as they are. What the manifest says of it is what tells that it is the one that is meant,
-as with a segment.
+A page is one record, its rows as they are. The manifest tells whether a record is the page it means, as with a segment.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +28,7 @@ def id_page_key(bucket_id: int, number: int) -> bytes:
 
 
 def encode_page(page: bytes) -> EncodedPage:
-    """The record of a page; FormatError when it is none, or over the cap."""
+    """Encode rows as the record of a page; FormatError when they are no page, or over the cap."""
     _check(page)
     value = wrap(Kind.IDS, state_pb2.IdPage(rows=page).SerializeToString())
     return EncodedPage(IdPageRef(page[:HASH_BYTES], len(page) // ROW_BYTES, len(value), -1), value)
@@ -41,7 +40,7 @@ def encode_pages(rows: Iterable[bytes], count: int, least_rows: int = LEAST_ROWS
 
 
 def parse_page(value: bytes) -> bytes:
-    """The rows of a page, whichever it is; FormatError when it cannot be trusted."""
+    """Decode the rows of any page; FormatError when it cannot be trusted."""
     message = state_pb2.IdPage()
     try:
         message.ParseFromString(unwrap(Kind.IDS, value))
@@ -52,7 +51,7 @@ def parse_page(value: bytes) -> bytes:
 
 
 def decode_page(ref: IdPageRef, value: bytes | None) -> bytes:
-    """The rows of the page that a manifest names; FormatError when that is not it, or it is not there."""
+    """Decode the rows of the page that a manifest names; FormatError when it is missing, or another page."""
     if value is None:
         raise FormatError(f"the snapshots topic has nothing that can be read at offset {ref.record_offset}")
     page = parse_page(value)
@@ -62,7 +61,7 @@ def decode_page(ref: IdPageRef, value: bytes | None) -> bytes:
 
 
 class IdPageWriter:
-    """Numbers the pages of one bucket and collects what its manifest says of them."""
+    """Numbers the pages of one bucket and collects their references for its manifest."""
 
     def __init__(self, bucket_id: int, max_pages: int = MAX_PAGES) -> None:
         self._bucket_id = bucket_id
@@ -70,17 +69,17 @@ class IdPageWriter:
         self._written: list[IdPageRef] = []
 
     def keyed(self, pages: Sequence[EncodedPage]) -> tuple[tuple[bytes, bytes], ...]:
-        """The next pages, as (key, value)."""
+        """Return the next pages as (key, value)."""
         first = len(self._written)
         return tuple((id_page_key(self._bucket_id, number), value) for number, (_, value) in enumerate(pages, first))
 
     def written(self, pages: Sequence[EncodedPage], record_offsets: Sequence[int]) -> None:
-        """These pages were committed at these offsets of the snapshots topic."""
+        """Note the offsets of the snapshots topic at which these pages were committed."""
         written = zip(pages, record_offsets, strict=True)
         self._written += [page.ref._replace(record_offset=offset) for page, offset in written]
 
     def refs(self) -> tuple[IdPageRef, ...] | None:
-        """What is to stand in the manifest; None where that is too much for one."""
+        """Return the references for the manifest; None when a manifest cannot hold so many."""
         return tuple(self._written) if len(self._written) <= self._max_pages else None
 
 

@@ -1,23 +1,23 @@
-"""What a state holds beside progress and rules, said by every progress record so that a loss is noticed.
+"""The inventory of a state: each progress record names the other keys of the state, so that a loss is noticed.
 
-The state topic is compacted: the last record of each key stays, however old. Whoever removes the beginning of it
-(DeleteRecords by hand, or retention after ``cleanup.policy`` was changed) may leave what looks like a whole state,
-since progress is written in every transaction and rules now and then: buckets and held records would be forgotten, and
-nobody would miss them. So each progress record says which keys the state has after its transaction: the ids of the
-buckets, and the numbers of keys of held records, of the mask and of what is in transit. Rules are required anyway.
+The state topic is compacted: the last record of each key stays, however old. When its beginning is removed
+(DeleteRecords by hand, or retention after ``cleanup.policy`` was changed), the remainder may look like a whole state,
+since progress is written in every transaction and rules now and then. Buckets and held records would be forgotten
+unnoticed. So each progress record lists the keys of the state after its transaction: the ids of the buckets, and the
+numbers of keys of held records, of the mask and of notes in transit. Rules are required anyway.
 
 That finds every loss of a beginning. Let all below offset x be gone, and the last progress lie at p:
 
 * x > p: progress is missing, and a state without it is refused. (Nothing left at all: see ``read_origin``.)
-* x ≤ p: the progress that is read is the last one. No key was written behind its transaction, so what it says is what
-  the whole topic holds. Each of those keys has its last record at or behind x, and is there as it was, or before x, and
-  is missing from what is found. A removed key cannot come back: its tombstone is behind its last value.
+* x ≤ p: the progress that is read is the last one. No key was written behind its transaction, so its inventory is that
+  of the whole topic. A key whose last record lies at or behind x is found unchanged. A key whose last record lies
+  before x is found missing. A removed key cannot come back: its tombstone is behind its last value.
 
-A router that still runs writes on from what it knows, which is right; once all that was lost has been written again,
-merged or removed by it, nothing is missing.
+A router that still runs goes on from its memory, which is right. Nothing is missing any more once that router has
+written, merged or removed every lost key.
 
-The two are compared exactly, although 'at least these' would do for a beginning. A bucket or a held record more than
-was said belongs to a transaction whose progress is not there, and would be released a second time.
+The inventory is compared exactly, although 'at least these keys' would find a lost beginning. A bucket or a held record
+beyond the inventory belongs to a transaction whose progress is missing, and would be released a second time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,10 +44,7 @@ _COUNTED: Final = (
 
 
 class Inventory(NamedTuple):
-    """The ids of all buckets, ascending, and how many keys other things have.
-
-    ``held_keys`` of held records, ``mask_keys`` of what was cancelled, ``transit_keys`` of what is in transit.
-    """
+    """The ids of all buckets, ascending, and how many keys held records, the mask and notes in transit have."""
 
     bucket_ids: tuple[int, ...] = ()
     held_keys: int = 0
@@ -56,11 +53,11 @@ class Inventory(NamedTuple):
 
 
 NOTHING_STORED = Inventory()
-"""Of a state that has progress and rules alone."""
+"""The inventory of a state that has progress and rules alone."""
 
 
 def inventory_message(inventory: Inventory) -> state_pb2.Inventory:
-    """The message within that of the progress; one byte for each bucket where ids are dense."""
+    """Encode an inventory as the message within the progress; one byte a bucket where ids are dense."""
     ids, held_keys, mask_keys, transit_keys = inventory
     deltas = map(sub, ids, (0, *ids))
     return state_pb2.Inventory(
@@ -69,7 +66,7 @@ def inventory_message(inventory: Inventory) -> state_pb2.Inventory:
 
 
 def inventory_of(message: state_pb2.Inventory) -> Inventory:
-    """What a message says; FormatError when it cannot be."""
+    """Decode an inventory; FormatError when it contradicts itself."""
     ids = tuple(accumulate(message.bucket_id_deltas))
     if any(one == two for one, two in pairwise(ids)):
         raise FormatError(f"progress says that there are buckets {_named(ids)}, one of them twice")
@@ -77,7 +74,7 @@ def inventory_of(message: state_pb2.Inventory) -> Inventory:
 
 
 def refuse_other(said: Inventory, found: Inventory) -> None:
-    """StateLostError when something of what was said is not there; FormatError when there is more than that."""
+    """Compare two inventories; StateLostError when a key is missing, FormatError when there is one too many."""
     missing_ids = sorted({*said.bucket_ids} - {*found.bucket_ids})
     missing = [f"buckets {_named(missing_ids)}"] if missing_ids else []
     counts = [*zip(_COUNTED, said[1:], found[1:], strict=True)]
@@ -96,7 +93,7 @@ def _named(ids: Sequence[int]) -> str:
 
 
 class InventoryKeeper:
-    """The inventory of one partition, kept by what its only writer writes.
+    """The inventory of one partition, kept up to date with the records that its only writer writes.
 
     Between ``begin`` and ``committed`` each record of the state goes through ``note``; a transaction that is not
     committed is forgotten by the next ``begin``.
@@ -117,16 +114,16 @@ class InventoryKeeper:
         self._committed = _of_keys(self._keys)
 
     def begin(self) -> None:
-        """A transaction begins."""
+        """Forget the records of a transaction that was not committed."""
         self._noted.clear()
 
     def note(self, key: bytes, value: bytes | None) -> None:
-        """The transaction writes this record of the state; those of other keys are passed over."""
+        """Note a record of the state that the transaction writes; records of other keys are passed over."""
         if key.startswith((MANIFEST_PREFIX, HELD_PREFIX, MASK_PREFIX, TRANSIT_PREFIX)):
             self._noted[key] = value is not None
 
     def after(self, records: Iterable[tuple[bytes, bytes | None]]) -> Inventory:
-        """Begin a transaction that writes these records of the state, and tell what that holds after it."""
+        """Begin a transaction that writes these records, and return the inventory after it."""
         self.begin()
         for key, value in records:
             self.note(key, value)
@@ -134,7 +131,7 @@ class InventoryKeeper:
 
     @property
     def current(self) -> Inventory:
-        """What the state holds when the transaction is committed; costs nothing unless that changes something."""
+        """The inventory once the transaction is committed; costs nothing where no key comes or goes."""
         changed = [key for key, is_there in self._noted.items() if is_there != (key in self._keys)]
         if not changed:
             return self._committed
@@ -147,7 +144,7 @@ class InventoryKeeper:
         return Inventory(ids, *(before + more - fewer for before, more, fewer in counts))
 
     def committed(self) -> None:
-        """The transaction was committed."""
+        """Take over the noted records of the committed transaction."""
         if not self._noted:
             return
         self._committed = self.current

@@ -1,8 +1,8 @@
 """Whether the libraries that read stored bytes can be trusted with garbage; asked once, before anything is read.
 
 A checksum finds damage, not malice: who may write to the state topic can compute it. So the bitmap library must refuse
-what is no bitmap (older ones do not look), and protobuf must be the compiled one: the one in Python is slow, and its
-recursion once had no limit (CVE-2025-4565).
+bytes that are no bitmap (older versions do not look), and protobuf must be the compiled one: the one in Python is slow,
+and its recursion once had no limit (CVE-2025-4565).
 """
 
 from google.protobuf.internal import api_implementation
@@ -17,7 +17,7 @@ _GARBAGE = (b"", b"\xff" * 64, bytes(7), _TWO_MEMBERS[:-1], _OUT_OF_ORDER)
 
 
 def check_libraries() -> None:
-    """Raise ConfigError unless both can be trusted; whatever reads or writes stored bytes calls it as it starts."""
+    """Raise ConfigError unless both can be trusted; each program that reads stored bytes calls it at its start."""
     check_bitmap_library()
     check_protobuf_library()
 

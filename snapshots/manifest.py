@@ -20,9 +20,9 @@
 page of ids          first hash, rows, size and record offset of each (:mod:`snapshots.id_columns`)
 
 Columns of variable-length integers in a protobuf message (``state.proto``), 15 to 25 bytes per segment, so that 3,000
-segments take less than 75 kB, and what is there for people only, with caps of its own (:mod:`snapshots.target_columns`,
-:mod:`snapshots.due_columns`). A manifest is what recovery believes, so the same checks hold when it is written and
-when it is read: a bucket whose segments overlap or point outside of what it keeps would release twice or lose.
+segments take less than 75 kB. Columns for people only have caps of their own (:mod:`snapshots.target_columns`,
+:mod:`snapshots.due_columns`). Recovery believes a manifest, so the same checks hold when it is written and when it is
+read: a bucket whose segments overlap, or point outside of the bucket, would release twice or lose records.
 """
 
 from collections.abc import Iterable
@@ -76,7 +76,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def manifest_message(manifest: Manifest) -> state_pb2.Manifest:
-    """The message of a manifest that may be empty; FormatError as of ``encode_manifest``."""
+    """Encode a manifest that may be empty as a message; FormatError as of ``encode_manifest``."""
     _check(manifest)
     segments, base = manifest.segments, manifest.segments_from
     firsts = [segment.first for segment in segments]
@@ -115,7 +115,7 @@ def decode_manifest(key: bytes, value: bytes) -> Manifest:
 
 
 def parse_manifest(value: bytes) -> Manifest:
-    """Return the manifest in an envelope, checked, whatever its key; FormatError when it cannot be trusted."""
+    """Return the manifest in an envelope, checked, without a look at its key; FormatError when it cannot be trusted."""
     message = state_pb2.Manifest()
     try:
         message.ParseFromString(unwrap(Kind.MANIFEST, value))
@@ -127,7 +127,7 @@ def parse_manifest(value: bytes) -> Manifest:
 
 
 def manifest_of(message: state_pb2.Manifest) -> Manifest:
-    """The checked manifest of a message, empty or not; FormatError when it cannot be trusted."""
+    """Decode and check a manifest, empty or not; FormatError when it cannot be trusted."""
     manifest = Manifest(
         message.bucket_id,
         message.from_offset,
@@ -215,7 +215,7 @@ def _check_needs(manifest: Manifest) -> None:
     needs_from = manifest.needs_from
     if needs_from is not None and not manifest.segments_from <= needs_from < manifest.to_offset:
         raise FormatError(f"needs the delay topic from {needs_from}, outside of its own range")
-    # What an adopted bucket has below its range is not read.
+    # Entries of an adopted bucket below its range are not read.
     pointed = [
         offset
         for segment in manifest.segments

@@ -1,4 +1,4 @@
-"""What was cancelled, in the state topic: a record for each 2^16 offsets of which some were (:mod:`index.mask`).
+"""The mask in the state topic: a record for each container of 2^16 offsets with cancelled ones (:mod:`index.mask`).
 
 The key names the container, and the value is written whole whenever a bit of it changes. A container without a bit has
 a tombstone, so an empty one is refused: nobody writes it.
@@ -25,13 +25,13 @@ def mask_key(number: int) -> bytes:
 
 
 def mask_records(mask: Mask) -> Iterator[tuple[bytes, bytes | None]]:
-    """Records of the state topic for what has changed, tombstones where nothing is left."""
+    """Yield a record of the state topic for each changed container, a tombstone for an empty one."""
     for number, offsets in mask.changes():
         yield mask_key(number), _encoded(number, list(offsets)) if offsets else None
 
 
 def decode_mask(stored: Iterable[tuple[bytes, bytes]]) -> FrozenBitMap64:
-    """The cancelled offsets of all containers of a partition; FormatError names what is wrong."""
+    """Decode the cancelled offsets of all containers of a partition; FormatError names the fault."""
     offsets = BitMap64()
     for key, value in stored:
         try:
@@ -46,7 +46,7 @@ def decode_mask(stored: Iterable[tuple[bytes, bytes]]) -> FrozenBitMap64:
 
 
 def parse_mask(stored: bytes) -> BitMap64:
-    """The cancelled offsets of one container, at least one; FormatError on anything else."""
+    """Decode the cancelled offsets of one container, at least one; FormatError on anything else."""
     message = state_pb2.Mask()
     try:
         message.ParseFromString(unwrap(Kind.MASK, stored))

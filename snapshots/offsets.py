@@ -3,9 +3,9 @@
 Offsets are stored as they are, in the portable format. 32 bits relative to a base would save 12 bytes per segment, and
 a merged bucket of a long delay can span more than 2^32 offsets: 5 days at 10,000 records/s.
 
-A bitmap of 30 bytes can claim 65,536 members, so the number of members is compared with what was declared before any of
-them is looked at. The library checks structure, but takes what follows a bitmap for nothing and knows no checksum: what
-was read must serialise to the very same bytes.
+A bitmap of 30 bytes can claim 65,536 members, so the number of members is compared with the declared one before any
+member is looked at. The library checks structure, but it ignores bytes behind a bitmap and knows no checksum: the
+bitmap that was read must serialise to the very same bytes.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def encode_offsets(offsets: Iterable[int]) -> bytes:
 
 
 def decode_offsets(stored: bytes, count: int) -> list[int]:
-    """As ``decode_bitmap``, as a list in ascending order.
+    """Return the members of ``decode_bitmap`` as a list in ascending order.
 
     >>> stored = encode_offsets([30, 10, 20])
     >>> decode_offsets(stored, 3)
@@ -35,7 +35,7 @@ def decode_offsets(stored: bytes, count: int) -> list[int]:
 
 
 def decode_bitmap(stored: bytes, count: int) -> BitMap64:
-    """The ``count`` offsets of a stored set; FormatError when it is anything else.
+    """Decode the ``count`` offsets of a stored set; FormatError when it is anything else.
 
     >>> decode_bitmap(encode_offsets([30, 10, 20]), 4)
     Traceback (most recent call last):

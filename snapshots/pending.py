@@ -1,4 +1,4 @@
-"""What of one delay partition is pending by its state, record by record: for whoever looks and releases nothing.
+"""The pending records of one delay partition by its state, for readers that release nothing.
 
 ::
 
@@ -7,7 +7,7 @@
     [S, C) ──► records of the delay topic, behind W
     from C on ──► records of the delay topic that no router has indexed yet
 
-What was cancelled is masked, and what is held is told once, as held. Records are decided by the rules of their offset,
+A cancelled record is masked, and a held one is counted once, as held. Records are decided by the rules of their offset,
 as the owner of the partition would decide them again.
 """
 
@@ -42,41 +42,41 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPending:
-    """Of one partition; ``elsewhere`` are the offsets that were cancelled or are held."""
+    """The pending records of one partition; ``elsewhere`` are the offsets that were cancelled or are held."""
 
     state: StoredState
     elsewhere: BitMap64
 
     @classmethod
     def of(cls, state: StoredState) -> Self:
-        """By the whole state."""
+        """Make it of the whole state."""
         return cls(state, BitMap64(state.mask) | BitMap64([entry.offset for entry in state.held]))
 
     def without_lists(self) -> Self:
-        """The same for entries of segments and records from S on, without buckets and held records: to be sent."""
+        """Return a copy without buckets and held records, to be sent; it judges segments and records from S on."""
         return replace(
             self, state=replace(self.state, buckets=(), held=(), mask=FrozenBitMap64(), transit={}, inventory=None)
         )
 
     def segments(self) -> Iterator[tuple[Manifest, SegmentRef]]:
-        """The segments that hold something pending, unless it was cancelled."""
+        """Yield the segments behind the watermark; their entries may have been cancelled."""
         for bucket in self.state.buckets:
             watermark = self.state.progress.watermark_of(bucket.bucket_id)
             yield from ((bucket, ref) for ref in bucket.segments if ref.last > watermark)
 
     def entries(self, offsets: range, after: Position, entries: Sequence[StoredEntry]) -> list[StoredEntry]:
-        """Those behind ``after`` that are of these offsets and wait nowhere else."""
+        """Return the entries behind ``after`` that have these offsets and wait nowhere else."""
         waiting = (entry for entry in entries if entry[:2] > after and entry[1] in offsets)
         return [entry for entry in waiting if entry[1] not in self.elsewhere]
 
     def is_told_elsewhere(self, offset: int) -> bool:
-        """Whether the record at this offset of the log from S on was cancelled, is held, or was skipped unread."""
+        """Return whether the record at an offset from S on was cancelled, is held, or was skipped unread."""
         return offset in self.elsewhere or any(each[0] <= offset < each[1] for each in self.state.progress.skipped)
 
     def schedule(self, offset: int, record: Record, due_ms: int | None = None) -> tuple[Schedule, Record] | None:
-        """What a record asks for, and the record as it is to leave; None when it is not pending.
+        """Return the schedule of a record, and the record as it will leave; None when it is not pending.
 
-        ``due_ms`` is when it is due by the bucket that holds it, None for one that was read from the log.
+        ``due_ms`` is its due time by the bucket that holds it, None for a record read from the log.
         """
         decision, record = decide(self.state.history.at(offset), record, offset)
         schedule = schedule_of(decision)
@@ -88,7 +88,7 @@ class StoredPending:
         return schedule, record
 
     def told(self, offset: int, schedule: Schedule, record: Record) -> Told:
-        """A pending schedule in words; O(headers)."""
+        """Describe a pending schedule; O(headers)."""
         targets = tuple(dict.fromkeys(schedule.targets))
         return Told(due_of(schedule, record), targets, schedule.deliver_id, self._series(offset, record))
 
@@ -102,5 +102,5 @@ class StoredPending:
 
 
 def due_of(schedule: Schedule, record: Record) -> int:
-    """When it is due, as its released record will say: a time nobody named is that of the record."""
+    """Return the due time that the released record will say: without a time of its own, that of the record."""
     return schedule.due_ms if schedule.due_ms != AT_ONCE else max(record.timestamp_ms, 0)

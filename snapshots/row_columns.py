@@ -1,7 +1,7 @@
-"""Rows and what is known of each, as columns, put in release order before they are joined into segments.
+"""Rows and their numbers as columns, put in release order before they are joined into segments.
 
-Where each row is an object of its own it is picked and joined by its number; whoever has the rows in one piece and
-something faster hands that in (:class:`snapshots.codec.SegmentCodec`).
+Rows that are objects of their own are picked and joined by their numbers. A caller that has the rows in one piece, and
+faster functions, hands these in (:class:`snapshots.codec.SegmentCodec`).
 """
 
 from array import array

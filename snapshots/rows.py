@@ -1,7 +1,8 @@
 """Records as rows of bytes, made when they are indexed and joined into a segment when they are sealed.
 
-What waits for long is touched twice: when it comes in, and, in due order, when its segment is encoded. The second time
-nothing of it is in a cache, and a record is a dozen objects. So it is put into the bytes of the segment the first time.
+A record that waits for long is touched twice: when it comes in, and, in due order, when its segment is encoded. The
+second time nothing of it is in a cache, and a record is a dozen objects. So it is put into the bytes of the segment the
+first time.
 This needs no format of its own: a protobuf message may be cut into pieces anywhere between two fields, even one field
 into several, and the pieces of many records one after the other are columns again::
 
@@ -11,8 +12,8 @@ into several, and the pieces of many records one after the other are columns aga
          └────────┴──────────┴───────────────┴────────────────┴───────────────────┘
            absent: a null key
 
-Due times, offsets and timestamps are deltas, so they are written when it is known what comes before; which keys are
-null and the table of header names go with them.
+Due times, offsets and timestamps are deltas, so they are written when the row before is known. The null keys and
+the table of header names go with them.
 """
 
 from array import array
@@ -30,7 +31,7 @@ from snapshots.proto import segment_pb2
 from snapshots.segment import MAX_ENTRIES, Columns, columns_of, decode_columns
 
 MAX_NAMES: Final = 100
-"""Header names of a table, of which every segment has a copy. Producers choose names; what has others is no row."""
+"""Most header names of a table, of which every segment has a copy. A record with further names is no row."""
 
 MAX_HEADERS: Final = 100
 
@@ -53,7 +54,7 @@ def _tag(message: type[segment_pb2.InlineSegment] | type[segment_pb2.Segment], f
 
 
 class _Prefixes(dict[int, bytes]):
-    """What goes before content of a length, to make it a Column of one value: ``prefixes[length]``."""
+    """The bytes in front of content of a length that make it a Column of one value: ``prefixes[length]``."""
 
     def __init__(self, field: str) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class _Prefixes(dict[int, bytes]):
             self[length] = self._of(length)
 
     def __missing__(self, length: int) -> bytes:
-        """Not remembered: what is that long costs more than this."""
+        """Make a prefix without remembering it: content of that length costs more."""
         return self._of(length)
 
     def _of(self, length: int) -> bytes:
@@ -99,7 +100,7 @@ class RowPacker:
         self._shapes: dict[tuple[str, ...], bytes] = {}
 
     def pack(self, key: bytes | None, value: bytes | None, headers: Headers) -> bytes | None:
-        """Return a record without its timestamp as a row; None for what a row cannot hold, as a null value."""
+        """Return a record without its timestamp as a row; None when a row cannot hold it, as a null value."""
         if value is None:
             return None
         parts = [_VALUE[len(value)], value] if key is None else [_KEY[len(key)], key, _VALUE[len(value)], value]
@@ -117,11 +118,11 @@ class RowPacker:
         return b"".join(parts)
 
     def shape(self, names: tuple[str, ...]) -> bytes | None:
-        """What a row with headers of these names ends with; None for names that no row can have."""
+        """Return the last bytes of a row with headers of these names; None for names that no row can have."""
         return self._shapes.get(names) or self._shape(names)
 
     def indexes(self, names: Sequence[str]) -> bytes | None:
-        """Where these names are in the table, to which those are added that are new; None where that has no room."""
+        """Return the places of these names in the table, new ones added; None where the table has no room."""
         fresh = [name for name in dict.fromkeys(names) if name not in self._indexes]
         if len(self.names) + len(fresh) > MAX_NAMES:
             return None
@@ -160,7 +161,7 @@ def encode_body(
     body: bytes,
     names: Sequence[str],
 ) -> bytes:
-    """The same of rows of these sizes, which lie behind each other in ``body``."""
+    """Encode a segment of rows of these sizes, which lie behind each other in ``body``."""
     return wrap(Kind.SEGMENT, _message(dues_ms, offsets, timestamps_ms, sizes, body, names))
 
 
@@ -187,7 +188,7 @@ def _message(
 
 
 class SegmentRows(NamedTuple):
-    """A segment as rows that lie behind each other in ``body``, in release order, and what is known of each."""
+    """A segment as rows that lie behind each other in ``body``, in release order, with the numbers of each."""
 
     dues_ms: "array[int]"
     offsets: "array[int]"

@@ -1,4 +1,4 @@
-"""Segments: entries of a bucket as one record of the snapshots topic, with or without what they deliver.
+"""Segments: entries of a bucket as one record of the snapshots topic, with or without the records they deliver.
 
 *Inline* holds whole records in columns, so that releasing scattered due times is a sequential read::
 
@@ -21,8 +21,8 @@
     value       │...│...│            │...│
                 └───┴───┘            └───┘
 
-*Pointer* holds what it takes to read the records again, 2 to 6 bytes per entry. Due times go by offset, where those of
-a fixed delay hardly differ from one to the next; reading sorts them again::
+*Pointer* holds offsets and due times, to read the records again, in 2 to 6 bytes per entry. Due times go by offset,
+where those of a fixed delay hardly differ from one to the next; reading sorts them again::
 
     ┌──────────────────────────────────────┐
     │ offsets: 64-bit roaring bitmap       │      snapshots.offsets
@@ -31,8 +31,8 @@ a fixed delay hardly differ from one to the next; reading sorts them again::
     └──────┴──────┴──────┴──────┴──────┴───┘
 
 Both are a protobuf message (``segment.proto``) in an envelope. Nothing is compressed here: that is the producer's
-setting. Reading trusts no number: columns are expanded only after their lengths agree, and what comes out is sorted,
-in range, and names no offset twice, or it is a FormatError.
+setting. Reading trusts no number: columns are expanded only after their lengths agree. Entries that are unsorted,
+out of range, or name an offset twice, are a FormatError.
 """
 
 from collections.abc import Iterable, Sequence, Sized
@@ -96,7 +96,7 @@ class Columns:
     header_values: Sequence[bytes | None]
 
     def entries(self) -> list[StoredEntry]:
-        """The entries of the columns, row by row."""
+        """Return the entries of the columns, row by row."""
         return list(zip(self.dues_ms, self.offsets, self.records, strict=True))
 
 
@@ -111,7 +111,7 @@ def decode_columns(value: bytes) -> Columns:
 
 
 def columns_of(message: segment_pb2.Segment) -> Columns:
-    """The same of the message in the envelope."""
+    """Return the columns of a message; FormatError when it cannot be trusted."""
     if not 0 < message.count <= MAX_ENTRIES:
         raise FormatError(f"segment claims {message.count} entries; 1 to {MAX_ENTRIES} are possible")
     placement = message.WhichOneof("payload")
@@ -249,7 +249,7 @@ def _values(name: str, column: segment_pb2.Column, count: int) -> Sequence[bytes
 
 
 def _split(column: Sequence[_T | None]) -> tuple[Sequence[_T], list[int]]:
-    """Return what is not None, and the lengths of runs of something, of None, of something, ... in turn."""
+    """Return the values that are not None, and the lengths of runs of values, of None, of values, ... in turn."""
     present = [value for value in column if value is not None]
     if len(present) == len(column):
         return present, []

@@ -1,4 +1,4 @@
-"""Stored values in words, for a person: what ``python -m snapshots inspect`` prints.
+"""Stored values in words, for a person, as ``python -m snapshots inspect`` prints them.
 
 Everything that came from outside is escaped, so that a key or a header cannot write to a terminal.
 """
@@ -35,7 +35,7 @@ _M = TypeVar("_M", bound=Message)
 
 
 def show(stored: bytes, *, entries: bool = False) -> Iterator[str]:
-    """Yield the lines that tell what a stored value of any kind holds; FormatError when it cannot be trusted.
+    """Yield lines that describe a stored value of any kind; FormatError when it cannot be trusted.
 
     ``entries`` adds a line for each entry of a segment, and for each segment of a manifest, staged or not.
     """

@@ -5,13 +5,13 @@ The topic is compacted and has the partitions of its delay topic. In partition p
 ====================================  ===============================================================
 key                                   value
 ====================================  ===============================================================
-``bucket/<job>/<from offset>``        a bucket that waits: its manifest, and what it was made of
+``bucket/<job>/<from offset>``        a bucket that waits: its manifest, and its job and rules
 ``intent/<run>``                      a run of a job writes segments: they must not be trimmed meanwhile
 ====================================  ===============================================================
 
 The segments of a staged bucket lie in the snapshots topic like any other. Jobs write here, and the owner of the
-partition removes what it has adopted or refused, in a transaction of its own. Nobody but the owner writes state, so a
-job that is killed, run again or late does no harm.
+partition removes the buckets that it has adopted or refused, in a transaction of its own. Only the owner writes state,
+so a job that is killed, run again or late does no harm.
 """
 
 import re
@@ -40,7 +40,7 @@ class Staged(NamedTuple):
 
     * ``job``: which made it, 1 to 64 of ``[a-zA-Z0-9._-]``.
     * ``delay_topic_id``: of the delay topic that was read.
-    * ``rules``: what decided its records; they must be those in force at the cursor of whoever adopts it.
+    * ``rules``: they decided its records, and must be in force at the cursor of the owner that adopts it.
     * ``manifest``: with bucket id 0, since the owner gives it one of its own; without segments when nothing is pending.
     * ``restores``: made to start a partition whose state is gone, and good for nothing else.
     """
@@ -78,7 +78,7 @@ def staged_segment_key(job: str, from_offset: int, number: int, attempt: int | s
     """Key of segment ``number``, from 0, of a staged bucket in the snapshots topic.
 
     ``attempt`` must be another one each time the segment is written, also by another run of the job: compaction removes
-    what has a newer record of the same key, and a manifest may name the older one.
+    a record when a newer one has the same key, and a manifest may name the older one.
     """
     return b"%b/%020d/%06d/%b" % (_checked(job), from_offset, number, _checked(str(attempt)))
 
@@ -116,7 +116,7 @@ def decode_staged(key: bytes, value: bytes) -> Staged:
 
 
 def parse_staged(value: bytes) -> Staged:
-    """Return the staged bucket in an envelope, checked, whatever its key; FormatError when it cannot be trusted."""
+    """Return the checked staged bucket of an envelope; FormatError when it cannot be trusted."""
     message = _parsed(staged_pb2.Staged(), Kind.STAGED, value)
     rules, manifest = Rules.from_json(message.rules), manifest_of(message.manifest)
     staged = Staged(message.job, message.delay_topic_id, rules, manifest, message.restores)
@@ -143,7 +143,7 @@ def decode_intent(key: bytes, value: bytes) -> Intent:
 
 
 def parse_intent(value: bytes) -> Intent:
-    """Return the intent in an envelope, checked, whatever its key; FormatError when it cannot be trusted."""
+    """Return the intent in an envelope, checked, without a look at its key; FormatError when it cannot be trusted."""
     message = _parsed(staged_pb2.Intent(), Kind.INTENT, value)
     intent = Intent(message.job, message.snapshots_from, message.expires_ms)
     _check_intent(intent)
@@ -151,7 +151,7 @@ def parse_intent(value: bytes) -> Intent:
 
 
 def latest_of(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[bytes, bytes]:
-    """What (key, value) records of a backfill partition leave, in log order; FormatError for one without a key."""
+    """Keep the last value of each key of a backfill partition, in log order; FormatError for a record without a key."""
     latest: dict[bytes, bytes] = {}
     for key, value in records:
         if key is None:
@@ -164,7 +164,7 @@ def latest_of(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[byte
 
 
 def fold_staged(records: Iterable[tuple[bytes | None, bytes | None]]) -> tuple[list[Staged], list[Intent]]:
-    """What waits, by offset and job, and the intents after all records of a backfill partition, in log order.
+    """Return the waiting buckets, by offset and job, and the intents of a backfill partition, read in log order.
 
     A later record of a key replaces an earlier one, a null value removes it. FormatError names the key that cannot be
     trusted.

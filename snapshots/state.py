@@ -1,4 +1,4 @@
-"""What the state topic says about one delay partition: encoding, and the fold of its records into a state.
+"""The state of one delay partition: the encoding of its records, and their fold into a state.
 
 The state topic is compacted and has the partitions of its delay topic. In partition p lie, by key:
 
@@ -11,7 +11,7 @@ key                     value
 ``bucket/<id>``         one manifest per bucket, see :mod:`snapshots.manifest`
 ``held/<offset>/<n>``   a record that was due and waits for its target, see :mod:`snapshots.held`
 ``mask/<number>``       which offsets were cancelled, see :mod:`snapshots.mask`
-``transit/<lot>``       what was appended to the delay partition and not read yet, see :mod:`snapshots.transit`
+``transit/<lot>``       records appended to the delay partition and not read yet, see :mod:`snapshots.transit`
 ``ending``              an operator is ending a forgotten transaction, see :mod:`snapshots.ending`
 ======================  ===============================================================
 
@@ -57,8 +57,8 @@ class StoredState:
 
     ``inventory`` names the buckets and counts the held records that the state must have. It is None where 0.1.0 wrote
     the progress: then records that are gone from the state cannot be noticed.
-    ``mask`` are the offsets that were cancelled, ``transit`` is what was appended and not read yet. ``ending`` is the
-    transaction that an operator has begun to end.
+    ``mask`` are the cancelled offsets. ``transit`` notes the records that were appended and not read yet. ``ending`` is
+    the transaction that an operator has begun to end.
     """
 
     progress: Progress
@@ -72,7 +72,7 @@ class StoredState:
     ending: Ending | None = None
 
     def bucket_at(self, offset: int) -> Manifest | None:
-        """The bucket whose range has this offset, if one has."""
+        """Return the bucket whose range has this offset, if one has."""
         return next((each for each in self.buckets if each.from_offset <= offset < each.to_offset), None)
 
     def has_left(self, due_ms: int, offset: int) -> bool:
@@ -82,13 +82,13 @@ class StoredState:
         return (due_ms, offset) <= self.watermark_at(offset)
 
     def watermark_at(self, offset: int) -> Position:
-        """What has left of whatever holds this offset: the watermark of a bucket that is catching up, else W."""
+        """Return the watermark that holds for an offset: that of its bucket while it catches up, else W."""
         bucket = self.bucket_at(offset)
         return self.progress.watermark if bucket is None else self.progress.watermark_of(bucket.bucket_id)
 
 
 def encode_progress(progress: Progress, delay_topic_id: str, inventory: Inventory | None = None) -> bytes:
-    """Value of the ``progress`` record; without an ``inventory`` it is not said what else the state holds."""
+    """Value of the ``progress`` record; without an ``inventory`` the other keys of the state are not listed."""
     message = state_pb2.Progress(
         cursor=progress.cursor,
         watermark_due_ms=progress.watermark.due_ms,
@@ -132,7 +132,7 @@ def fold_state(
 
     A later record of a key replaces an earlier one, a null value removes it. FormatError names the key that cannot be
     trusted: an unknown key comes from a newer router and is refused like an unknown version. StateLostError when part
-    of the state is gone. ``manifest_of`` decodes a manifest, or remembers what it was.
+    of the state is gone. ``manifest_of`` decodes a manifest, or remembers it.
     """
     latest: dict[bytes | None, bytes] = {}
     for key, value in records:

@@ -17,7 +17,7 @@ MAX_NAMES = 500
 
 
 def target_columns(segments: Sequence[SegmentRef]) -> dict[str, Any]:
-    """The fields of the message; none where nothing is known, or it is too much."""
+    """Return the fields of the message, empty where counts are unknown or too many."""
     names = list(dict.fromkeys(target for segment in segments for target, _ in segment.targets))
     runs = [len(segment.targets) for segment in segments]
     if not names or len(names) > MAX_NAMES or sum(runs) > MAX_COUNTS:
@@ -33,7 +33,7 @@ def target_columns(segments: Sequence[SegmentRef]) -> dict[str, Any]:
 
 
 def targets_of(message: state_pb2.Manifest, segments: int) -> Sequence[TargetCounts]:
-    """The counts of each segment; FormatError when the columns contradict each other."""
+    """Return the counts of each segment; FormatError when the columns contradict each other."""
     names, runs = message.target_names[:], message.target_runs[:]
     indexes, counts = message.target_indexes[:], message.target_counts[:]
     if not runs:

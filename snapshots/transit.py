@@ -1,4 +1,4 @@
-"""What is in transit (:mod:`index.transit`), in the state topic: a record for what one transaction has appended.
+"""Notes in transit (:mod:`index.transit`) in the state topic: one record for the appended records of a transaction.
 
 It is written by that transaction, and removed by the one that moves C past the last of it. The key names the
 transaction and the lot, where there are very many.
@@ -26,7 +26,7 @@ def transit_key(lot: Lot) -> bytes:
 
 
 def transit_keys(number: int, count: int) -> list[bytes]:
-    """The keys under which so many notes of a transaction are stored."""
+    """Return the keys under which so many notes of a transaction are stored."""
     return [transit_key(lot) for lot in named_lots(number, count)]
 
 
@@ -43,7 +43,7 @@ def encode_transit(lot: Lot, notes: Sequence[InTransit]) -> tuple[bytes, bytes]:
 
 
 def decode_transit(stored: Iterable[tuple[bytes, bytes]]) -> dict[Lot, tuple[InTransit, ...]]:
-    """All lots of a partition; FormatError names what is wrong."""
+    """Decode all lots of a partition; FormatError names the fault."""
     lots: dict[Lot, tuple[InTransit, ...]] = {}
     for key, value in stored:
         try:

@@ -1,6 +1,6 @@
-"""Writing a bucket: its segments encoded one by one, and the manifest of what was written.
+"""Writing a bucket: its segments encoded one by one, and their manifest.
 
-Shared by whoever makes buckets: the owner of a partition, and the jobs that build them in bulk.
+Shared by the two makers of buckets: the owner of a partition, and the jobs that build them in bulk.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from snapshots.manifest import segment_key
 from snapshots.segment import StoredEntry, encode_segment
 
 MAX_SEGMENT_BYTES = 1_000_000
-"""Longest value of a segment: with key and batch it stays below what brokers take by default."""
+"""Longest value of a segment: with key and batch it stays below the default limit of brokers."""
 
 COLUMN_BYTES = 24
-"""What an entry costs in a segment beside its key, value and headers."""
+"""Bytes of an entry in a segment beside its key, value and headers."""
 
 HEADER_BYTES = 4
-"""What a header costs beside its value."""
+"""Bytes of a header beside its value."""
 
 MOST_COLUMN_BYTES = 32
 """No three numbers take more, and whether there is a key."""
 
 NAME_BYTES = 6
-"""What a name costs beside itself, at most."""
+"""Most bytes of a name beside itself."""
 
 
 class Encoded(NamedTuple):
@@ -48,7 +48,7 @@ def joined(
     names: Sequence[str],
     codec: SegmentCodec,
 ) -> Encoded | None:
-    """A segment of the rows that lie in ``body``, in due order, and share ``names``; None where it would be too long.
+    """Join the rows in ``body``, in due order and of these ``names``, into a segment; None where it would be too long.
 
     A codec of native code wants the numbers as arrays of 64 bits, the sizes of 32.
     """
@@ -64,7 +64,7 @@ def joined(
 
 
 class SegmentWriter:
-    """Encodes the segments of one bucket in order and collects what its manifest says of them.
+    """Encodes the segments of one bucket in order and collects their references for its manifest.
 
     >>> writer = SegmentWriter(bucket_id=3, from_offset=10, to_offset=20)
     >>> made = writer.encode(Placement.INLINE, [(5_000, 12, Record(b"k", b"v", [], 1_000)), (6_000, 11, None)])
@@ -113,7 +113,7 @@ class SegmentWriter:
         return len(self._written)
 
     def written(self, refs: Sequence[SegmentRef], record_offsets: Sequence[int]) -> None:
-        """These segments were committed at these offsets of the snapshots topic."""
+        """Note the offsets of the snapshots topic at which these segments were committed."""
         self._written += [ref._replace(record_offset=offset) for ref, offset in zip(refs, record_offsets, strict=True)]
         self._marks += sum(len(ref.dues.at_ms) for ref in refs)
         # Not only at the end: a bucket of millions of scattered entries would hold a due time of each until then.
@@ -122,7 +122,7 @@ class SegmentWriter:
             self._marks = sum(len(ref.dues.at_ms) for ref in self._written)
 
     def manifest(self) -> Manifest:
-        """The bucket of everything written."""
+        """Return the manifest of all segments written."""
         return Manifest(self.bucket_id, *self._range, self._needs_from, thinned(self._written))
 
 
@@ -138,7 +138,7 @@ def _encoded(placement: Placement, entries: Sequence[StoredEntry]) -> bytes | No
 
 
 def record_size(record: Record | None) -> int:
-    """Bytes of a record in an inline segment, about; of an absent one what its columns take."""
+    """Estimate the bytes of a record in an inline segment; of an absent record those of its columns."""
     if record is None:
         return COLUMN_BYTES
     key, value, headers, _ = record

@@ -50,7 +50,7 @@ class LogRange(NamedTuple):
 
 
 def connect(settings: Connection) -> AdminClient:
-    """An admin client; ConfigError when librdkafka does not take the configuration."""
+    """Return an admin client; ConfigError when librdkafka refuses the configuration."""
     try:
         return AdminClient({**settings.kafka, "client.id": f"{settings.group_id}-spark"})
     except KafkaException as exception:
@@ -58,7 +58,7 @@ def connect(settings: Connection) -> AdminClient:
 
 
 def topics(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
-    """What the cluster says of these topics; those that do not exist are left out."""
+    """Return the metadata of these topics, without the topics that do not exist."""
     wanted = sorted(set(names))
     if not wanted:
         return {}
@@ -109,13 +109,13 @@ def log_ranges(admin: AdminClient, name: str, partitions: Iterable[int]) -> dict
 
 
 def appended_ends(admin: AdminClient, name: str, partitions: Iterable[int]) -> dict[int, int]:
-    """The offset behind the last record of each partition, open transactions included."""
+    """Return the offset after the last record of each partition, open transactions included."""
     places = [TopicPartition(name, partition) for partition in partitions]
     return _offsets(admin, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
 
 def offsets_at(admin: AdminClient, name: str, partitions: Iterable[int], time_ms: int) -> dict[int, int]:
-    """The first offset of each partition with a timestamp at or after a moment; -1 where there is none."""
+    """Return the first offset of each partition with a timestamp at or after a moment; -1 where there is none."""
     places = [TopicPartition(name, partition) for partition in partitions]
     return _offsets(admin, places, OffsetSpec.for_timestamp(time_ms))
 
@@ -178,7 +178,7 @@ def records_of(
 
 
 def reading(kafka: Mapping[str, str], group_id: str) -> dict[str, Any]:
-    """Settings of an assign-only consumer that reads what is committed and commits nothing."""
+    """Return the settings of an assign-only consumer that reads committed records and commits no offsets."""
     return {
         **kafka,
         "client.id": f"{group_id}-spark",

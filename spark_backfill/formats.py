@@ -54,7 +54,7 @@ class FormatOptions:
     secret: frozenset[str] = frozenset()
 
     def hidden(self, text: str) -> str:
-        """The text without any secret value."""
+        """Return the text without any secret value."""
         for value in sorted((self.values[key] for key in self.secret), key=len, reverse=True):
             text = text.replace(value, _MASK) if value else text
         return text
@@ -157,7 +157,7 @@ def _add(package: str | None = None) -> str:
 
 
 def sentence(said: str) -> str:
-    r"""The innermost cause in an error of Spark, without the trace of the JVM.
+    r"""Return the innermost cause in an error of Spark, without the trace of the JVM.
 
     >>> sentence("An error occurred.\n: java.lang.Error: outer\n\tat a.b\nCaused by: java.sql.SQLException: no table")
     'no table'

@@ -108,7 +108,7 @@ def chosen(driver: str = "") -> Kernel:
 
 
 def told(names: Iterable[str]) -> str:
-    """The names of the kernels of some tasks in one line.
+    """Join the names of the tasks' kernels in one line.
 
     >>> told(["native", "native"])
     'native'

@@ -32,7 +32,7 @@ _JAR_KEYS: Final = ("spark.jars", "spark.jars.packages")
 
 
 def start(application: str, conf: Sequence[str], say: Callable[[str], None]) -> SparkSession:
-    """The session of a job; ``conf`` are KEY=VALUE of the command line, ``say`` hears of a download.
+    """Start the session of a job. ``conf``: KEY=VALUE of the command line. ``say``: gets a line before a download.
 
     Raises ConfigError for a ``conf`` that is none, JobError when Spark does not start or lacks the Kafka connector.
     """
@@ -90,7 +90,7 @@ def require_connector(spark: SparkSession) -> None:
 
 
 def spark_defaults(environ: Mapping[str, str]) -> dict[str, str]:
-    """What ``spark-defaults.conf`` sets; a line is a key, white space or ``=``, and a value."""
+    """Read the settings in ``spark-defaults.conf``; a line is a key, white space or ``=``, and a value."""
     home = environ.get("SPARK_HOME")
     folder = environ.get("SPARK_CONF_DIR") or (str(Path(home) / "conf") if home else "")
     file = Path(folder) / "spark-defaults.conf"
@@ -102,7 +102,7 @@ def spark_defaults(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def submit_arguments(environ: Mapping[str, str]) -> dict[str, str]:
-    """What ``PYSPARK_SUBMIT_ARGS`` sets, as far as it matters for the defaults above."""
+    """Read the settings in ``PYSPARK_SUBMIT_ARGS`` that matter for the defaults above."""
     words = environ.get("PYSPARK_SUBMIT_ARGS", "").split()
     options = {"--master": "spark.master", "--jars": "spark.jars", "--packages": "spark.jars.packages"}
     found = {options[word]: words[at + 1] for at, word in enumerate(words[:-1]) if word in options}

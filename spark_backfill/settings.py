@@ -58,7 +58,7 @@ class Settings:
     source: str
 
     def delay_topic(self, name: str) -> DelayTopic:
-        """The delay topic of that name; ConfigError when none is configured."""
+        """Return the delay topic of that name; ConfigError when none is configured."""
         for topic in self.delay_topics:
             if topic.name == name:
                 return topic

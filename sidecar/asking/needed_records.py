@@ -14,13 +14,14 @@ from index.errors import FormatError, RefusedError
 from index.retention import delay_topic_needed_from
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
+from sidecar.config.retention import FOREVER_MS
 from sidecar.durations import spoken_duration
 from sidecar.finding.kept_readers import Readers
 from sidecar.kafka.admin import Described, TopicFacts
 from sidecar.kafka.commands import alter_command
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.topics.findings import Finding, counted, error, ok, warn
-from sidecar.topics.retention import FOREVER_MS, retention_of, wanted_retention_ms
+from sidecar.topics.retention import retention_of, wanted_retention_ms
 from snapshots.state import StoredState, fold_state
 
 MS_PER_S: Final = 1_000

@@ -12,13 +12,13 @@ so that each is told once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from index.adopting import Adoption, adopted
 from index.errors import FormatError
 from index.rule_history import RuleHistory
 from sidecar import failpoints
-from sidecar.backfill.staging import Waiting, fitting
 from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.release.transaction import Request
@@ -28,6 +28,14 @@ WITHDRAWN_AT_ONCE = 100
 
 Handled = tuple[bytes, int]
 """Key and offset of a record of the backfill topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A record of the backfill topic: the bucket it stages, or why that cannot be trusted."""
+
+    offset: int
+    staged: Staged | FormatError
 
 
 class StagedView(Protocol):
@@ -215,3 +223,9 @@ class Adopting:
 
 def _named(staged: Staged) -> dict[str, object]:
     return {"job": staged.job, "from_offset": staged.manifest.from_offset, "to_offset": staged.manifest.to_offset}
+
+
+def fitting(waiting: Sequence[tuple[bytes, Staged]], cursor: int) -> list[tuple[bytes, Staged]]:
+    """Return the buckets that an owner at ``cursor`` could adopt, the one that goes furthest first."""
+    found = [each for each in waiting if each[1].manifest.from_offset <= cursor < each[1].manifest.to_offset]
+    return sorted(found, key=lambda each: -each[1].manifest.to_offset)

@@ -6,18 +6,20 @@ then.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from index.errors import FormatError
+from sidecar.backfill.adopting import Waiting
 from sidecar.clock import Clock
-from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S, Place
+from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.kafka.following import TopicFollower
 from sidecar.kafka.scan import AT_ONCE, NO_END, PartitionScan, ScanError, learn_leaders, place_of
+from sidecar.ports import Place
 from snapshots.staged import STAGED_PREFIX, Staged, decode_staged
 
 WAIT_S = 0.25
@@ -34,14 +36,6 @@ class StagedAt:
     backfill: str
     snapshots: str
     partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A record of the backfill topic: the bucket it stages, or why that cannot be trusted."""
-
-    offset: int
-    staged: Staged | FormatError
 
 
 NOTHING: Mapping[bytes, Waiting] = {}
@@ -201,9 +195,3 @@ class Staging(TopicFollower):
                 f" {min(at)} to {max(at)} of {place.snapshots}/{place.partition}, which holds [{start}, {end})"
             )
         return staged
-
-
-def fitting(waiting: Sequence[tuple[bytes, Staged]], cursor: int) -> list[tuple[bytes, Staged]]:
-    """What an owner at ``cursor`` could adopt, the one that goes furthest first."""
-    found = [each for each in waiting if each[1].manifest.from_offset <= cursor < each[1].manifest.to_offset]
-    return sorted(found, key=lambda each: -each[1].manifest.to_offset)

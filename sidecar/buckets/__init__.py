@@ -1,5 +1,5 @@
 """What is pending outside memory: sealing, loading, merging and removing buckets, trimming topics.
 
-May import: ``intake``, ``payload``, ``release``, ``topics``, ``kafka``, ``config``. Begin with
+May import: ``intake``, ``payload``, ``release``, ``kafka``, ``config``. Begin with
 :mod:`sidecar.buckets.lifecycle`, which says what the next transaction is to do for buckets.
 """

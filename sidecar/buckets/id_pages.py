@@ -1,6 +1,5 @@
 """Pages of ids (:mod:`index.id_pages`) of one partition: written behind the segments of their bucket, and read back."""
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -14,8 +13,8 @@ from index.errors import FormatError
 from index.id_pages import ROW_BYTES, IdPage, IdPageRef, rows_in_order, rows_of_a_page
 from index.id_runs import Places
 from index.record import Record
-from sidecar.intake.offset_reader import OffsetReader
-from sidecar.limits import LIMITS, Limits
+from sidecar.limits import Limits
+from sidecar.ports import Records
 from snapshots.id_pages import EncodedPage, IdPageWriter, decode_page, encode_pages
 
 T = TypeVar("T")
@@ -42,7 +41,7 @@ Take: TypeAlias = Callable[[], Sequence[EncodedPage] | None]
 class SealedIds:
     """The pages of what is being sealed, encoded in another thread; nothing of it is done before it is asked for."""
 
-    def __init__(self, places: Places, encode: Encode, limits: Limits = LIMITS) -> None:
+    def __init__(self, places: Places, encode: Encode, limits: Limits) -> None:
         """``places`` must not change any more."""
         self._pages = encode_pages(rows_in_order(places), len(places), limits.page_rows)
         self._has_any = bool(places)
@@ -66,7 +65,7 @@ class SealedIds:
 class WrittenIds:
     """Gives the pages of one bucket to its transactions."""
 
-    def __init__(self, bucket_id: int, take: Take, limits: Limits = LIMITS) -> None:
+    def __init__(self, bucket_id: int, take: Take, limits: Limits) -> None:
         self._writer = IdPageWriter(bucket_id, limits.max_pages)
         self._take = take
         self._given: Sequence[EncodedPage] = ()
@@ -94,14 +93,17 @@ class WrittenIds:
 
 
 class IdPageSource:
-    """Reads pages of one partition; used by several threads, each with a reader of its own."""
+    """Reads pages of one partition, by several threads, each with a reader of its own.
+
+    Pages that were read lately are kept for the one thread that looks for ids: only it calls ``pages``.
+    """
 
     def __init__(
         self,
         topic: str,
         snapshots: str,
         partition: int,
-        limits: Limits = LIMITS,
+        limits: Limits,
         most_bytes: int = CACHED_BYTES,
     ) -> None:
         self._place = snapshots, partition
@@ -109,10 +111,9 @@ class IdPageSource:
         self._most_bytes = most_bytes
         self._size_bytes = 0
         self._cached: OrderedDict[int, IdPage] = OrderedDict()
-        self._lock = threading.Lock()
         self._log = structlog.get_logger().bind(topic=topic, partition=partition)
 
-    def read(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> list[bytes]:
+    def read(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> list[bytes]:
         """Some pages of a bucket, ascending.
 
         ClusterError when the cluster does not answer; FormatError, which is in the log, when one of them is not there
@@ -130,7 +131,7 @@ class IdPageSource:
                 raise
         return pages
 
-    def pages(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[tuple[int, IdPage]]:
+    def pages(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> Iterator[tuple[int, IdPage]]:
         """Some pages of a bucket with their numbers, ascending; those that were asked for lately are not read again.
 
         Errors as of ``read``.
@@ -148,7 +149,7 @@ class IdPageSource:
                 self._remember(refs[number], page)
             yield from ((number, pages[number]) for number in lot)
 
-    def _records(self, offsets: Sequence[int], reader: OffsetReader) -> dict[int, Record | None]:
+    def _records(self, offsets: Sequence[int], reader: Records) -> dict[int, Record | None]:
         lie_close = len(offsets) > 1 and offsets[-1] - offsets[0] < 2 * len(offsets)
         if len(offsets) > self._limits.pages_apart or lie_close:
             return reader.read_large(*self._place, offsets)
@@ -158,19 +159,17 @@ class IdPageSource:
         return found
 
     def _remembered(self, ref: IdPageRef) -> IdPage | None:
-        with self._lock:
-            page = self._cached.get(ref.record_offset)
-            if page is not None:
-                self._cached.move_to_end(ref.record_offset)
-            return page
+        page = self._cached.get(ref.record_offset)
+        if page is not None:
+            self._cached.move_to_end(ref.record_offset)
+        return page
 
     def _remember(self, ref: IdPageRef, page: IdPage) -> None:
-        with self._lock:
-            self._forget(ref.record_offset)
-            self._cached[ref.record_offset] = page
-            self._size_bytes += page.size_bytes
-            while self._size_bytes > self._most_bytes and len(self._cached) > 1:
-                self._forget(next(iter(self._cached)))
+        self._forget(ref.record_offset)
+        self._cached[ref.record_offset] = page
+        self._size_bytes += page.size_bytes
+        while self._size_bytes > self._most_bytes and len(self._cached) > 1:
+            self._forget(next(iter(self._cached)))
 
     def _forget(self, record_offset: int) -> None:
         page = self._cached.pop(record_offset, None)
@@ -178,6 +177,5 @@ class IdPageSource:
 
     def forget_others(self, record_offsets: set[int]) -> None:
         """Let go of pages that no bucket has any more."""
-        with self._lock:
-            for gone in self._cached.keys() - record_offsets:
-                self._forget(gone)
+        for gone in self._cached.keys() - record_offsets:
+            self._forget(gone)

@@ -33,12 +33,11 @@ from index.record import Record
 from index.schedule import Schedule, schedule_of
 from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.loading import Loading
-from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource, keep_nothing
 from sidecar.context import PartitionContext
-from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packing import records_of
+from sidecar.ports import Pool, Records
 from sidecar.release.gate import Gate
 
 RETRY_AFTER_S: Final = 1.0
@@ -68,7 +67,7 @@ class StoredIds:
         ledger: PartitionLedger,
         source: SegmentSource,
         pages: IdPageSource,
-        pool: LoaderPool,
+        pool: Pool,
         loading: Loading,
         gate: Gate,
     ) -> None:
@@ -85,6 +84,7 @@ class StoredIds:
         self._partition = context.partition
         self._reading: dict[int, Future[Tell]] = {}
         self._expired = BitMap64()
+        self._stored_pages: set[int] = set()
         self._is_settling = False
         self._retry_s = 0.0
 
@@ -116,7 +116,7 @@ class StoredIds:
         buckets = [each for each in there if each.passed(watermark) < len(each.manifest.segments)]
         if id_hash not in names.lookup:
             names.look_up([id_hash, *map(hash_of, islice(following, LOOKED_UP_TOGETHER))])
-            self._pages.forget_others({page.record_offset for each in buckets for page in each.manifest.id_pages or ()})
+            self._stored_pages = {page.record_offset for each in buckets for page in each.manifest.id_pages or ()}
         unknown = [each for each in buckets if _may_have_any(each) and not names.knows(id_hash, each.manifest.offsets)]
         for run in names.take_loose():
             self._pool.encode(run.compact)
@@ -157,7 +157,10 @@ class StoredIds:
             self._reading[manifest.bucket_id] = self._pool.scan(lambda reader: self._read_all(manifest, first, reader))
             return
 
-        def look_up(reader: OffsetReader) -> Tell:
+        stored_pages = self._stored_pages
+
+        def look_up(reader: Records) -> Tell:
+            self._pages.forget_others(stored_pages)
             try:
                 found = self._in_pages(manifest, lookup.sought, reader)
             except FormatError:
@@ -166,7 +169,7 @@ class StoredIds:
 
         self._reading[manifest.bucket_id] = self._pool.look_up(look_up)
 
-    def _in_pages(self, manifest: Manifest, sought: Sought, reader: OffsetReader) -> dict[bytes, list[Position]]:
+    def _in_pages(self, manifest: Manifest, sought: Sought, reader: Records) -> dict[bytes, list[Position]]:
         wanted = dict(sought.in_pages(manifest.id_pages or ()))
         found: dict[bytes, list[Position]] = {}
         for number, page in self._pages.pages(manifest, list(wanted), reader):
@@ -174,7 +177,7 @@ class StoredIds:
                 found.setdefault(id_hash, []).append(place)
         return found
 
-    def _read_all(self, manifest: Manifest, first: int, reader: OffsetReader) -> Tell:
+    def _read_all(self, manifest: Manifest, first: int, reader: Records) -> Tell:
         found: list[AnyPlaces] = [{}]
         shifts_ms: dict[int, int] = {}
         for deliver_id, place, shift_ms in self._read(manifest, first, reader):
@@ -196,7 +199,7 @@ class StoredIds:
 
         return tell
 
-    def _read(self, manifest: Manifest, first: int, reader: OffsetReader) -> Iterator[Found]:
+    def _read(self, manifest: Manifest, first: int, reader: Records) -> Iterator[Found]:
         """Each id that the bucket has from segment ``first`` on, and where; some may come twice."""
         left = range(first, len(manifest.segments))
         if manifest.needs_from is not None:
@@ -215,12 +218,12 @@ class StoredIds:
         for at in range(0, len(left), READ_TOGETHER):
             yield from self._inline(manifest, left[at : at + READ_TOGETHER], reader)
 
-    def _in_log(self, manifest: Manifest, reader: OffsetReader) -> Iterator[Found]:
+    def _in_log(self, manifest: Manifest, reader: Records) -> Iterator[Found]:
         span = manifest.from_offset, manifest.to_offset
         for offset, record in reader.scan_left(self._topic, self._partition, *span):
             yield from self._named(offset, record)
 
-    def _inline(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> Iterator[Found]:
+    def _inline(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> Iterator[Found]:
         """Of the records that segments hold themselves; those they point to have been read from the log."""
         read = self._source.read(manifest, numbers, reader)
         for number, segment in zip(numbers, read, strict=True):

@@ -24,13 +24,12 @@ from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.ids import StoredIds
 from sidecar.buckets.merge_reading import PoolReads
 from sidecar.buckets.merging import Merging
-from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource
 from sidecar.buckets.trimming import Tombstones
 from sidecar.context import PartitionContext
-from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.ports import Pool, Records
 from sidecar.release.transaction import Request
 from snapshots.codec import SegmentCodec
 from snapshots.manifest import manifest_key
@@ -44,7 +43,7 @@ class Housekeeping:
         context: PartitionContext,
         ledger: PartitionLedger,
         source: SegmentSource,
-        pool: LoaderPool,
+        pool: Pool,
         ids: StoredIds,
         pages: IdPageSource,
         codec: SegmentCodec,
@@ -155,7 +154,7 @@ class Housekeeping:
             frozen = self._ledger.freeze()
             bucket_id, encode, names = self.free_id(), self._pool.encode, self._ledger.named.names
             ids = None if names.is_frozen_spread else names.frozen
-            self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, encode, self._codec, ids, self._limits)
+            self._sealing = Sealing(frozen, to_offset, bucket_id, self._rules, self._limits, encode, self._codec, ids)
             self._mutable_since_s = self._seal_began_s = self._clock.running_s()
         elif self._merging is None and self._clock.running_s() >= self._merge_not_before_s:
             buckets, watermark = self._ledger.parts.buckets.values(), self._ledger.committed.watermark
@@ -209,11 +208,12 @@ class Housekeeping:
     def _begin_merge(self, sources: Sequence[Bucket]) -> None:
         source, pages, pool = self._source, self._pages, self._pool
 
-        def work(reader: OffsetReader) -> None:
+        def work(reader: Records) -> None:
             merging.run(PoolReads(source, pages, pool, reader))
 
         watermark, masked = self._ledger.committed.watermark, self._ledger.named.mask.settled()
-        merging = Merging(sources, watermark, self.free_id(), self._rules, masked, self._codec, self._limits)
+        handover = pool.handover(self._limits.merge_queue)
+        merging = Merging(sources, watermark, self.free_id(), self._rules, self._limits, handover, masked, self._codec)
         self._merge_began_s = self._clock.running_s()
         self._merging = merging
         self._merge_work = self._pool.merge(work)

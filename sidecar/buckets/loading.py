@@ -8,18 +8,20 @@ fails is tried again and counted; until it succeeds the watermark does not pass 
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from index.bucket import Bucket, Manifest
 from index.errors import ClusterError, ClusterTrouble, RefusedError, changed_on_disk
+from index.pending import Entry
 from index.pending_set import PendingSet
 from index.progress import Position
 from sidecar import failpoints
-from sidecar.buckets.pool import LoaderPool, Run
 from sidecar.buckets.segments import SegmentSource
 from sidecar.context import PartitionContext
-from sidecar.payload.budget import BudgetShare, LoadMemory, PayloadBudget
+from sidecar.payload.memory import BudgetShare, LoadMemory
 from sidecar.payload.packed_run import resident_of
-from sidecar.payload.records import Payload, resident_bytes
+from sidecar.payload.records import Payload, Scheduled, resident_bytes
+from sidecar.ports import Budget, Pool
 
 URGENT_MS = 1_000
 """So soon before its first due time it is loaded even where memory is used up: release must go on."""
@@ -35,6 +37,10 @@ ENOUGH_ENTRIES = 150_000
 
 ROOM_FOR_AHEAD_BYTES = 64 * 1_048_576
 """With less memory left than this only the next run of each bucket is asked for."""
+
+
+Run: TypeAlias = list[list[Entry[Scheduled]]]
+"""The entries of segments that follow each other in a bucket."""
 
 
 @dataclass(slots=True)
@@ -59,8 +65,8 @@ class Loading:
         context: PartitionContext,
         parts: PendingSet[Payload],
         source: SegmentSource,
-        pool: LoaderPool,
-        budget: PayloadBudget,
+        pool: Pool,
+        budget: Budget,
         share: BudgetShare,
     ) -> None:
         """``share`` is what the partition has taken of ``budget``."""

@@ -20,9 +20,8 @@ from index.record import Record
 from index.run import ListRun, Run
 from index.unreadable import UnreadableHeaders
 from sidecar.buckets.id_pages import IdPageSource
-from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.segments import SegmentSource
-from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.ports import Pool, ReadEach, Records
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
 from snapshots.writing import record_size
@@ -61,7 +60,7 @@ class MergeReads(Protocol):
 class PoolReads:
     """Reads the segments of one partition in the threads of a pool; ``reader`` is that of the thread that merges."""
 
-    def __init__(self, source: SegmentSource, pages: IdPageSource, pool: LoaderPool, reader: OffsetReader) -> None:
+    def __init__(self, source: SegmentSource, pages: IdPageSource, pool: Pool, reader: Records) -> None:
         self._source = source
         self._pages = pages
         self._pool = pool

@@ -15,11 +15,9 @@ them into the segments. A bucket that was sealed with pointers before retention 
 """
 
 import heapq
-import queue
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pyroaring import BitMap64
 
@@ -34,19 +32,17 @@ from index.run import merged
 from index.target_counts import in_proportion
 from sidecar.buckets.id_pages import WrittenIds
 from sidecar.buckets.merge_reading import IdsAhead, MergedRun, MergeReads, PointedRecords, SourceAhead
-from sidecar.limits import LIMITS, Limits
+from sidecar.limits import Limits
 from sidecar.payload.packed_run import PackedRun
 from sidecar.payload.packing import unpacked
 from sidecar.payload.records import Packed
+from sidecar.ports import Handover
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.id_pages import EncodedPage, encode_pages, id_page_key
 from snapshots.manifest import segment_key
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
 from snapshots.writing import COLUMN_BYTES, Encoded, SegmentWriter, record_size
-
-WAIT_S = 0.2
-
 
 M = TypeVar("M", Encoded, EncodedPage)
 
@@ -60,11 +56,12 @@ class Merging:
         watermark: Position,
         bucket_id: int,
         rules: SealRules,
+        limits: Limits,
+        handover: Handover[Encoded | EncodedPage | None],
         masked: BitMap64 | None = None,
         codec: SegmentCodec = PYTHON_CODEC,
-        limits: Limits = LIMITS,
     ) -> None:
-        """``masked`` are offsets that are cancelled by what is committed: their ids are left out."""
+        """``masked`` are offsets of records that are cancelled for good: their ids are left out."""
         manifests = [source.manifest for source in sources]
         self.sources = tuple(manifest.bucket_id for manifest in manifests)
         self.source_keys = [key for each in manifests for key in _keys(each)]
@@ -77,18 +74,17 @@ class Merging:
         self._limits = limits
         self._packer = RowPacker()
         self._writer = SegmentWriter(bucket_id, manifests[0].from_offset, manifests[-1].to_offset)
-        self._stopping = threading.Event()
-        self._segments: _Made[Encoded] = _Made(self._stopping, limits)
+        self._handover = handover
+        self._segments: _Made[Encoded] = _Made(handover, limits)
         self._given: Sequence[Encoded] = ()
-        pages: _Made[EncodedPage] = _Made(self._stopping, limits)
-        self._pages = pages
+        pages: _Made[EncodedPage] = _Made(handover, limits)
         self._ids = WrittenIds(bucket_id, pages.take, limits)
         self._ids_are_known = all(manifest.id_pages is not None for manifest in manifests)
         self._room = MOST_SEGMENTS - sum(len(manifest.segments) for manifest in manifests)
 
     def run(self, reads: MergeReads) -> None:
         """Read, merge and encode; ends early when stopped."""
-        if self._stopping.is_set():
+        if self._handover.is_closed:
             return
         most_bytes = self._limits.merge_read_bytes
         sources = [
@@ -99,17 +95,17 @@ class Merging:
         finally:
             for source in sources:
                 source.cancel()
-        if self._ids_are_known and not self._stopping.is_set():
+        if self._ids_are_known and not self._handover.is_closed:
             self._merge_ids(reads)
-        self._pages.put(None)
+        self._handover.put(None)
 
     def _merge(self, sources: Sequence[SourceAhead], pointed: PointedRecords) -> None:
         for run in cut_runs(merged(sources), self._rules, _sizes):
             for ref, value in self._encoded(run, pointed):
                 targets = in_proportion(ref, self._manifests)
-                if not self._segments.put(Encoded(ref._replace(targets=targets), value)):
+                if not self._handover.put(Encoded(ref._replace(targets=targets), value)):
                     return
-        self._segments.put(None)
+        self._handover.put(None)
 
     def _encoded(self, run: MergedRun, pointed: PointedRecords) -> Iterator[Encoded]:
         whole = run.segment(self._codec) if isinstance(run, PackedRun) else None
@@ -118,7 +114,7 @@ class Merging:
             return
         entries = _entries(run)
         inline = any(record is not None for _, _, record in entries)
-        lacks = not all(record is not None for _, _, record in entries)
+        lacks = any(record is None for _, _, record in entries)
         # At worst each entry becomes a segment, and the manifest has no room for more.
         if lacks and self._rules.placement == "inline" and len(entries) <= self._room:
             self._room += 1
@@ -135,7 +131,7 @@ class Merging:
             count = sum(page.rows for manifest in self._manifests for page in manifest.id_pages or ())
             rows = heapq.merge(*map(self._left, self._manifests, sources))
             for page in encode_pages(rows, count, self._limits.page_rows):
-                if not self._pages.put(page):
+                if not self._handover.put(page):
                     return
         except FormatError:
             # Whoever looks for an id reads the segments.
@@ -156,7 +152,7 @@ class Merging:
 
     def stop(self) -> None:
         """Let the thread end; what it has made is never referred to."""
-        self._stopping.set()
+        self._handover.close()
 
     def next_segments(self) -> tuple[tuple[bytes, bytes], ...] | None:
         """The next ones, and then pages of ids, as (key, value): empty when none is ready yet, None at the end.
@@ -188,33 +184,22 @@ class Merging:
 
 
 class _Made(Generic[M]):
-    """What one thread makes and the worker takes, a few ahead."""
+    """Segments, or pages, that the worker takes from the handover: some at a time, up to the None behind the last."""
 
-    def __init__(self, stopping: threading.Event, limits: Limits) -> None:
-        self._ready: queue.Queue[M | None] = queue.Queue(limits.merge_queue)
+    def __init__(self, handover: Handover[Any], limits: Limits) -> None:
+        self._handover = handover
         self._most_bytes = limits.merge_bytes
-        self._stopping = stopping
         self._ended = False
 
-    def put(self, made: M | None) -> bool:
-        """The next one, None behind the last; waits for room, False when it is stopped before there is any."""
-        while not self._stopping.is_set():
-            try:
-                self._ready.put(made, timeout=WAIT_S)
-            except queue.Full:
-                continue
-            return True
-        return False
-
     def take(self) -> Sequence[M] | None:
-        """What is ready, but not too much: empty when nothing is, None behind the last."""
+        """Return those that are ready, but not too much: empty when none is, None behind the last."""
         taken: list[M] = []
         size_bytes = 0
         while not self._ended and size_bytes < self._most_bytes:
-            try:
-                made = self._ready.get_nowait()
-            except queue.Empty:
+            ready = self._handover.take()
+            if not ready:
                 break
+            (made,) = ready
             if made is None:
                 self._ended = True
             else:

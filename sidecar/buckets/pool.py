@@ -5,28 +5,29 @@ a second, and leave the one thread that encodes hardly any time with the lock of
 for half a minute, and each held a copy of its records meanwhile. A few at a time are as fast as the machine is.
 """
 
+import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import takewhile
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from confluent_kafka import Consumer
 
-from index.pending import Entry
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka.errors import cluster_errors
-from sidecar.payload.records import Scheduled
+from sidecar.ports import Records
 
 T = TypeVar("T")
-Run: TypeAlias = list[list[Entry[Scheduled]]]
-"""The entries of segments that follow each other in a bucket."""
-
 LOADERS = 2
 MERGERS = 1
 FETCHERS = 1
+"""One alone: pages of ids are remembered for the thread that looks for ids."""
+
 ENCODERS = 1
 ASKERS = 1
+
+ROOM_WAIT_S = 0.2
 
 SEALS_AT_ONCE = 4
 """While one of them waits for the brokers, others have something to encode."""
@@ -67,6 +68,40 @@ class Turns:
         return sum(began_s is None or now_s < began_s + self._longest_s for _, began_s in in_front)
 
 
+class QueuedHandover(Generic[T]):
+    """A handover by a queue with room for ``most``; 0: without bound."""
+
+    def __init__(self, most: int) -> None:
+        self._queue: queue.Queue[T] = queue.Queue(most)
+        self._closed = threading.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is taken."""
+        return self._closed.is_set()
+
+    def put(self, made: T) -> bool:
+        """Hand over the next one, and wait for room; False when it is closed before there is any."""
+        while not self._closed.is_set():
+            try:
+                self._queue.put(made, timeout=ROOM_WAIT_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def take(self) -> Sequence[T]:
+        """Take the next one; nothing when none is ready."""
+        try:
+            return (self._queue.get_nowait(),)
+        except queue.Empty:
+            return ()
+
+    def close(self) -> None:
+        """Let the thread that makes them end."""
+        self._closed.set()
+
+
 class LoaderPool:
     """Threads that read segments, each with a reader of its own, and turns to seal and to merge.
 
@@ -87,32 +122,36 @@ class LoaderPool:
         self._encoders = ThreadPoolExecutor(ENCODERS, "encoder")
         self._askers = ThreadPoolExecutor(ASKERS, "asker")
 
-    def load(self, work: Callable[[OffsetReader], Run]) -> Future[Run]:
+    def load(self, work: Callable[[Records], T]) -> Future[T]:
         """Have segments read."""
         return self.look(work)
 
-    def look(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def look(self, work: Callable[[Records], T]) -> Future[T]:
         """Have a record or two read."""
         return self._submit(self._loaders, work)
 
-    def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
+    def merge(self, work: Callable[[Records], None]) -> Future[None]:
         """Have a merge prepared; apart from loading, so that a long merge never delays what is due."""
         future = self._submit(self._mergers, work)
         self._merging.add(future)
         future.add_done_callback(self._merging.discard)
         return future
 
-    def scan(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def scan(self, work: Callable[[Records], T]) -> Future[T]:
         """Have whole buckets read, beside merging: what is due soon is loaded meanwhile."""
         return self._submit(self._mergers, work)
 
-    def fetch(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def fetch(self, work: Callable[[Records], T]) -> Future[T]:
         """Have segments read that a merge needs next; apart from it, so that it goes on meanwhile."""
         return self._submit(self._fetchers, work)
 
-    def look_up(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def look_up(self, work: Callable[[Records], T]) -> Future[T]:
         """Have ids looked for: neither with what is loaded for release, nor with merging, which may take minutes."""
         return self._submit(self._fetchers, work)
+
+    def handover(self, most: int) -> QueuedHandover[Any]:
+        """Make a handover with room for ``most``; 0: without bound."""
+        return QueuedHandover(most)
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
         """Have a segment encoded; apart from merging, which may take long while memory has to be freed."""
@@ -140,7 +179,7 @@ class LoaderPool:
         self._encoders.shutdown(wait=False, cancel_futures=True)
         self._askers.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, threads: ThreadPoolExecutor, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def _submit(self, threads: ThreadPoolExecutor, work: Callable[[Records], T]) -> Future[T]:
         def run() -> T:
             with cluster_errors():
                 return work(self._reader())

@@ -23,7 +23,7 @@ from index.run import Run
 from index.target_counts import Route, count_routes
 from index.unsealed import Unsealed
 from sidecar.buckets.id_pages import Encode, SealedIds, WrittenIds
-from sidecar.limits import LIMITS, Limits
+from sidecar.limits import Limits
 from sidecar.payload.packed_run import PackedRun, packed_run, routes_in
 from sidecar.payload.packing import records_of
 from sidecar.payload.records import Packed, Payload
@@ -43,10 +43,10 @@ class Sealing:
         to_offset: int,
         bucket_id: int,
         rules: SealRules,
+        limits: Limits,
         encode: Encode,
         codec: SegmentCodec = PYTHON_CODEC,
         ids: Places | None = NO_PLACES,
-        limits: Limits = LIMITS,
     ) -> None:
         """``ids`` None: it is not to be written which ids the bucket has."""
         self._has_pages = ids is not None

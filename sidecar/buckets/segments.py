@@ -21,9 +21,9 @@ from index.rules_by_column import decide_alike
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Control, Decision, Rejection, Schedule, due_ms_of, schedule_of
 from index.unreadable import UnreadableHeaders, decide
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.intake.offset_reader import OffsetReader, ReadEach
 from sidecar.payload.packed_run import PackedRun, packed_rows
 from sidecar.payload.records import Scheduled, mean_size, scheduled, size_of
+from sidecar.ports import ReadEach, Records
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.rows import RowPacker
 from snapshots.segment import Columns, StoredEntry
@@ -59,7 +59,7 @@ class SegmentSource:
         """Decide by this history, which knows all epochs of before: a load may be under way about the oldest."""
         self._history = history
 
-    def load(self, manifest: Manifest, number: int, reader: OffsetReader, keeps: Keeps) -> list[Entry[Scheduled]]:
+    def load(self, manifest: Manifest, number: int, reader: Records, keeps: Keeps) -> list[Entry[Scheduled]]:
         """Return the entries of a segment in release order.
 
         A record that the segment only points to is read again in the delay topic. Where ``keeps`` says no, the entry
@@ -70,13 +70,13 @@ class SegmentSource:
         return self.load_run(manifest, range(number, number + 1), reader, keeps)[0]
 
     def load_run(
-        self, manifest: Manifest, numbers: range, reader: OffsetReader, keeps: Keeps
+        self, manifest: Manifest, numbers: range, reader: Records, keeps: Keeps
     ) -> list[list[Entry[Scheduled]]]:
         """Return the entries of each of some segments that follow each other, as ``load`` does."""
         read = self.read(manifest, numbers, reader)
         return [self._loaded(manifest, *each, reader, keeps) for each in zip(numbers, read, strict=True)]
 
-    def read(self, manifest: Manifest, numbers: Sequence[int], reader: OffsetReader) -> list[Record | None]:
+    def read(self, manifest: Manifest, numbers: Sequence[int], reader: Records) -> list[Record | None]:
         """Some segments, ascending, as they lie in the snapshots topic; None for one that is not there.
 
         ClusterError when the cluster does not answer.
@@ -85,14 +85,14 @@ class SegmentSource:
         read = reader.read_large(self._topic.snapshots, self._partition, sorted(offsets))
         return list(map(read.__getitem__, offsets))
 
-    def records(self, offsets: Sequence[int], reader: OffsetReader) -> ReadEach:
+    def records(self, offsets: Sequence[int], reader: Records) -> ReadEach:
         """Read the records at these ascending offsets of the delay topic, to be closed; None for one that is gone.
 
         ClusterError when the cluster does not answer.
         """
         return reader.read_each(self._topic.name, self._partition, offsets)
 
-    def stored(self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader) -> list[StoredEntry]:
+    def stored(self, manifest: Manifest, number: int, record: Record | None, reader: Records) -> list[StoredEntry]:
         """What a segment holds that was ``read``, in release order.
 
         When it is made good, which ``reader`` is for, also what was released before it was written. Errors as of
@@ -118,7 +118,7 @@ class SegmentSource:
         return packed_rows(rows, packer, self._codec)
 
     def _loaded(
-        self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader, keeps: Keeps
+        self, manifest: Manifest, number: int, record: Record | None, reader: Records, keeps: Keeps
     ) -> list[Entry[Scheduled]]:
         try:
             columns = self._columns(manifest.segments[number], record)
@@ -156,14 +156,14 @@ class SegmentSource:
         payloads = map(_new_tuple, repeat(Scheduled), zip(schedules, repeat(size), records, strict=False))
         return list(zip(columns.dues_ms, columns.offsets, payloads, strict=True))
 
-    def _scheduled(self, stored: Sequence[StoredEntry], reader: OffsetReader, keeps: Keeps) -> list[Entry[Scheduled]]:
+    def _scheduled(self, stored: Sequence[StoredEntry], reader: Records, keeps: Keeps) -> list[Entry[Scheduled]]:
         read = self._read_again({offset: due_ms for due_ms, offset, record in stored if record is None}, reader, keeps)
         return [
             (due_ms, offset, read[offset] if inline is None else self._payload(due_ms, offset, inline))
             for due_ms, offset, inline in stored
         ]
 
-    def _read_again(self, dues_ms: dict[int, int], reader: OffsetReader, keeps: Keeps) -> dict[int, Scheduled]:
+    def _read_again(self, dues_ms: dict[int, int], reader: Records, keeps: Keeps) -> dict[int, Scheduled]:
         """Read the records at these offsets in the delay topic, each with its due time, and keep what may be kept."""
         read: dict[int, Scheduled] = {}
         if not dues_ms:
@@ -205,7 +205,7 @@ class SegmentSource:
         return self._history.at(offset).controls.names_id(record.headers)
 
     def _from_delay_topic(
-        self, manifest: Manifest, number: int, reader: OffsetReader, cause: FormatError
+        self, manifest: Manifest, number: int, reader: Records, cause: FormatError
     ) -> list[StoredEntry]:
         ref = manifest.segments[number]
         what = f"segment {number} of bucket {manifest.bucket_id} of {self._topic.name}/{self._partition}"

@@ -11,8 +11,8 @@ from index.bucket import Manifest, Placement
 from index.progress import Position
 from index.record import Record
 from sidecar.buckets.segments import SegmentSource
-from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.ports import Records
 from sidecar.release.gate import Gate
 from sidecar.release.screening import ReadRecords
 
@@ -23,7 +23,7 @@ class SingleRecords:
     """Belongs to one owned partition; used by its worker only, which waits meanwhile."""
 
     def __init__(
-        self, ledger: PartitionLedger, source: SegmentSource, gate: Gate, read: ReadRecords, reader: OffsetReader
+        self, ledger: PartitionLedger, source: SegmentSource, gate: Gate, read: ReadRecords, reader: Records
     ) -> None:
         self._ledger = ledger
         self._source = source

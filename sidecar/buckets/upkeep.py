@@ -11,14 +11,14 @@ from index.errors import ClusterError
 from index.retention import delay_topic_needed_from
 from index.survey import Survey, survey
 from sidecar.buckets.hidden_end import HiddenEnd
-from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.trimming import Trimming
+from sidecar.config.retention import Retention
 from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packed_run import routes_in
+from sidecar.ports import Pool
 from sidecar.release.gate import Gate
 from sidecar.release.transaction import Request
-from sidecar.topics.retention import Retention
 
 COUNT_FOR_S = 0.002
 """How long a turn may count before the release goes on."""
@@ -43,7 +43,7 @@ class Upkeep:
         context: PartitionContext,
         ledger: PartitionLedger,
         trimming: Trimming,
-        pool: LoaderPool,
+        pool: Pool,
         retention: Retention,
         gate: Gate,
         hidden: HiddenEnd,

@@ -12,6 +12,9 @@ from sidecar.config.value_types import OptionalTopicName, TargetPattern, TopicNa
 
 DAY_MS: Final = 86_400_000
 
+HOW_TO_DELIVER: Final = "delay-router init --deliver-existing"
+"""Delivers what a delay topic held before a router served it."""
+
 MAX_SEGMENTS_SEALED: Final = 5_000
 """Of one bucket; a manifest holds 20,000, and buckets are merged by four."""
 

@@ -16,8 +16,9 @@ from sidecar.config.model import Config
 from sidecar.intake.handed_over import readable_headers
 from sidecar.kafka import admin as brokers
 from sidecar.kafka import clients
-from sidecar.kafka.admin import Place, TopicFacts, offsets, topic_facts
+from sidecar.kafka.admin import TopicFacts, offsets, topic_facts
 from sidecar.kafka.scan import NO_END, POLL_S, PartitionScan
+from sidecar.ports import Place
 
 WAIT_S: Final = 10.0
 """A receipt takes some 20 ms where the partition is served; a take-over takes seconds."""

@@ -14,8 +14,8 @@ from index.pending import Entry
 from index.record import Record
 from index.recurring import may_recur
 from index.schedule import BY_KEY, KeepKey, Schedule
-from sidecar.kafka.admin import Place
 from sidecar.payload.records import Refused, Scheduled
+from sidecar.ports import Place
 
 TOLD_AT_MOST: Final = 5
 """Most places in a line for a person."""

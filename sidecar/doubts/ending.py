@@ -43,10 +43,10 @@ from sidecar.doubts.coordinator_log import outcome_of_last
 from sidecar.doubts.look import Cluster
 from sidecar.doubts.shown import Shown, command_of
 from sidecar.kafka import clients
-from sidecar.kafka.admin import Place
 from sidecar.kafka.errors import Verdict, classify, error_of
 from sidecar.kafka.scan import PartitionScan, read_settled
 from sidecar.kafka.transactions import abort, commit, produce
+from sidecar.ports import Place
 from snapshots.ending import ENDING_KEY, Ending, encode_ending
 from snapshots.state import StoredState, fold_state
 from snapshots.transit import encode_transit

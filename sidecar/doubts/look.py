@@ -17,8 +17,9 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.doubts.aside import Doubt, Doubts, Ends, doubt_of, open_since
 from sidecar.kafka import clients
-from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S, Place, Told, offsets
+from sidecar.kafka.admin import MISSING, REQUEST_TIMEOUT_S, Told, offsets
 from sidecar.kafka.scan import PartitionScan, ScanError, place_of
+from sidecar.ports import Place
 from snapshots.state import StoredState
 
 SETTLED_WITHIN_S: Final = 10.0

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sidecar.kafka.admin import Place
+from sidecar.ports import Place
 from snapshots.ending import Ending
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from index.errors import ClusterError
 from sidecar.context import PartitionContext
 from sidecar.doubts.aside import TOLD_AT_MOST, Doubts
-from sidecar.kafka.admin import Place
+from sidecar.ports import Place
 
 LOOK_EVERY_S: Final = 1.0
 

@@ -11,7 +11,7 @@ from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.finding.kept_readers import About, Readers
 from sidecar.finding.known_pages import KnownPages
 from sidecar.finding.remembered import Remembered
-from sidecar.kafka.scan import Stored
+from sidecar.ports import Stored
 from snapshots.segment import StoredEntry, decode_segment
 
 MOST_READ: Final = 50_000

@@ -18,8 +18,9 @@ from index.errors import ClusterError
 from sidecar.config.model import Config
 from sidecar.intake.offset_reader import OffsetReader
 from sidecar.kafka import clients
-from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Place
-from sidecar.kafka.scan import Stored, read_part
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S
+from sidecar.kafka.scan import read_part
+from sidecar.ports import Place, Stored
 
 KEPT_FOR_S: Final = 120.0
 """Brokers close what nothing came through for minutes, and whoever asks next would have to notice that first."""

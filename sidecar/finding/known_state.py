@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from index.errors import FormatError
 from sidecar.finding.remembered import Remembered
-from sidecar.kafka.scan import Stored
+from sidecar.ports import Stored
 
 MOST_BYTES: Final = 64 * 1_048_576
 """Of what is left of all of them; what was not asked for longest is forgotten first."""

@@ -10,11 +10,12 @@ then, by another client or with another ``receive.message.max.bytes``, nothing o
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
 from sidecar.config.librdkafka_keys import MOST_UNPACKED
+from sidecar.intake.decided import BadBatch
 from sidecar.kafka.errors import error_of
 from sidecar.kafka.scan import NO_END, PartitionScan, ScanError, Why
 
@@ -22,14 +23,6 @@ TRIES: Final = 3
 """So often the same error must come, each time of a fetch of its own, before a batch is taken for bad."""
 
 TIMEOUT_S: Final = 10.0
-
-
-class BadBatch(NamedTuple):
-    """Offsets [from_offset, to_offset) of a batch that cannot be read, and what the client says of it."""
-
-    from_offset: int
-    to_offset: int
-    why: str
 
 
 def too_large(offset: int, size_bytes: int, most_bytes: int) -> BadBatch:

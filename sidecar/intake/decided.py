@@ -1,15 +1,87 @@
-"""What reading ahead has come to, for the worker to index; what comes of indexing it."""
+"""The steps that reading ahead has decided, for the worker to index; and the result of indexing them."""
 
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from index.headers import Headers
 from index.pending import Entry
 from index.record import Record
 from index.schedule import Control, Reason, Rejection
-from sidecar.intake.bad_batches import BadBatch
 from sidecar.payload.records import Payload, Refused
 
 _NO_TIMESTAMP = -1
+
+
+class Message(Protocol):
+    """A record as the client hands it over, or an event that says why there is none."""
+
+    def offset(self) -> int | None:
+        """Return its offset."""
+
+    def error(self) -> object | None:
+        """Return the error of an event; None for a record."""
+
+    def key(self) -> Any:
+        """Return its key."""
+
+    def value(self) -> Any:
+        """Return its value."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind of its timestamp, and the timestamp in milliseconds."""
+
+
+class BadBatch(NamedTuple):
+    """Offsets [from_offset, to_offset) of a batch that cannot be read, and the words of the client."""
+
+    from_offset: int
+    to_offset: int
+    why: str
+
+
+class Fetched(Protocol):
+    """The result of one read: messages and the headers of each, or a batch that cannot be read."""
+
+    @property
+    def messages(self) -> Sized:
+        """The messages, for the native decider."""
+
+    @property
+    def headers(self) -> Sequence[Headers]:
+        """The headers of each, where Python has read them."""
+
+    @property
+    def bad(self) -> BadBatch | None:
+        """The batch that cannot be read; then there are no messages."""
+
+    def some(self, start: int, stop: int) -> Iterable[tuple[Message, Headers]]:
+        """Give messages with their headers, from one place up to another."""
+
+    def require_end(self, error: Any) -> None:
+        """Raise a ClusterError unless the error of a message says that the partition ends there."""
+
+
+class NativeDecider(Protocol):
+    """Decides records of the common form in native code."""
+
+    def decide(
+        self,
+        messages: Any,
+        headers: Sequence[Headers],
+        start: int,
+        below: int,
+        far_ms: int,
+        room_bytes: int,
+        run: list[Any],
+        names: dict[int, bytes],
+        /,
+    ) -> tuple[int, int, int]:
+        """Go on with a run from a place on.
+
+        Return the place of the first message that is left to Python, the bytes of payload taken, and how many records
+        have no time header.
+        """
 
 
 class Rejected(NamedTuple):

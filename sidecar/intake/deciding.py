@@ -4,13 +4,10 @@ A decision must replay, so it depends on the record and on the rules of its offs
 cluster is asked. The clock only tells what will wait for so long that it is packed.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
-from confluent_kafka import KafkaError, KafkaException, Message
+from collections.abc import Callable
+from typing import TypeAlias
 
 from index.errors import RefusedError
-from index.headers import Headers
 from index.names import hash_of
 from index.pending import Entry
 from index.record import Record
@@ -18,16 +15,10 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import AT_ONCE, Control, Rejection
 from index.unreadable import UnreadableHeaders, decide
-from sidecar.intake.bad_batches import BadBatch
-from sidecar.intake.decided import Controlling, Decided, Rejected, Step
-from sidecar.intake.tails import Fetch, RawFetch
-from sidecar.kernel.choice import PYTHON, Kernel
-from sidecar.payload.budget import PayloadBudget
+from sidecar.intake.decided import BadBatch, Controlling, Decided, Fetched, NativeDecider, Rejected, Step
 from sidecar.payload.records import Packed, Payload, Refused, Scheduled, packed, scheduled, size_of
+from sidecar.ports import Budget
 from snapshots.rows import RowPacker
-
-if TYPE_CHECKING:
-    from sidecar.kernel._deciding import Decider
 
 NEVER = 1 << 63
 """An offset that no log reaches."""
@@ -36,6 +27,14 @@ PACKED_BYTES = 65_536
 """A larger record is kept as it came, since it may be too large for a segment."""
 
 _new = tuple.__new__  # A NamedTuple's own constructor is a Python function and costs three times as much.
+
+
+Native: TypeAlias = Callable[[Rules, RowPacker, tuple[type, type]], NativeDecider | None]
+"""Makes a native decider for some rules, as far as it can."""
+
+
+def nothing_native(_rules: Rules, _packer: RowPacker, _kinds: tuple[type, type]) -> None:
+    """Leave all decisions to Python."""
 
 
 class Deciding:
@@ -50,13 +49,13 @@ class Deciding:
     def __init__(
         self,
         history: RuleHistory,
-        budget: PayloadBudget,
+        budget: Budget,
         *,
         now_ms: Callable[[], int],
         soon_ms: int,
         until_offset: int = NEVER,
         stops_at_bad: Callable[[], int] | None = None,
-        kernel: Kernel = PYTHON,
+        native: Native = nothing_native,
     ) -> None:
         self.taken_bytes = 0
         self.has_ended = False
@@ -69,14 +68,14 @@ class Deciding:
         self._until_offset = until_offset
         self._stops_at_bad = stops_at_bad
         self._packer = RowPacker()
-        self._kernel = kernel
+        self._native_by = native
         self._native = self._decider(self._rules)
         self._far_ms = self._room_bytes = 0
 
-    def decide(self, fetch: Fetch | RawFetch) -> Decided:
+    def decide(self, fetch: Fetched) -> Decided:
         """What to do to the index for what was read; the memory that this takes is counted at once.
 
-        KafkaException for an error among the messages, RefusedError for a batch that stops the partition.
+        ClusterError for an error among the messages, RefusedError for a batch that stops the partition.
         """
         decided = Decided()
         if fetch.bad is not None:
@@ -88,7 +87,7 @@ class Deciding:
         self.taken_bytes += decided.resident_bytes
         return decided
 
-    def _decide_messages(self, fetch: Fetch | RawFetch, decided: Decided) -> None:
+    def _decide_messages(self, fetch: Fetched, decided: Decided) -> None:
         self._far_ms, self._room_bytes = self._now_ms() + self._soon_ms, self._budget.room_bytes
         run: list[Entry[Payload]] = []
         at, count = 0, len(fetch.messages)
@@ -98,13 +97,13 @@ class Deciding:
                 at = self._decide_natively(self._native, fetch, at, run, decided)
                 # In front of something that it does not know, or of other rules.
                 to = at + 1
-            run = self._decide_some(fetch.some(at, to), run, decided)
+            run = self._decide_some(fetch, at, to, run, decided)
             at = to
         decided.steps.append(run)
         decided.records = count
 
     def _decide_natively(
-        self, native: "Decider", fetch: Fetch | RawFetch, at: int, run: list[Entry[Payload]], decided: Decided
+        self, native: NativeDecider, fetch: Fetched, at: int, run: list[Entry[Payload]], decided: Decided
     ) -> int:
         """Go on with a run from a place of the fetch on; the place of the first message that is left to Python."""
         to, taken_bytes, without_time = native.decide(
@@ -123,15 +122,16 @@ class Deciding:
 
     # In one piece: a call for each record costs more than what it does.
     def _decide_some(  # noqa: C901, PLR0912, PLR0915 -- see above
-        self, messages: Iterable[tuple[Message, Headers]], run: list[Entry[Payload]], decided: Decided
+        self, fetch: Fetched, start: int, stop: int, run: list[Entry[Payload]], decided: Decided
     ) -> list[Entry[Payload]]:
         """Go on with a run; the run that is under way at the end."""
         steps, room_bytes, far_ms = decided.steps, self._room_bytes, self._far_ms
-        for message, headers in messages:
+        for message, headers in fetch.some(start, stop):
             offset = message.offset() or 0
             error = message.error()
             if error is not None:
-                steps += run, _end_at(offset, error)
+                fetch.require_end(error)
+                steps += run, offset
                 run = []
                 continue
             if offset >= self._until_offset:
@@ -189,8 +189,8 @@ class Deciding:
         if rules != self._rules:
             self._rules, self._native = rules, self._decider(rules)
 
-    def _decider(self, rules: Rules) -> "Decider | None":
-        return self._kernel.decider(rules, self._packer, (Scheduled, Packed))
+    def _decider(self, rules: Rules) -> NativeDecider | None:
+        return self._native_by(rules, self._packer, (Scheduled, Packed))
 
     def _passed(self, bad: BadBatch) -> Step:
         if bad.from_offset >= self._until_offset:
@@ -210,10 +210,3 @@ class Deciding:
         if row is None or len(row) > PACKED_BYTES or timestamp_ms < 0:
             return None
         return packed(timestamp_ms, row, packer, targets[0] if len(targets) == 1 else targets)
-
-
-def _end_at(offset: int, error: KafkaError) -> int:
-    """The offset at which the event of the end came; KafkaException when it is another."""
-    if error.code() != KafkaError._PARTITION_EOF:
-        raise KafkaException(error)
-    return offset

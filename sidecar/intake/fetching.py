@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.config.librdkafka_keys import MOST_UNPACKED_BYTES, most_unpacked_bytes
 from sidecar.config.model import Config
-from sidecar.intake.bad_batches import BadBatch, BadBatches
+from sidecar.intake.bad_batches import BadBatches
+from sidecar.intake.decided import BadBatch
 from sidecar.intake.tails import Fetch, NativeTail, PythonTail, RawFetch, Tail
 from sidecar.kafka import clients
 from sidecar.kernel.choice import PYTHON, Kernel

@@ -12,12 +12,11 @@ from typing import Protocol
 from index.pending import Entry
 from index.progress import Position
 from sidecar.clock import Clock
-from sidecar.intake.bad_batches import BadBatch
-from sidecar.intake.decided import Controlling, Decided, Indexed, Rejected, stub_of
+from sidecar.intake.decided import BadBatch, Controlling, Decided, Indexed, Rejected, stub_of
 from sidecar.intake.deciding import NEVER
-from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Payload, resident_bytes, scheduled_size, size_of, transaction_bytes
+from sidecar.ports import Budget
 
 INDEX_RECORDS = 20_000
 """Most records indexed between two transactions, give or take one fetch: bounds what is owed at once, and for how long
@@ -66,9 +65,7 @@ class Places(Protocol):
 class Intake:
     """Indexes what ``ahead`` gives, which it owns; used by the worker of its partition only."""
 
-    def __init__(
-        self, ahead: Ahead, ledger: PartitionLedger, budget: PayloadBudget, places: Places, clock: Clock
-    ) -> None:
+    def __init__(self, ahead: Ahead, ledger: PartitionLedger, budget: Budget, places: Places, clock: Clock) -> None:
         self._ahead = ahead
         self._clock = clock
         self._places = places

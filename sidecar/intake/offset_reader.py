@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import takewhile
-from typing import TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -10,11 +9,11 @@ from index.record import Record
 from index.unreadable import examined
 from sidecar.intake.handed_over import handed_over, handed_over_one
 from sidecar.intake.raw_headers import RawHeaders
-from sidecar.kafka.admin import Place
 from sidecar.kafka.errors import cluster_errors, error_of, is_unreadable, with_cluster_errors
 from sidecar.kafka.librdkafka import serialized_sizes
 from sidecar.kafka.scan import learn_leaders
 from sidecar.payload.records import size_of
+from sidecar.ports import Place, ReadEach
 
 SCAN_GAP_RECORDS = 300
 """Scan through smaller gaps, seek over larger ones: a seek costs 0.6 ms, a scanned record 2 us (measured)."""
@@ -36,9 +35,6 @@ STEP_BYTES = 4 * 1_048_576
 _NOWHERE = -SCAN_GAP_RECORDS - 1
 
 Connect = Callable[[], Consumer]
-
-ReadEach: TypeAlias = Generator[tuple[int, Record | None], None, None]
-"""Offsets in ascending order, each with its record; None for one that the topic no longer holds."""
 
 _NO_PLACE: Place = ("", -1)
 

@@ -17,10 +17,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from index.headers import Headers
 from index.unreadable import UnreadableHeaders, examined
-from sidecar.intake.bad_batches import BadBatch, too_large
+from sidecar.intake.bad_batches import too_large
+from sidecar.intake.decided import BadBatch
 from sidecar.intake.handed_over import handed_over, headers_as_handed_over
 from sidecar.intake.raw_headers import RawHeaders
-from sidecar.kafka.errors import is_unreadable
+from sidecar.kafka.errors import is_unreadable, require_end
 from sidecar.kafka.librdkafka import PartitionQueue, serialized_sizes
 from sidecar.kernel.choice import Kernel
 
@@ -46,6 +47,10 @@ class Fetch(NamedTuple):
         """Messages with their headers, from one place up to another."""
         return zip(self.messages[start:stop], self.headers[start:stop], strict=True)
 
+    def require_end(self, error: KafkaError) -> None:
+        """Raise a ClusterError unless the error of a message says that the partition ends there."""
+        require_end(error)
+
 
 class RawFetch(NamedTuple):
     """Messages that nobody has made objects of; of use until the next ones are read."""
@@ -58,6 +63,10 @@ class RawFetch(NamedTuple):
         """As that of a Fetch."""
         for message in self.messages.handed(start, stop, KafkaError):
             yield cast("Message", message), _headers_of(message.raw_headers)
+
+    def require_end(self, error: KafkaError) -> None:
+        """Raise a ClusterError unless the error of a message says that the partition ends there."""
+        require_end(error)
 
 
 class Read(NamedTuple):

@@ -26,6 +26,7 @@ from sidecar.config.model import Config
 from sidecar.kafka.errors import error_of, is_leaderless, tells_of_stale_look
 from sidecar.kafka.tokens import connection
 from sidecar.logs import events
+from sidecar.ports import Place
 
 REQUEST_TIMEOUT_S: Final = 10.0
 """Of one request; a broker that needs longer is as good as away."""
@@ -70,9 +71,6 @@ class Denied:
 
 Described = TopicFacts | Denied | None
 """None: there is no such topic."""
-
-Place = tuple[str, int]
-"""A partition of a topic."""
 
 
 class Told(NamedTuple):

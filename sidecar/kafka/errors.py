@@ -213,6 +213,12 @@ def is_partition_end(error: KafkaError) -> bool:
     return error.code() == KafkaError._PARTITION_EOF
 
 
+def require_end(error: KafkaError) -> None:
+    """Raise a ClusterError unless a consumer says that a partition ends here."""
+    if not is_partition_end(error):
+        raise cluster_error(error)
+
+
 def error_of(exception: KafkaException) -> KafkaError:
     """The KafkaError inside an exception of confluent-kafka."""
     error = exception.args[0]
@@ -226,7 +232,7 @@ def text_of(error: KafkaError) -> str:
 
 
 def cluster_error(error: KafkaError, remedy: str = "") -> ClusterError:
-    """Return the error of ours for an error of the client."""
+    """Make a ClusterError of an error of the client."""
     kind = ClusterTrouble.OTHER
     if is_unreadable(error):
         kind = ClusterTrouble.UNREADABLE

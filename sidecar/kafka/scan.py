@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -18,8 +18,9 @@ from confluent_kafka.admin import AdminClient
 from index.errors import NotYetError, RefusedError, changed_on_disk
 from sidecar.config.model import Config
 from sidecar.kafka import clients
-from sidecar.kafka.admin import REQUEST_TIMEOUT_S, Place, log_range, uncommitted_end
+from sidecar.kafka.admin import REQUEST_TIMEOUT_S, log_range, uncommitted_end
 from sidecar.kafka.errors import error_of, is_partition_end, is_removed, is_unreadable
+from sidecar.ports import Place, Stored
 
 NO_END: Final = 1 << 62
 """Behind every offset: the end of a range that is followed."""
@@ -157,14 +158,6 @@ def range_of(consumer: Consumer, place: Place) -> range:
 def place_of(message: Message) -> Place:
     """Return the partition that a message is of."""
     return message.topic() or "", message.partition() or 0
-
-
-class Stored(NamedTuple):
-    """One record of a compacted topic, as it is stored."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
 
 
 def read_compacted(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:

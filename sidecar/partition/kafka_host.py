@@ -12,8 +12,9 @@ from index.record import Record
 from index.rule_history import RuleHistory
 from index.run import Runs
 from sidecar import failpoints
+from sidecar.backfill.adopting import Waiting
 from sidecar.backfill.restoring import has_records, look_at_backfills
-from sidecar.backfill.staging import StagedAt, Staging, Waiting
+from sidecar.backfill.staging import StagedAt, Staging
 from sidecar.buckets.hidden_end import Edges, HiddenEnd
 from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.trimming import Trimming
@@ -38,11 +39,13 @@ from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload
 from sidecar.policies.settings import PolicySettings
+from sidecar.ports import Records
 from sidecar.release.gate import Gate
 from sidecar.release.kafka_transactions import KafkaTransactions
 from sidecar.release.rates import RateLimits
 from sidecar.release.target_directory import TargetDirectory
 from sidecar.release.writer import PartitionWriter
+from sidecar.series.zones import zone_of
 from sidecar.topics.check_brokers import too_long_remedy
 from sidecar.topics.removal import Removal
 from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, retention_of
@@ -97,6 +100,7 @@ class KafkaHost:
         )
         self.settings = PolicySettings(shared.policies, config, topic)
         self.compresses = clients.compresses(config)
+        self.zone_of = zone_of
         self._producer = clients.producer(config, topic.name, partition, on_throttle)
         self._closing.callback(self._producer.purge)
         self._reader = OffsetReader(lambda: clients.reader(config))
@@ -195,7 +199,7 @@ class KafkaHost:
             soon_ms=topic.seal_rules.soon_ms,
             until_offset=until_offset,
             stops_at_bad=(lambda: ledger.committed.cursor) if topic.on_unreadable == "stop" else None,
-            kernel=self._shared.kernel,
+            native=self._shared.kernel.decider,
         )
         most_batch_bytes = self._standing.topics[topic.name].number("max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
         fetching = Fetching(
@@ -230,7 +234,7 @@ class KafkaHost:
         hidden = HiddenEnd(lambda: shared.pool.look(self._edges), brokers, self.context.place)
         return Upkeep(self.context, ledger, trimming, shared.pool, retention, gate, hidden)
 
-    def _edges(self, _: OffsetReader) -> Edges:
+    def _edges(self, _: Records) -> Edges:
         admin, place = self._shared.admin, self.context.place
         # In this order: the end never lies before what was settled a moment ago.
         return Edges(cluster.log_range(admin, *place)[1], cluster.uncommitted_end(admin, *place))

@@ -16,6 +16,7 @@ from sidecar.buckets.lifecycle import Housekeeping
 from sidecar.buckets.loading import Loading
 from sidecar.buckets.segments import SegmentSource
 from sidecar.buckets.single_records import SingleRecords
+from sidecar.config.retention import Retention, placement_under
 from sidecar.doubts.aside import Aside, Doubts
 from sidecar.doubts.watch import DoubtWatch
 from sidecar.intake.decided import Indexed
@@ -27,8 +28,8 @@ from sidecar.partition.rule_changes import RuleChanges
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.partition.tail import Tail, is_held_up
 from sidecar.partition.takeover import read_origin
-from sidecar.payload.budget import BudgetShare
 from sidecar.payload.ledger import PartitionLedger
+from sidecar.payload.memory import BudgetShare
 from sidecar.payload.records import resident_bytes, scheduled_size
 from sidecar.policies.table import TopicSettings
 from sidecar.release.gate import Gate
@@ -37,8 +38,6 @@ from sidecar.release.plan import Plan, Released
 from sidecar.release.releaser import Releaser
 from sidecar.release.transaction import Request, Timestamps, Transactions
 from sidecar.series.occurring import Series
-from sidecar.series.zones import zone_of
-from sidecar.topics.retention import Retention, placement_under
 from snapshots.inventory import InventoryKeeper
 
 
@@ -96,7 +95,7 @@ class OwnedPartition:
         )
         own = (topic.name, context.partition), (topic.receipts, context.partition)
         aside = Aside(*own, topic.rejected, lambda name: host.directory.resolve([name])[name].partitions)
-        self.gate = Gate(host.rates, origin.held, aside, context.limits)
+        self.gate = Gate(host.rates, context.limits, origin.held, aside)
         self._doubts = DoubtWatch(context, self.gate.use_doubts, host.look_again)
         self._resident.take(self.gate.resident_bytes)
         self._source = source = SegmentSource(topic, context.partition, origin.history, host.codec)
@@ -113,7 +112,7 @@ class OwnedPartition:
             host.read_again,
             source.decide,
             host.compresses,
-            Series(key, behind, zone_of),
+            Series(key, behind, host.zone_of),
             Moving(pending.of, source.decide, key, behind),
         )
         looked = host.staged.has_looked if host.staged.may_hold() else None

@@ -6,27 +6,25 @@ What decides and orders knows of nothing else: it has no client, no thread, no c
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from datetime import tzinfo
 from typing import Protocol
 
 from index.record import Record
 from index.rule_history import RuleHistory
 from index.run import Runs
 from sidecar.backfill.adopting import StagedView
-from sidecar.buckets.pool import LoaderPool
 from sidecar.buckets.upkeep import Upkeep
 from sidecar.context import PartitionContext
 from sidecar.doubts.aside import Doubts
 from sidecar.intake.intake import Intake, Places
-from sidecar.intake.offset_reader import OffsetReader
 from sidecar.partition.origin import Origin
 from sidecar.partition.takeover import Standing
-from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Payload
 from sidecar.policies.settings import SettingsSource
+from sidecar.ports import Budget, Directory, Pool, Records
 from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
-from sidecar.release.target_directory import Directory
 from sidecar.release.transaction import Transactions
 from snapshots.codec import SegmentCodec
 
@@ -49,7 +47,7 @@ class Host(Protocol):
         """Which partition it is."""
 
     @property
-    def budget(self) -> PayloadBudget:
+    def budget(self) -> Budget:
         """Memory for payload, shared with other partitions."""
 
     @property
@@ -69,7 +67,7 @@ class Host(Protocol):
         """How records are kept that wait to be sealed."""
 
     @property
-    def pool(self) -> LoaderPool:
+    def pool(self) -> Pool:
         """Where segments are read and encoded."""
 
     @property
@@ -88,6 +86,9 @@ class Host(Protocol):
     def compresses(self) -> bool:
         """Whether what is written is compressed, so that the size of a record does not tell that of its batch."""
 
+    def zone_of(self, name: str) -> tzinfo:
+        """Return the rules of a time zone by its IANA name; ValueError when there is no such zone."""
+
     def look_again(self, doubts: Doubts) -> "Future[Doubts]":
         """Have the cluster asked which of these places are still in doubt."""
 
@@ -104,7 +105,7 @@ class Host(Protocol):
         """Begin to read the delay partition where the ledger is; nothing is indexed at or beyond ``until_offset``."""
 
     @property
-    def reader(self) -> OffsetReader:
+    def reader(self) -> Records:
         """To read single records with, of the delay topic or of a segment; used by the worker only."""
 
     def read_again(self, offsets: Sequence[int]) -> dict[int, Record | None]:

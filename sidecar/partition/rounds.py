@@ -18,7 +18,7 @@ from index.pending import Entry
 from index.schedule import AT_ONCE
 from index.transaction_size import TransactionSize
 from sidecar.context import PartitionContext
-from sidecar.intake.bad_batches import BadBatch
+from sidecar.intake.decided import BadBatch
 from sidecar.partition.owned_partition import OwnedPartition
 from sidecar.payload.records import Scheduled, transaction_bytes
 from sidecar.release.gate import waiting_since_ms
@@ -109,9 +109,12 @@ class Rounds:
         return self._owned.gate.resumed(self.batch_records, now_ms, limit_bytes, doomed)
 
     def _limit_bytes(self, running_s: float) -> int:
-        """Most bytes to plan a transaction with: where schedules recur, each record may append another of its size."""
+        """Return the most bytes to plan a transaction with, one at least: without room nothing would come in again.
+
+        Where schedules recur, each record may append another of its size.
+        """
         limit_bytes = self._size.limit_bytes(running_s)
-        return limit_bytes // 2 if self._owned.ledger.committed.series_key else limit_bytes
+        return max(1, limit_bytes // 2) if self._owned.ledger.committed.series_key else limit_bytes
 
     def _now_ms(self) -> int:
         return BEFORE_ALL_MS if self._owned.settings.paused else self._clock.now_ms()

@@ -11,7 +11,7 @@ from sidecar.buckets.pool import LoaderPool
 from sidecar.clock import Clock
 from sidecar.config.model import Config
 from sidecar.kernel.choice import PYTHON, Kernel
-from sidecar.limits import LIMITS, Limits
+from sidecar.limits import Limits
 from sidecar.metrics import Metrics
 from sidecar.payload.budget import PayloadBudget
 from sidecar.policies.table import WITHOUT_POLICIES, Policies
@@ -38,8 +38,8 @@ class Shared:
     still_ours: Callable[[str, int], bool]
     clock: Clock
     rates: RateLimits
+    limits: Limits
     policies: Policies = WITHOUT_POLICIES
     kernel: Kernel = PYTHON
     tracing: Tracing = NO_TRACING
-    limits: Limits = LIMITS
     topics_doubted: Event = field(default_factory=Event)

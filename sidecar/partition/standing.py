@@ -15,7 +15,8 @@ from sidecar.doubts.look import Cluster
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, TopicFacts, log_range, topic_facts, uncommitted_end
 from sidecar.kafka.errors import error_of
-from sidecar.kafka.scan import Stored, read_compacted
+from sidecar.kafka.scan import read_compacted
+from sidecar.ports import Stored
 from sidecar.topics.series import kept_key, series_of
 from sidecar.topics.start_over import state_keys
 from sidecar.topics.topics import BACKFILL, DELAY, RECEIPTS, SNAPSHOTS, STATE

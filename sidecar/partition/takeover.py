@@ -22,18 +22,18 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.rules_stored import differing
 from index.series_in_log import SeriesInLog
-from sidecar.backfill.restoring import restored_from
+from sidecar.backfill.restored import restored_from
+from sidecar.config.delay_topic import HOW_TO_DELIVER
 from sidecar.context import PartitionContext
 from sidecar.doubts.aside import Doubts
-from sidecar.kafka.scan import Stored
 from sidecar.partition.origin import Origin
-from sidecar.topics.first_start import HOW_TO_DELIVER
+from sidecar.ports import Stored
 from snapshots.manifest import manifest_key
 from snapshots.state import PROGRESS_KEY, RULES_KEY, StoredState
 
 
 class Standing(Protocol):
-    """The port through which a take-over asks how a partition stands; every method may raise ClusterError."""
+    """The port through which a take-over asks how a partition stands; an error of a method ends the take-over."""
 
     def delay_topic_id(self) -> str:
         """Id of the delay topic, another one when it was deleted and created again; RefusedError when it is missing."""

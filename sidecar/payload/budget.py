@@ -15,14 +15,6 @@ LEAST_PREFETCHED_BYTES: Final = 524_288
 counted. In memory it is several times as much for small records, of which librdkafka keeps some hundred bytes each."""
 
 
-LEAST_LOADED_BYTES: Final = 4 * 1_048_576
-"""A load keeps so many bytes of records that it reads again even where memory is full: an inline segment takes as much,
-and comes as a whole."""
-
-LARGE_BYTES: Final = 65_536
-"""A seek takes as long as reading so much: a larger record may as well be read by itself."""
-
-
 class PayloadBudget:
     """A counter with a limit; partitions take from it in runs and give back what they released."""
 
@@ -84,61 +76,3 @@ class PayloadBudget:
         """Have all who wait look again, as those do that are to end."""
         with self._changes:
             self._changes.notify_all()
-
-
-class LoadMemory:
-    """Memory for the records that one load reads again in the delay topic, counted as used while they are read.
-
-    The thread that loads uses it until the load is done, and the worker afterwards. A large record that is due after
-    ``soon_ms`` is not kept: to read it once more when it is due takes hardly longer than to copy it.
-    """
-
-    def __init__(self, budget: PayloadBudget, soon_ms: int) -> None:
-        self._budget = budget
-        self._soon_ms = soon_ms
-        self.taken_bytes = 0
-
-    def keeps(self, due_ms: int, size_bytes: int) -> bool:
-        """Count a record as used, if there is room for it."""
-        if size_bytes > LARGE_BYTES and due_ms > self._soon_ms:
-            return False
-        if self._budget.is_full and self.taken_bytes + size_bytes > LEAST_LOADED_BYTES:
-            return False
-        self._budget.take(size_bytes)
-        self.taken_bytes += size_bytes
-        return True
-
-    def hand_over(self) -> int:
-        """Return the bytes that are counted as used; from here on the caller answers for them."""
-        taken_bytes, self.taken_bytes = self.taken_bytes, 0
-        return taken_bytes
-
-    def close(self) -> None:
-        """Give back the bytes that nobody has taken over."""
-        self._budget.give_back(self.hand_over())
-
-
-class BudgetShare:
-    """What one partition has taken of a budget; given back as a whole at the end."""
-
-    def __init__(self, budget: PayloadBudget) -> None:
-        self._budget = budget
-        self.used_bytes = 0
-
-    def take(self, size_bytes: int) -> None:
-        """Count bytes as used."""
-        self._budget.take(size_bytes)
-        self.used_bytes += size_bytes
-
-    def adopt(self, size_bytes: int) -> None:
-        """Answer from here on for bytes that somebody else has counted as used."""
-        self.used_bytes += size_bytes
-
-    def give_back(self, size_bytes: int) -> None:
-        """Count bytes as free again; negative ones as used."""
-        self.used_bytes -= size_bytes
-        self._budget.give_back(size_bytes)
-
-    def close(self) -> None:
-        """Give back all that is left."""
-        self.give_back(self.used_bytes)

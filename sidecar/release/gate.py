@@ -45,7 +45,7 @@ from index.progress import Position
 from index.record import Record
 from index.schedule import AT_ONCE
 from sidecar.doubts.aside import Aside, Doubts
-from sidecar.limits import LIMITS, Limits
+from sidecar.limits import Limits
 from sidecar.payload.records import Scheduled, resident_bytes, scheduled, scheduled_size, size_of
 from sidecar.release.rates import RateLimits, TargetLimit
 from snapshots.held import HeldEntry, encode_held, held_key
@@ -73,9 +73,9 @@ class Gate:
     def __init__(
         self,
         rates: RateLimits,
+        limits: Limits,
         held: Iterable[HeldEntry] = (),
         aside: Aside | None = None,
-        limits: Limits = LIMITS,
     ) -> None:
         self._rates = rates
         self._limits = limits

@@ -6,9 +6,9 @@ used. Rejected: a part for each partition, which would leave most of it unused a
 counter, which needs a round trip for each batch and an answer to what holds when it is away.
 """
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,11 +33,13 @@ class _Bucket:
 
 
 class RateLimits:
-    """The buckets of a process; ``now_s`` are seconds that only go forward. Safe to use from any thread."""
+    """The buckets of a process; ``now_s`` are seconds that only go forward. ``lock`` makes them safe to use
+    from any thread.
+    """
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(self, now_s: Callable[[], float], lock: AbstractContextManager[object]) -> None:
         self._now_s = now_s
-        self._lock = threading.Lock()
+        self._lock = lock
         self._buckets: dict[str, _Bucket] = {}
         self._own: Counter[str] = Counter()
         self._partitions: dict[str, int] = {}

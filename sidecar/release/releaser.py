@@ -23,13 +23,13 @@ from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packing import whole_batch
 from sidecar.payload.records import Decide, Leaving, Scheduled
+from sidecar.ports import Directory
 from sidecar.release.expiry import NEVER_EXPIRES, Expiry
 from sidecar.release.gate import Gate
 from sidecar.release.moving import Moving, Spared
 from sidecar.release.plan import Attempt, Plan, Released
 from sidecar.release.screening import ReadRecords, Screened, refused_by_target, screen
 from sidecar.release.shortening import shortened, shortened_receipt, shortened_where
-from sidecar.release.target_directory import Directory
 from sidecar.release.transaction import (
     Outcome,
     Refusals,

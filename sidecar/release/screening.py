@@ -15,7 +15,7 @@ from index.rules import Rules
 from index.schedule import AT_ONCE, KeepKey, Reason, Rejection, Schedule
 from index.unreadable import as_accepted
 from sidecar.payload.records import Decide, Leaving, Refused, Scheduled
-from sidecar.release.target_directory import REFUSED_FOR_S, Directory, Target
+from sidecar.ports import REFUSED_FOR_S, Directory, Target
 
 BATCH_BYTES = 61
 """The least that a batch has beside the keys and values of its records."""

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Final, NamedTuple, Protocol
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import (
@@ -24,13 +23,7 @@ from confluent_kafka.admin import (
 from index.schedule import Reason, Rejection
 from sidecar.kafka.admin import Denied, described
 from sidecar.kafka.errors import cluster_errors
-
-KNOWN_FOR_S = 10.0
-"""How long a good target is trusted. One deleted meanwhile holds up its partition until librdkafka gives up
-(``message.timeout.ms``); asking costs one release 2 ms."""
-
-REFUSED_FOR_S = 2.0
-"""How long a bad one is; short, so that a topic created a moment too late is found by the next record."""
+from sidecar.ports import KNOWN_FOR_S, NO_DEMANDS, REFUSED_FOR_S, Demands, Target
 
 CONFIRM_AFTER_S = 1.0
 """A broker that lags behind does not know a topic that there is, and what goes there would be rejected for good: so it
@@ -41,40 +34,6 @@ CONFIRM_NEW_EVERY_S = 30.0
 
 DESCRIBE_TIMEOUT_S = 10.0
 MAX_REMEMBERED = 10_000
-
-
-class Demands(NamedTuple):
-    """What a topic asks of each record; where it may not be known (DescribeConfigs), nothing is demanded here."""
-
-    key: bool = False
-    max_batch_bytes: int = 1 << 62
-
-
-NO_DEMANDS: Final = Demands()
-
-
-class Target(NamedTuple):
-    """What is known of one target topic."""
-
-    partitions: int
-    refusal: Rejection | None
-    expires_s: float
-    demands: Demands = NO_DEMANDS
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether there is no such topic, as far as the cluster says."""
-        return self.refusal is not None and self.refusal.reason is Reason.TARGET_UNKNOWN
-
-
-class Directory(Protocol):
-    """The port through which it is looked up what targets are like."""
-
-    def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
-        """Look up several targets; ClusterError when the cluster does not answer."""
-
-    def forget(self) -> None:
-        """Ask again next time: the broker has contradicted what is remembered."""
 
 
 class TargetDirectory:
@@ -94,7 +53,7 @@ class TargetDirectory:
     def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
         """Look up several targets with at most one request; ClusterError when the cluster does not answer.
 
-        What a good target was like is believed for ``known_for_s``.
+        The answer about a good target is believed for ``known_for_s``.
         """
         now_s = self._now_s() + KNOWN_FOR_S - known_for_s
         with self._lock:

@@ -30,10 +30,11 @@ from sidecar.config.model import Config
 from sidecar.finding import wanted as finding
 from sidecar.finding.finder import Finder
 from sidecar.finding.wanted import Page, Wanted
-from sidecar.kafka.admin import Place, Told, TopicFacts, offsets, topic_facts
+from sidecar.kafka.admin import Told, TopicFacts, offsets, topic_facts
 from sidecar.lateness import quantile_ms
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.policies.table import Policies, effective
+from sidecar.ports import Place
 from sidecar.status.answers import (
     UNSERVED,
     DueRange,

@@ -11,10 +11,11 @@ from confluent_kafka.admin import AdminClient
 
 from index.errors import FormatError
 from sidecar.config.model import Config
-from sidecar.kafka.admin import Denied, Place, is_there, topic_facts
+from sidecar.kafka.admin import Denied, is_there, topic_facts
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.kafka.following import TopicFollower
 from sidecar.logs.events import Trouble
+from sidecar.ports import Place
 from sidecar.status.report_log import ReportLog
 from sidecar.status.reports import GroupReports, Reported
 

@@ -26,9 +26,9 @@ from index.errors import FormatError
 from index.progress import Position
 from index.survey import SPREAD_BOUNDS_MS
 from index.target_counts import OTHERS
-from sidecar.kafka.admin import Place
 from sidecar.lateness import LATENESS_BOUNDS_MS
 from sidecar.partition.status import PartitionState, PartitionStatus
+from sidecar.ports import Place
 
 VERSION: Final = 1
 PARTITIONS_A_PART: Final = 200

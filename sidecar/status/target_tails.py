@@ -18,9 +18,10 @@ from index.headers import CONTROL_PREFIX, DELAY_SOURCE, Headers, lowered
 from sidecar.config.model import Config
 from sidecar.intake.handed_over import readable_headers
 from sidecar.kafka import clients
-from sidecar.kafka.admin import Place, Told, offsets
+from sidecar.kafka.admin import Told, offsets
 from sidecar.kafka.errors import error_of, text_of
 from sidecar.kafka.scan import PartitionScan, ScanError, Why
+from sidecar.ports import Place
 
 NEWEST: Final = 100
 """Offsets of each partition; marks of transactions are among them."""

@@ -22,15 +22,13 @@ from collections.abc import Iterator, Mapping
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.delay_topic import HOW_TO_DELIVER, DelayTopicConfig
 from sidecar.config.model import Config
 from sidecar.kafka import clients
 from sidecar.kafka.admin import REQUEST_TIMEOUT_S, TopicFacts, uncommitted_end
 from sidecar.kafka.errors import Verdict, classify, error_of
 from sidecar.topics.findings import Finding, error, warn
 from sidecar.topics.start_over import fenced_producer, state_keys, write_fresh
-
-HOW_TO_DELIVER = "delay-router init --deliver-existing"
 
 
 def begin(

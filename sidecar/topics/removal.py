@@ -1,4 +1,4 @@
-"""Removes the front of the topics of one partition (``DeleteRecords``), and names the remedy where that fails."""
+"""Removes the front of the topics of one partition (``DeleteRecords``), and names the remedy after a failure."""
 
 from concurrent.futures import Future
 from typing import Any

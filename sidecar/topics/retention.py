@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from index.bucket_rules import PlacementRule
 from sidecar.config.delay_topic import DAY_MS, DelayTopicConfig
+from sidecar.config.retention import FOREVER_MS, Retention, placement_under
 from sidecar.durations import spoken_duration
 from sidecar.topics.findings import Finding, error, warn
 
@@ -30,23 +30,8 @@ RETENTION_SLACK_MS: Final = DAY_MS
 SEAL_AND_MERGE_MS: Final = 15 * 60_000
 """How long sealing, a retry of it, and merging may take together, beyond ``seal_age``; generous."""
 
-FOREVER_MS: Final = -1
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 """The brokers' own default of max.message.bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """What brokers remove from a topic by themselves; -1 is never. ``keeps_ms`` None: it may not be described."""
-
-    keeps_ms: int | None
-    keeps_bytes: int = -1
-
-    def covers(self, span_ms: int) -> bool:
-        """Whether nothing younger than ``span_ms`` is removed by age; 0 stands for a span without limit."""
-        if self.keeps_ms is None:
-            return False
-        return self.keeps_ms < 0 or 0 < span_ms <= self.keeps_ms
 
 
 UNKNOWN: Final = Retention(None)
@@ -64,13 +49,6 @@ def retention_of(settings: Mapping[str, str] | None) -> Retention:
 def wanted_retention_ms(topic: DelayTopicConfig) -> int:
     """What a delay topic is created with: safe for each placement, and for records that fit into no segment."""
     return topic.longest_delay_ms + RETENTION_MARGIN_MS if topic.max_delay_ms else FOREVER_MS
-
-
-def placement_under(topic: DelayTopicConfig, retention: Retention) -> PlacementRule:
-    """The placement rule in force: ``auto`` points into the delay topic only where that keeps long enough."""
-    if topic.placement != "auto":
-        return topic.placement
-    return "auto" if retention.covers(topic.longest_delay_ms) and retention.keeps_bytes < 0 else "inline"
 
 
 def retention_findings(

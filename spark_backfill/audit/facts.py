@@ -70,7 +70,7 @@ class Scene:
     * ``delay_ends``: ends of the delay partitions behind every copy that may have been seen.
     * ``targets``: topics read for released records, in the order of their bits.
     * ``unread``: further topics that exist.
-    * ``others``: delay topics of the configuration that are not audited; copies of theirs are no business of ours.
+    * ``others``: delay topics of the configuration that are not audited; their copies are ignored.
     * ``outgoing``: offsets [from, to) of target and rejected topics.
     * ``receipts``: the same of receipts topics.
     """
@@ -85,7 +85,7 @@ class Scene:
 
     @property
     def words(self) -> int:
-        """How many columns of bits a set of targets takes."""
+        """Number of columns of bits for a set of targets."""
         return max(1, -(-len(self.targets) // BITS))
 
     def places(self) -> list[Place]:
@@ -151,7 +151,7 @@ def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> 
     headers, control, key, names = f.col("headers"), f.col("control"), f.col("key"), f.col("names")
     default = judged.topic.rules.default_target
     no_names = f.array(f.lit(default)) if default else f.expr("cast(array() as array<string>)")
-    # In steps, so that what several columns need is worked out once.
+    # In steps, so that a value that several columns need is worked out once.
     controlled = records.select("*", protocol.control(headers).alias("control"), protocol.user(headers).alias("user"))
     asked = protocol.targets(control)
     named = controlled.select("*", f.when(f.size(asked) > 0, asked).otherwise(no_names).alias("names"))
@@ -197,7 +197,7 @@ def _copies(records: DataFrame, scene: Scene) -> DataFrame:
     is_rejected = f.col("topic").isin(rejected_topics)
     null = f.lit(None).cast("bigint")
     parsed = records.select("*", source(headers).alias("parts"))
-    # Whoever else writes to a target has no delay-source; to a rejected topic nobody else should, but for redrives.
+    # Other writers to a target set no delay-source. Only the router and redrives should write to a rejected topic.
     parsed = parsed.where(f.col("parts").isNotNull() | (is_rejected & ~is_redrive_mark(headers)))
     placed = _placed(parsed, scene, "key", "value", "topic", "headers", "timestamp_ms", "timestampType")
     plain = _user_headers(headers, scene)

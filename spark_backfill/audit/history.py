@@ -1,4 +1,4 @@
-"""How far back target and rejected topics can still bear witness, and from where on they have to be read."""
+"""Start offsets for reading target and rejected topics, and the age up to which their evidence is complete."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -47,10 +47,10 @@ def read_from(
     ends: Mapping[Place, int],
     settings_of: Mapping[str, Mapping[str, str]],
 ) -> dict[Place, int]:
-    """Where each partition of the outgoing topics has to be read from.
+    """Return the offset from which to read each partition of the outgoing topics.
 
-    A copy is appended after its record was; so where brokers write both timestamps, what is older than the oldest
-    record that is judged, less CLOCK_SKEW_MS, is passed over.
+    A copy is appended after its record was; so where brokers write both timestamps, records older than the oldest
+    judged record, less CLOCK_SKEW_MS, are skipped.
     """
     delays = list(judged)
     first = {(each.topic.name, partition): start for each in delays for partition, start in each.starts.items()}

@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """Step 1 of the audit: what is judged, and since when."""
+    """Step 1 of the audit: the judged records, and the moment when the audit began."""
 
     admin: AdminClient
     request: Request
@@ -76,7 +76,7 @@ class Audited:
 
 
 def pin(settings: Settings, request: Request) -> Pinned:
-    """Pin what is judged; before Spark starts, so that the grace period passes meanwhile."""
+    """Pin the judged records before Spark starts, so that the grace period passes meanwhile."""
     admin = cluster.connect(settings)
     began_ms = time.time_ns() // 1_000_000
     found = tuple(judged(admin, topic, request.selection) for topic in request.topics)

@@ -83,7 +83,7 @@ class Protocol:
         at, after = self._of(control, Role.AT), self._of(control, Role.AFTER)
         at_ms = f.greatest(self._read(f.get(at, f.lit(0)), Role.AT), f.lit(0).cast(_LONG))
         after_ms = f.try_add(timestamp_ms, self._read(f.get(after, f.lit(0)), Role.AFTER))
-        # greatest() passes over nulls, and a null here is what cannot be read.
+        # greatest() ignores nulls, and a null here marks an unreadable value.
         at_ms = f.when(self._read(f.get(at, f.lit(0)), Role.AT).isNotNull(), at_ms)
         due = (
             f.when((f.size(at) > 1) | (f.size(after) > 1), f.lit(None).cast(_LONG))
@@ -98,7 +98,7 @@ class Protocol:
         return f.transform(self._of(control, Role.TO), lambda each: f.coalesce(each["value"].cast("string"), f.lit("")))
 
     def has_id(self, control: Column) -> Column:
-        """Whether the record has an id by which it can be cancelled."""
+        """Return true if the record has an id by which it can be cancelled."""
         return f.size(self._of(control, Role.ID)) > 0
 
     def released_key(self, control: Column, key: Column) -> Column:
@@ -180,13 +180,13 @@ def rejected_as_sent(headers: Column) -> Column:
 
 
 def is_redrive_mark(headers: Column) -> Column:
-    """Whether a record of a rejected topic only says which of the others were driven again."""
+    """Return true for a record of a rejected topic that only marks other records as redriven."""
     is_named = f.get(headers, f.lit(0))["key"] == REDRIVE_MARK
     return f.coalesce((f.size(headers) == 1) & is_named, f.lit(False))
 
 
 def any_of(flags: Iterable[Column]) -> Column:
-    """Whether one of the conditions holds; false without any."""
+    """Return true if at least one condition holds; false for no conditions."""
     result = f.lit(False)
     for flag in flags:
         result = result | flag

@@ -34,7 +34,7 @@ Place = tuple[str, int]
 
 
 class Edge(NamedTuple):
-    """Where an audited range begins or ends: an offset, or the first record at or after a moment (epoch ms)."""
+    """Boundary of an audited range: an offset, or the first record at or after a moment (epoch ms)."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -77,7 +77,7 @@ class Judged:
 
 
 def judged(admin: AdminClient, topic: DelayTopic, selection: Selection) -> Judged:
-    """Pin what is judged of a delay topic (step 1); ConfigError for a partition or an offset that is not there."""
+    """Pin the judged ranges of a delay topic (step 1); ConfigError for a partition or an offset that is not there."""
     found = cluster.topic(admin, topic.name)
     partitions = sorted(selection.partitions) or list(range(found.partitions))
     if partitions[-1] >= found.partitions:

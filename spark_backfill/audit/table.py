@@ -73,7 +73,7 @@ class Tally:
 
     @property
     def violations(self) -> int:
-        """How many findings a router must never give cause for."""
+        """Number of findings that a correct router never causes."""
         return sum(self.counts[name] for name in VIOLATIONS)
 
     def as_json(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ NO_RECORDS: Final = Tally((), dict.fromkeys(COUNTS, 0), dict.fromkeys(LATENESS))
 
 
 def tally(row: Mapping[str, Any], keys: Sequence[str]) -> Tally:
-    """From a row of a summary."""
+    """Build a tally from a row of a summary."""
     return Tally(
         tuple((key, row[key]) for key in keys),
         {name: int(row[name] or 0) for name in COUNTS},
@@ -115,7 +115,7 @@ def table(tallies: Sequence[Tally], total: Tally) -> Table:
 
 
 def notes(total: Tally) -> list[str]:
-    """A line for each unusual count, saying what it means."""
+    """Return a line that explains each unusual count."""
     return [f"{name} {total.counts[name]:,}: {text}" for name, text in NOTES.items() if total.counts[name]]
 
 

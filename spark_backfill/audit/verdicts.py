@@ -147,7 +147,7 @@ def _found_count(scene: Scene) -> Column:
 
 
 def _complete(scene: Scene) -> Column:
-    """Whether every target it asks for has it; where it asks for none, whether any topic has."""
+    """Return true if every requested target has a copy; if none is requested, true if any topic has one."""
     read = [
         f.col(f"found{word}").bitwiseAND(f.col(f"wanted{word}")) == f.col(f"wanted{word}")
         for word in range(scene.words)
@@ -185,7 +185,7 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
 
 
 def _removed(scene: Scene, horizons: dict[str, int]) -> Column:
-    """Whether its copy may have been there and be gone: retention or compaction has taken records that young."""
+    """Return true if retention or compaction may have removed the copy: it removed records of that age."""
     targets = [
         (f.col(f"wanted{place // BITS}").bitwiseAND(f.lit(1 << (place % BITS)).cast(_LONG)) != 0)
         & (f.greatest("due_ms", "sent_ms") < horizons[name])

@@ -82,7 +82,7 @@ def stretches(ranges: Iterable[OffsetRange], found: Iterable[Span], stretch_reco
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """For mapInArrow: rows of SPAN_SCHEMA; those of one task lie ``stretch_records`` offsets apart at least."""
+    """Function for mapInArrow: yields rows of SPAN_SCHEMA, within a task at least ``stretch_records`` offsets apart."""
 
     rules_json: bytes
     stretch_records: int
@@ -112,7 +112,7 @@ class _Finding:
 
 @dataclass(frozen=True, slots=True)
 class _Telling:
-    """For mapInArrow: rows of CONTROL_SCHEMA; what is to be rejected is no control."""
+    """Function for mapInArrow: yields rows of CONTROL_SCHEMA; a rejected record is no control."""
 
     rules_json: bytes
 
@@ -134,7 +134,7 @@ class _Telling:
 
 
 def _tells(rules: Rules, headers: Headers, timestamp_ms: int) -> bool | None:
-    """Whether a control replaces what it cancels; None where it is rejected."""
+    """Return true if a control replaces the record that it cancels; None if the control is rejected."""
     decision = rules.decide(headers, timestamp_ms)
     return None if isinstance(decision, Rejection) else schedule_of(decision) is not None
 

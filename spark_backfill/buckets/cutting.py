@@ -127,7 +127,7 @@ def cut(chunks: Iterable[pa.RecordBatch], rules: SealRules) -> Iterator[pa.Recor
 
 
 def placement_of(offsets: Any, rules: SealRules) -> Placement:
-    """Where the payload of records of these offsets should be, as ``index.bucket_rules.placement_of`` says."""
+    """Return the payload placement for records of these offsets, by the rule of ``index.bucket_rules.placement_of``."""
     if rules.placement != "auto":
         return Placement[rules.placement.upper()]
     scanned = float(np.minimum(np.diff(np.sort(offsets)), SEEK_US / SCAN_US).sum())
@@ -135,7 +135,7 @@ def placement_of(offsets: Any, rules: SealRules) -> Placement:
 
 
 def _ends(rows: pa.RecordBatch, rules: SealRules) -> Iterator[int]:
-    """Where each segment of these rows ends, if nothing comes behind them."""
+    """Yield the end of each segment, on condition that these rows are the last."""
     dues_ms, room = rows.column("due_ms").to_numpy(), rules.segment_bytes
     taken = np.cumsum(np.minimum(rows.column("size_bytes").to_numpy().astype(np.int64), room))
     start = 0
@@ -183,7 +183,7 @@ class _Runs:
 
     @property
     def bucket(self) -> int | None:
-        """Bucket of what comes next, None at the end."""
+        """Bucket of the next rows; None at the end."""
         return None if self._next is None else self._next[0]
 
     def run(self, bucket: int) -> Iterator[pa.RecordBatch]:

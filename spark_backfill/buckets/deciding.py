@@ -42,11 +42,12 @@ that sort what is due sort ids too, each a part of them.
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """For mapInArrow over records of the delay topic; ``slot_keys`` are the values by which Spark shares out slots.
+    """Function for mapInArrow over records of the delay topic.
 
+    ``slot_keys`` are the values by which Spark shares out slots.
     Records in none of the buckets are left out. ``keeps_payload`` is False where every segment only points to the delay
     topic. NeedsOwnerError for a record that is a control, unless those that there are have been ``answered``.
-    ``kernel`` is what the driver was told of it (:mod:`spark_backfill.kernel`).
+    ``kernel`` is the driver's choice of a kernel (:mod:`spark_backfill.kernel`).
     """
 
     rules_json: bytes

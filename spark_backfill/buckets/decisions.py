@@ -1,4 +1,4 @@
-"""What a batch of records is decided to be: by Python, or by the kernel and Python together, which is the same.
+"""Decisions about a batch of records, by Python alone or by the kernel and Python together, with the same result.
 
 Python decides lists of objects, which have to be made first. The kernel reads the columns as they are, decides what is
 of the common form, and stops in front of anything else; Python decides that, and all errors are its own.
@@ -26,7 +26,7 @@ MOST_LEFT: Final = 1_024
 
 
 class ControlFoundError(Exception):
-    """A record cancels or replaces others: what is pending in front of it, only the owner of the partition knows."""
+    """A control record was found. Only the owner of the partition knows the pending records in front of it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"record {number} is a control")
@@ -34,7 +34,7 @@ class ControlFoundError(Exception):
 
 
 class Decided(NamedTuple):
-    """Of a batch: when each record leaves, the numbers of those that are rejected, and ids by number.
+    """Decisions about a batch: due time of each record, numbers of the rejected records, and ids by number.
 
     ``names`` and ``packed`` as :mod:`spark_backfill.buckets.packing` has them, None of each where nothing is packed.
     """
@@ -54,7 +54,10 @@ class Decisions(Protocol):
 
 
 def decisions(kernel: Kernel, rules: Rules, *, packs: bool, answered: bool) -> Decisions:
-    """What decides by these rules, and packs records if ``packs``; controls too, once they are ``answered``."""
+    """Return a decider for these rules: native if available.
+
+    ``packs``: also pack rows. ``answered``: accept controls.
+    """
     python = ByPython(rules, RowPacker(), packs, answered)
     native = kernel.native
     decider = None if native is None else native.decider(rules, python.packer, packs=packs)
@@ -89,7 +92,7 @@ class ByPython:
 
 @dataclass(frozen=True, slots=True)
 class ByKernel:
-    """Has the kernel decide what it knows, and Python the rest."""
+    """Decider that lets the kernel decide records of the common form, and Python the others."""
 
     python: ByPython
     native: Native
@@ -129,7 +132,7 @@ class ByKernel:
 
 
 class Found(NamedTuple):
-    """Of records that Python has decided: when each leaves, the numbers of those that are rejected, ids by number."""
+    """Decisions by Python: due time of each record, numbers of the rejected records, and ids by number."""
 
     dues_ms: list[int]
     rejected: list[int]
@@ -145,7 +148,7 @@ def decide(
     answered: bool = False,
     first: int = 0,
 ) -> Found:
-    """When each record leaves, AT_ONCE for one that is rejected; numbers begin with ``first``.
+    """Return the due time of each record, AT_ONCE for a rejected one; numbers begin with ``first``.
 
     ControlFoundError with the number of the first one that is a control, unless these have been ``answered``.
     """
@@ -198,7 +201,7 @@ def header_pairs(headers: pa.ListArray) -> Iterator[list[tuple[str, bytes | None
 
 
 def header_ends(headers: pa.ListArray) -> Any:
-    """Where the headers of each record end among those of all."""
+    """Return the end of each record's headers in the flat array of all headers."""
     return np.cumsum(pc.fill_null(pc.list_value_length(headers), 0).to_numpy(), dtype=np.int64)
 
 
@@ -222,7 +225,7 @@ _KNOWN: Final = (pa.binary(), pa.string())
 
 
 def _column(column: pa.Array) -> tuple[Any, Any, Any]:
-    """Places, content and what is null of texts or bytes."""
+    """Return the places, content and null mask of a text or bytes column."""
     _, places, content = column.buffers()
     edges = np.zeros(1, dtype=np.int32)
     if len(column):

@@ -50,12 +50,12 @@ class Job:
 
     @property
     def transactional_id(self) -> str:
-        """Of the transaction that stages; no delay topic's worker can have it, as no topic's name has a ``~``."""
+        """Id of the staging transaction; no delay topic's worker can have it, as no topic's name has a ``~``."""
         return f"{self.group_id}~{self.delay_topic}~{self.name}"
 
     @property
     def intent(self) -> str:
-        """What its intents are named by: this run, and as much of the job's name as fits."""
+        """Name of the job's intents: this run, and as much of the job's name as fits."""
         return f"{self.run}.{self.name}"[:64]
 
     @property

@@ -48,12 +48,12 @@ def segments_of(span: int, dues_ms: Sequence[int], sizes_bytes: Sequence[int], r
 
 
 def slot_count(bucket: BucketRange, slot_records: int) -> int:
-    """How many tasks share the bucket."""
+    """Return the number of tasks that share the bucket."""
     return max(1, -(-bucket.span // slot_records))
 
 
 def boundaries(sample: Iterable[Position], slots: int) -> tuple[Position, ...]:
-    """Where slots begin but the first, ascending, so that each has about as much of the sample; at most slots - 1."""
+    """Return the starts of all slots but the first, ascending. Each slot has about the same share of the sample."""
     ordered = sorted(set(sample))
     if not ordered:
         return ()
@@ -87,6 +87,6 @@ class Slots:
 
 
 def planned(buckets: Sequence[BucketRange], samples: Mapping[BucketRange, Sequence[Position]], per_slot: int) -> Slots:
-    """The slots of all buckets, by a sample of each that has more than one."""
+    """Return the slots of all buckets. A bucket with more than one slot is divided by its sample."""
     bounds = [boundaries(samples.get(bucket, ()), slot_count(bucket, per_slot)) for bucket in buckets]
     return Slots(tuple(buckets), tuple(bounds))

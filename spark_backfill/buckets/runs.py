@@ -35,7 +35,7 @@ _NOT_IN_RUN: Final = ("slot_key", "bucket")
 
 @dataclass(frozen=True, slots=True)
 class InRuns:
-    """For mapInArrow over records of the delay topic: rows of RUN_SCHEMA, each with decided ones of one slot.
+    """Function for mapInArrow over delay topic records: yields rows of RUN_SCHEMA, each with records of one slot.
 
     Records whose due time and timestamp are at or before ``gone_before_ms`` are left out.
     """
@@ -56,7 +56,7 @@ class InRuns:
 
 
 def as_runs(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows of a decided batch, which has some, as one row of RUN_SCHEMA for each slot."""
+    """Return a decided batch, which must not be empty, as one row of RUN_SCHEMA for each slot."""
     keys, buckets = (batch.column(name).to_numpy() for name in _NOT_IN_RUN)
     order = np.lexsort((buckets, keys))
     keys, buckets = keys[order], buckets[order]
@@ -103,7 +103,7 @@ class _Kept:
             return
         self._buffers.append(run)
         if self._size_bytes > self.most_bytes:
-            # Where Spark tells its Python workers to put what they spill.
+            # The directories that Spark gives its Python workers for spilled data.
             folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
             self._file = tempfile.NamedTemporaryFile(prefix="delay-router-", dir=folder)  # noqa: SIM115 -- see ``close``
             for each in self._buffers:
@@ -151,7 +151,7 @@ def _whole(runs: Sequence[pa.RecordBatch], name: str) -> Any:
 
 
 def _taken(runs: Sequence[pa.RecordBatch], starts: Any, wanted: Any) -> pa.RecordBatch:
-    """The rows of these numbers, in their order: from each run what it has, and then put in order."""
+    """Return the rows of these numbers in this order: taken from each run, then sorted."""
     run_of = np.searchsorted(starts, wanted, side="right") - 1
     by_run = np.argsort(run_of, kind="stable")
     owners, rows = run_of[by_run], wanted[by_run]

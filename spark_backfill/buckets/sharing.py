@@ -11,7 +11,7 @@ _SEED = 42
 
 
 def slot_keys(slots: int) -> tuple[int, ...]:
-    """For each of ``slots`` an int n so that ``repartition(slots, n)`` puts it into the partition of that number."""
+    """Return for each slot an int n that ``repartition(slots, n)`` puts into the partition with the slot's number."""
     found: dict[int, int] = {}
     for number in count():
         if len(found) == slots:
@@ -21,7 +21,7 @@ def slot_keys(slots: int) -> tuple[int, ...]:
 
 
 def partition_of(number: int, partitions: int) -> int:
-    """Where Spark's hash partitioning puts an int that is not negative: ``pmod(hash(number), partitions)``."""
+    """Return the partition that Spark's hash partitioning gives an int >= 0: ``pmod(hash(number), partitions)``."""
     key = _rotated(number * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
     hashed = (_rotated(_SEED ^ key, 13) * 5 + 0xE6546B64 & _MASK) ^ 4
     hashed = (hashed ^ hashed >> 16) * 0x85EBCA6B & _MASK

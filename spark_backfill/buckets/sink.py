@@ -54,7 +54,7 @@ class Written(WriterCommitMessage):
 
 
 def data_source(job: Job) -> type[DataSource]:
-    """The data source of one job, to be registered; what it needs travels in the class, not in options that are shown.
+    """Return the data source of one job. Its settings travel in the class, because Spark shows options.
 
     The class has no name in a module, so that it is sent whole.
     """
@@ -71,13 +71,13 @@ def data_source(job: Job) -> type[DataSource]:
 
 
 class SegmentsWriter(DataSourceArrowWriter):
-    """Writes what the tasks have, and stages it."""
+    """Writes the segments of all tasks, and stages them."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Sort, cut, encode and write what runs of one task hold."""
+        """Sort, cut, encode and write the records in the runs of one task."""
         context = TaskContext.get()
         attempt = f"{self._job.run}.{context.taskAttemptId() if context else 0}"
         return write_segments(self._job, attempt, in_order(iterator))
@@ -146,7 +146,7 @@ class _Writing:
         self.written.needs_from = cutter.needs_from
 
     def give_up(self) -> None:
-        """Forget what waits to be sent, and tombstone the rest."""
+        """Drop unsent records, and tombstone the sent ones."""
         _producers.clear()
         self._producer.purge()
         _tombstone(self._job, self.written.keys)
@@ -192,7 +192,7 @@ class _Writing:
 
 
 def _producer_of(job: Job) -> Producer:
-    """The producer of this process for a run, whose start takes a second: most of the time of a small task."""
+    """Return this process's producer for a run. Starting one takes a second: most of the time of a small task."""
     if job.run not in _producers:
         _producers.clear()
         _producers[job.run] = Producer(job.producer())

@@ -70,7 +70,7 @@ class Intents:
 
     @property
     def hold(self) -> bool:
-        """Whether they have held without a gap since they were written."""
+        """Return true if the intents have been in force without a gap since they were written."""
         return time.monotonic() - self._written_s < INTENT_LASTS_MS / 1_000
 
     def cancel(self) -> None:
@@ -144,7 +144,7 @@ def too_many_segments(job: Job, bucket: int) -> JobError:
 
 
 def outcome_is_open(job: Job) -> bool:
-    """Whether the transaction was asked to commit and its answer, if any, was not understood as a no.
+    """Return true if a commit was requested and its answer is missing or is no clear refusal.
 
     Then what is staged may be there, and name segments: nothing that protects them may be taken back.
     """
@@ -169,7 +169,7 @@ def staged_buckets(
     id_pages: Sequence[tuple[int, IdPageRef]],
     needs_from: Mapping[int, int],
 ) -> list[Staged]:
-    """A staged bucket for each range, in their order; one in which nothing waits has no segments."""
+    """Return a staged bucket for each range, in order; a bucket without pending records has no segments."""
     of_bucket: dict[int, list[SegmentRef]] = {}
     for bucket, ref in segments:
         of_bucket.setdefault(bucket, []).append(ref)
@@ -199,7 +199,7 @@ def _in_order(pages: Sequence[IdPageRef]) -> tuple[IdPageRef, ...] | None:
 
 
 def _stale(job: Job, admin: AdminClient) -> Iterator[tuple[int, bytes]]:
-    """What earlier runs have left: buckets, where this one divides otherwise, and intents that are over."""
+    """Yield leftovers of earlier runs: buckets of another division, and expired intents."""
     prefix = STAGED_PREFIX + f"{job.name}/".encode("ascii")
     written = {(bucket.partition, staged_key(job.name, bucket.from_offset)) for bucket in job.slots.buckets}
     for partition, log in cluster.log_ranges(admin, job.backfill, job.partitions).items():
@@ -210,7 +210,7 @@ def _stale(job: Job, admin: AdminClient) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_over(key: bytes, value: bytes) -> bool:
-    """Whether an intent has expired; what cannot be read is left to who can."""
+    """Return true if an intent has expired; an unreadable intent is kept for a version that can read it."""
     try:
         return decode_intent(key, value).expires_ms < time.time_ns() // 1_000_000
     except FormatError:

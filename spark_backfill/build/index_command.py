@@ -33,7 +33,7 @@ class Chosen(NamedTuple):
 
     @contextmanager
     def spark(self) -> Iterator["SparkSession"]:
-        """A session of Spark by the name of the job."""
+        """Start a Spark session that has the name of the job."""
         spark = session.start(f"delay-router {self.job} {self.delay.name}", self.conf, say)
         try:
             yield spark
@@ -148,7 +148,7 @@ def by_partition(option: str, given: tuple[str, ...]) -> dict[int, int]:
 
 
 def job_name(name: str) -> str:
-    """A name that may stand in keys; ConfigError for any other."""
+    """Return the name if it may stand in keys; ConfigError for any other."""
     try:
         intent_key(name)
     except FormatError as error:

@@ -56,7 +56,7 @@ class Outcome:
     controls: int
 
     def as_json(self) -> dict[str, int]:
-        """A flat object."""
+        """Return a flat object."""
         return {**self.rows, "controls_not_indexed": self.controls}
 
 

@@ -65,7 +65,7 @@ Look = Callable[[Iterable[int]], Mapping[int, Ends]]
 
 
 def moments(look: Look, partitions: Iterable[int], say: Callable[[str], None]) -> dict[int, Moment]:
-    """A moment of each partition; JobError where none is found."""
+    """Return a moment of each partition; JobError where none is found."""
     found: dict[int, Moment] = {}
     left, began_s = set(partitions), time.monotonic()
     while left:

@@ -101,7 +101,7 @@ class Deciding:
     def row(
         self, pending: StoredPending, partition: int, offset: int, due_ms: int | None, record: Record
     ) -> Iterator[Row]:
-        """The row of a record if it is pending."""
+        """Return the row of a record if it is pending."""
         rules = pending.state.history.at(offset)
         # Spark's client has put U+FFFD for what is no text; by the rules of 0.1.0 that was accepted.
         if not rules.are_of_0_1_0 and not are_plain(record.headers):
@@ -157,5 +157,5 @@ def text_of(deliver_id: bytes | None) -> str | None:
 
 
 def _micros(due_ms: int) -> int:
-    """A time that Spark can hold: what lies behind the year 9999 is its end."""
+    """Return a time that Spark can hold: a time after the year 9999 becomes its end."""
     return min(due_ms, _LAST_MS) * 1_000

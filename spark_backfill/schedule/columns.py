@@ -77,7 +77,7 @@ def parse_mapping(given: Sequence[str]) -> dict[str, str]:
 def checked(
     types: Mapping[str, str], mapping: Mapping[str, str], without: Sequence[str], id_column: str | None
 ) -> dict[str, str]:
-    """The columns to read, as name to column of the table; ``types`` are those of the table, as Spark writes them.
+    """Return the columns to read, as name to column of the table; ``types`` are the column types as Spark writes them.
 
     ConfigError names the column that is missing or of a wrong type, and the remedy.
     """

@@ -61,7 +61,7 @@ class Report:
     refused: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """A flat object, with counts and samples by reason."""
+        """Return a flat object, with counts and samples by reason."""
         survey = self.survey
         targets: Counter[str] = Counter()
         for route, count in survey.routes.items():

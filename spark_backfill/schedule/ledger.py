@@ -81,12 +81,12 @@ class Ledger:
             time.sleep(_AGAIN_S)
 
     def entry(self, partition: int, progress: Progress) -> TopicPartition:
-        """The progress as offsets, which a transaction commits."""
+        """Return the progress as offsets, which a transaction commits."""
         return TopicPartition(self._topic, partition, progress.done, progress.fingerprint)
 
 
 def group_name(group_id: str, job: str) -> str:
-    """The group that keeps the progress of a job."""
+    """Return the group that keeps the progress of a job."""
     return f"{group_id}.schedule.{job}"
 
 

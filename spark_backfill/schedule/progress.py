@@ -20,7 +20,7 @@ Line = Callable[[], str]
 
 
 def surveying(context: SparkContext, group: str) -> Line:
-    """A line about the survey: how many parts of the table were read."""
+    """Return a line about the survey: how many parts of the table were read."""
 
     def line() -> str:
         stages = stages_of(context, group)
@@ -42,7 +42,7 @@ class WritingLines:
         self._began_s = 0.0
 
     def __call__(self) -> str:
-        """The line of now; empty when there is nothing to say."""
+        """Return the current line; empty when there is no progress to report."""
         # A coordinator that does not answer now will the next time; the tasks do not depend on it.
         with suppress(KafkaException):
             done = sum(each.done for each in self._ledger.read(self._partitions).values())

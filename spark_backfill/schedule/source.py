@@ -32,7 +32,7 @@ _OF_STRINGS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def table(spark: SparkSession, source: str | None, kind: str, options: FormatOptions) -> DataFrame:
-    """The table as it is: what Spark's reader of that format loads from ``source``, a path or a name.
+    """Load the unchanged table with Spark's reader of that format from ``source``, a path or a name.
 
     ``kind`` is the name of any format, or ``table`` for one that the catalog of Spark has. Of JDBC the source is the
     name of a table, unless an option says which or what query. Columns of CSV, JSON and XML are strings, and a line of
@@ -86,7 +86,7 @@ def types(frame: DataFrame) -> dict[str, str]:
 
 
 def rows(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    """The columns of a Row; ``columns`` are those that were checked."""
+    """Return the columns of a Row; ``columns`` are the checked ones."""
     kinds = dict(frame.dtypes)
     found = {name: f.col(f"`{column}`") for name, column in columns.items()}
     headers = found.get("headers")
@@ -107,7 +107,7 @@ def rows(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
 
 
 def read_rows(batch: "pa.RecordBatch") -> Iterator[Row]:
-    """The rows of an Arrow batch with the columns above."""
+    """Return the rows of an Arrow batch with the columns above."""
     due, target, key, value, pairs, text, row_id, damage = (column.to_pylist() for column in batch.columns)
     for at in range(batch.num_rows):
         headers = text[at] if pairs[at] is None else [(each["key"], each["value"]) for each in pairs[at]]

@@ -126,7 +126,7 @@ class Survey:
 
     @classmethod
     def from_json(cls, text: str) -> "Survey":
-        """What ``to_json`` wrote."""
+        """Read a survey from the output of ``to_json``."""
         plain = json.loads(text)
         survey = cls(
             partitions={p: Fingerprint(rows, one, two) for p, rows, one, two in plain["partitions"]},
@@ -147,7 +147,7 @@ class Survey:
 
 
 def merged(surveys: Iterable[Survey]) -> Survey:
-    """The surveys of all tasks as one."""
+    """Merge the surveys of all tasks."""
     result = Survey()
     for survey in surveys:
         result.join(survey)
@@ -155,7 +155,7 @@ def merged(surveys: Iterable[Survey]) -> Survey:
 
 
 def shown(row: Row) -> str:
-    """A row in a line for people: never its value, which may be private."""
+    """Describe a row in a line, without its value, which may be private."""
     parts = [f"due {_cut(row.due)}", f"target {_cut(row.target)}", f"key {_cut(row.key)}"]
     return ", ".join([f"id {_cut(row.row_id)}", *parts] if row.row_id is not None else parts)
 

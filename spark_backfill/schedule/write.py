@@ -82,7 +82,7 @@ def _write_partition(target: Target, partition: int, rows: Iterable[Sorted]) -> 
 
 
 def producer_settings(target: Target, partition: int) -> dict[str, Any]:
-    """Settings of the producer of a delay partition."""
+    """Return the settings of the producer of a delay partition."""
     return {
         **target.kafka,
         "transactional.id": transactional_id(target.group_id, target.job, target.topic, partition),

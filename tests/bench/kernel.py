@@ -157,7 +157,7 @@ class _Fetches:
 
     def decide_us(self, kernel: Kernel) -> float:
         history, budget = RuleHistory.beginning(0, Rules("delays", default_target="orders")), PayloadBudget(1 << 40)
-        deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, kernel=kernel)
+        deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, native=kernel.decider)
         # Kept, or what is measured is how soon it is thrown away.
         return _cpu_us(lambda: [deciding.decide(fetch) for fetch in self._fetches], RECORDS)
 
@@ -204,7 +204,7 @@ class _Log:
             Connects(self._connect, self._connect, self._connect), TopicPartition(self._topic, 0, 0), kernel
         )
         history, budget = RuleHistory.beginning(0, Rules("delays", default_target="orders")), PayloadBudget(1 << 40)
-        deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, kernel=kernel)
+        deciding = Deciding(history, budget, now_ms=lambda: DUE_MS, soon_ms=60_000, native=kernel.decider)
         kept: list[Decided] = []
         read = 0
 

@@ -23,6 +23,7 @@ from index.run import NOTHING_WAITS, Runs
 from index.unsealed import Unsealed
 from sidecar.buckets.sealing import Sealing, stored_sizes
 from sidecar.kernel.choice import Kernel
+from sidecar.limits import LIMITS
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, packed
 from sidecar.process.heap import glibc_trim
@@ -97,7 +98,7 @@ class _Bucket:
         assert sum(map(len, cut_runs(self._unsealed.pieces(), RULES, stored_sizes))) == RECORDS
 
     def _seal(self) -> None:
-        sealing = Sealing(self._unsealed, RECORDS, 1, RULES, _at_once, CODEC)
+        sealing = Sealing(self._unsealed, RECORDS, 1, RULES, LIMITS, _at_once, CODEC)
         while (segments := sealing.next_segments()) is not None:
             sealing.written(range(len(segments)))
         assert sealing.installation(BEFORE_ALL) is not None

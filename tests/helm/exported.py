@@ -8,10 +8,11 @@ from prometheus_client import CollectorRegistry
 
 from sidecar.config.model import Config
 from sidecar.metrics import DroppedLines, Metrics
-from sidecar.partition.status import PartitionCollector, PartitionState, PartitionStatus
+from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.policies.policy import DEFAULT, Policy
 from sidecar.policies.table import PolicyTable
 from sidecar.policies.watch import PolicyWatch
+from sidecar.process.partition_collector import PartitionCollector
 
 BY_PROMETHEUS: Final = frozenset({"namespace", "job", "instance"})
 """Labels that a scrape adds."""

@@ -263,7 +263,9 @@ def test_the_version_is_the_routers() -> None:
 def test_the_icon_is_the_pages() -> None:
     kind, _, held = yaml.safe_load((CHART / "Chart.yaml").read_text())["icon"].partition(",")
     assert kind == "data:image/svg+xml;base64"
-    assert base64.b64decode(held) == (Path(sidecar.__file__).parent / "page" / "static" / "icon.svg").read_bytes()
+    assert (
+        base64.b64decode(held) == (Path(sidecar.__file__).parent / "http" / "page" / "static" / "icon.svg").read_bytes()
+    )
 
 
 def test_resources_of_the_users_are_rendered() -> None:

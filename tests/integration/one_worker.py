@@ -1,5 +1,6 @@
 """One worker of one delay partition in the test's own process, so that a test can lower its limits."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -44,7 +45,7 @@ class RunningWorker(Worker):
             staging=self.staging,
             still_ours=lambda _topic, _partition: True,
             clock=clock,
-            rates=RateLimits(clock.running_s),
+            rates=RateLimits(clock.running_s, threading.Lock()),
             limits=limits,
         )
         super().__init__(shared, config.delay_topics[0], 0)

@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Producer
 
+from index.errors import ClusterError, ClusterTrouble
 from sidecar.buckets.hidden_end import AFTER_S, Edges, HiddenEnd
 from tests.integration.router_process import RouterProcess
 from tests.integration.scenario import Stage, wait_until
@@ -121,7 +122,7 @@ def test_it_ends_as_soon_as_the_transaction_does() -> None:
 
 def test_brokers_that_do_not_answer_are_asked_again() -> None:
     cluster = Cluster()
-    cluster.answer = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    cluster.answer = ClusterError(ClusterTrouble.UNANSWERED, "no answer")
     _, turn = watched(cluster)
     assert [turn(now_s, 10, 40) for now_s in (0, 11, 12)] == [0, 0, 0]
     cluster.answer = Edges(10, 50)

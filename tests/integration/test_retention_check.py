@@ -1,7 +1,7 @@
 """``check`` and a take-over against the effective settings of topics: trimming, retention, placement."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from index.bucket import Placement, SegmentRef
+from sidecar.config.retention import Retention
 from sidecar.kafka.admin import TopicFacts, topic_facts
 from sidecar.local_kafka import Cluster
-from sidecar.topics.retention import Retention
 from tests.integration.command import Command, command_for
 from tests.integration.one_worker import one_worker, stored_manifests
 from tests.integration.scenario import wait_until
@@ -38,6 +38,15 @@ def alter(admin: AdminClient, topic: str, settings: dict[str, str]) -> None:
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(10)
+
+
+def send_in_due_order(command: Command, values: Sequence[bytes]) -> None:
+    """Send records that are due in an hour, in the order of their offsets, where pointers cost nothing."""
+    producer = Producer({"bootstrap.servers": command.config.kafka["bootstrap.servers"]})
+    due_ms = time.time_ns() // 1_000_000 + 3_600_000
+    for number, value in enumerate(values):
+        producer.produce(command.topic, value, headers=[("deliver-at", b"%d" % (due_ms + number))])
+    assert producer.flush(30) == 0
 
 
 def about(command: Command, thing: str) -> list[tuple[str, str]]:
@@ -101,12 +110,7 @@ def test_auto_looks_at_retention_when_it_takes_over(
 ) -> None:
     command = make('seal_age = "200ms"\n')
     alter(kafka_admin, command.topic, {"retention.ms": str(retention_ms)})
-    producer = Producer({"bootstrap.servers": command.config.kafka["bootstrap.servers"]})
-    due_ms = time.time_ns() // 1_000_000 + 3_600_000
-    for number in range(500):
-        # A fixed delay: due order is offset order, where pointers cost nothing.
-        producer.produce(command.topic, b"v", headers=[("deliver-at", b"%d" % (due_ms + number))])
-    assert producer.flush(30) == 0
+    send_in_due_order(command, [b"v"] * 500)
     with one_worker(command.config) as worker:
         wait_until(lambda: worker.status.buckets > 0 and worker.status.sealed_to >= 500, "everything is sealed")
         assert worker.status.retention_ms == retention_ms
@@ -118,11 +122,7 @@ def test_retention_that_is_lowered_while_records_are_pending_is_an_error(
     make: Callable[[str], Command], kafka_admin: AdminClient
 ) -> None:
     command = make('seal_age = "200ms"\n')
-    producer = Producer({"bootstrap.servers": command.config.kafka["bootstrap.servers"]})
-    due_ms = time.time_ns() // 1_000_000 + 3_600_000
-    for number in range(500):
-        producer.produce(command.topic, b"v", headers=[("deliver-at", b"%d" % (due_ms + number))])
-    assert producer.flush(30) == 0
+    send_in_due_order(command, [b"v"] * 500)
     sent_s = time.monotonic()
     with one_worker(command.config) as worker:
         wait_until(lambda: worker.status.sealed_to >= 500, "everything is sealed as pointers")
@@ -145,12 +145,7 @@ def test_pointers_are_written_inline_after_retention_was_lowered_while_the_route
     make: Callable[[str], Command], kafka_admin: AdminClient
 ) -> None:
     command = make('seal_age = "200ms"\n')
-    producer = Producer({"bootstrap.servers": command.config.kafka["bootstrap.servers"]})
-    due_ms = time.time_ns() // 1_000_000 + 3_600_000
-    sent = {number: b"%d" % number + bytes(900_000 if number == 250 else 500) for number in range(500)}
-    for number, value in sent.items():
-        producer.produce(command.topic, value, headers=[("deliver-at", b"%d" % (due_ms + number))])
-    assert producer.flush(30) == 0
+    send_in_due_order(command, [bytes(900_000 if number == 250 else 500) for number in range(500)])
     retention_ms = 2_000
     with one_worker(command.config) as worker:
         wait_until(lambda: worker.status.sealed_to >= 500, "everything is sealed as pointers")

@@ -1,14 +1,15 @@
 """What a router reads again: records by offset, and segments in a pool whose threads take their time."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from random import Random
-from typing import NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from index.errors import ClusterError, ClusterTrouble
 from index.record import Record
-from sidecar.buckets.pool import LoaderPool
-from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.buckets.pool import MERGE_TURN_S, MERGES_AT_ONCE, SEAL_TURN_S, SEALS_AT_ONCE, Turns
+from sidecar.ports import ReadEach, Records
 from tests.simulation.checker import Violation
 from tests.simulation.world import DELAY_TOPIC, DelayLog, Faults, Produced, Store
 
@@ -23,8 +24,8 @@ def record_of(produced: Produced) -> Record:
     return Record(produced.key, produced.value, produced.headers, produced.timestamp_ms)
 
 
-class Reader(OffsetReader):
-    """Reads the modelled delay and snapshots topics.
+class Reader:
+    """Reads the modelled delay and snapshots topics: the port ``Records`` in memory.
 
     While a router owns the partition and nothing was damaged, every segment is what its manifest says: that one has to
     be made good is a violation, though it may do no harm yet. From a zombie segments may be gone.
@@ -84,15 +85,31 @@ class PageReader(Reader):
         return read
 
 
-def _no_client() -> NoReturn:
-    raise AssertionError("what is asked for is read from the model")
+class Handed:
+    """The port ``Handover`` in one thread."""
+
+    is_closed = False
+
+    def __init__(self) -> None:
+        self._made: deque[Any] = deque()
+
+    def put(self, made: Any) -> bool:
+        self._made.append(made)
+        return True
+
+    def take(self) -> Sequence[Any]:
+        return (self._made.popleft(),) if self._made else ()
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
-class Pool(LoaderPool):
-    """Does what it is asked some rounds later, or fails to."""
+class Pool:
+    """The port ``Pool`` in one thread: does what it is asked some rounds later, or fails to."""
 
-    def __init__(self, reader: Reader, pages: PageReader, looker: OffsetReader, faults: Faults) -> None:
-        super().__init__(_no_client)
+    def __init__(self, reader: Reader, pages: PageReader, looker: Records, faults: Faults) -> None:
+        self.seals = Turns(SEALS_AT_ONCE, SEAL_TURN_S)
+        self.merges = Turns(MERGES_AT_ONCE, MERGE_TURN_S)
         self._offset_reader = reader
         self._page_reader = pages
         self._looker = looker
@@ -102,28 +119,32 @@ class Pool(LoaderPool):
         self._luck_of_merges = Random()
         self._luck_of_merges.setstate(faults.rng.getstate())
 
-    def load(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def load(self, work: Callable[[Records], T]) -> Future[T]:
         return self._ask(work)
 
-    def look(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def look(self, work: Callable[[Records], T]) -> Future[T]:
         return self._ask(work, self._looker)
 
-    def merge(self, work: Callable[[OffsetReader], None]) -> Future[None]:
+    def merge(self, work: Callable[[Records], None]) -> Future[None]:
         return self._ask(work)
 
-    def scan(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def scan(self, work: Callable[[Records], T]) -> Future[T]:
         return self._ask(work)
 
-    def look_up(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def look_up(self, work: Callable[[Records], T]) -> Future[T]:
         return self._ask(work, self._page_reader)
 
-    def fetch(self, work: Callable[[OffsetReader], T]) -> Future[T]:
+    def fetch(self, work: Callable[[Records], T]) -> Future[T]:
         # A merge is done in one go, so what it has asked for arrives at once, or when it is waited for.
         is_unread = self._luck_of_merges.random() < self._faults.unread_chance / UNREAD_PART
         future: _WhenWaitedFor[T] = _WhenWaitedFor(lambda: self._do(work, self._offset_reader, future, is_unread))
         if self._luck_of_merges.random() < 0.5:
             future.arrive()
         return future
+
+    def handover(self, _: int) -> "Handed":
+        # A merge is done in one go when its turn comes, so there is room for all of it.
+        return Handed()
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
@@ -143,7 +164,7 @@ class Pool(LoaderPool):
             else:
                 each()
 
-    def _ask(self, work: Callable[[OffsetReader], T], reader: OffsetReader | None = None) -> Future[T]:
+    def _ask(self, work: Callable[[Records], T], reader: Records | None = None) -> Future[T]:
         future: Future[T] = Future()
 
         def do() -> None:
@@ -153,7 +174,7 @@ class Pool(LoaderPool):
         self._waiting.append(do)
         return future
 
-    def _do(self, work: Callable[[OffsetReader], T], reader: OffsetReader, future: Future[T], is_unread: bool) -> None:
+    def _do(self, work: Callable[[Records], T], reader: Records, future: Future[T], is_unread: bool) -> None:
         if is_unread:
             future.set_exception(ClusterError(ClusterTrouble.UNANSWERED, "no answer"))
             return

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sidecar.doubts.aside import Doubt, Doubts, Ends, doubt_of
-from sidecar.kafka.admin import Place
+from sidecar.ports import Place
 from tests.simulation.violation import Violation
 
 SHARE = 0.35

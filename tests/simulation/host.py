@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -23,8 +24,8 @@ from index.retention import Kept
 from index.rule_history import RuleHistory
 from index.schedule import Reason, Rejection
 from index.series_in_log import SeriesInLog
-from sidecar.backfill.restoring import kept_by_backfills
-from sidecar.backfill.staging import Waiting
+from sidecar.backfill.adopting import Waiting
+from sidecar.backfill.restored import kept_by_backfills
 from sidecar.buckets.hidden_end import Edges, HiddenEnd
 from sidecar.buckets.trimming import Trimming
 from sidecar.buckets.upkeep import Upkeep
@@ -36,17 +37,17 @@ from sidecar.intake.deciding import Deciding
 from sidecar.intake.intake import CONTROLS_FOR_S, Intake, Places
 from sidecar.intake.tails import Fetch
 from sidecar.kafka.connections import ConnectionLostError
-from sidecar.kafka.scan import Stored
 from sidecar.kernel.choice import Kernel
 from sidecar.metrics import Metrics
 from sidecar.partition.origin import Origin
 from sidecar.payload.budget import PayloadBudget
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.packed_run import packed_runs
+from sidecar.ports import KNOWN_FOR_S, Stored, Target
 from sidecar.release.gate import Gate
 from sidecar.release.rates import RateLimits
-from sidecar.release.target_directory import KNOWN_FOR_S, Target
 from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
+from sidecar.series.zones import zone_of
 from snapshots.state import StoredState, fold_state
 from tests.simulation import world
 from tests.simulation.fetching import PageReader, Pool, Reader, record_of
@@ -177,12 +178,13 @@ class Host:
         self.codec = KERNEL.codec
         self.runs = SMALL_RUNS
         self.compresses = True
+        self.zone_of = zone_of
         self.payload_memory_bytes = PLENTY_BYTES
         topic = SimulatedTopic(name=DELAY_TOPIC, trim=around.trims, limits=around.seal_rules).model_copy(
             update={"max_buckets": around.max_buckets, "placement": around.seal_rules.placement}
         )
         self.context = PartitionContext(topic, 0, "g", METRICS, SimulatedClock(around.clock), limits=around.limits)
-        self.rates = RateLimits(self.context.clock.running_s)
+        self.rates = RateLimits(self.context.clock.running_s, nullcontext())
         self.budget = SimulatedBudget(around.faults)
         self.reader = Reader(around.log, around.store, self.is_owner)
         # Who only looks at a record or two does not make a segment good.
@@ -227,7 +229,7 @@ class Host:
             now_ms=self.context.clock.now_ms,
             soon_ms=self._around.seal_rules.soon_ms,
             until_offset=until_offset,
-            kernel=KERNEL,
+            native=KERNEL.decider,
         )
         ahead = SimulatedAhead(self._around, self, deciding, ledger.indexed_to)
         return Intake(ahead, ledger, self.budget, places, HastyClock(self._around.clock))

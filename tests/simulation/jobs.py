@@ -13,7 +13,7 @@ from index.names import hash_of
 from index.progress import Position
 from index.rules import Rules
 from index.schedule import AT_ONCE, Schedule, due_ms_of
-from sidecar.backfill.staging import Waiting
+from sidecar.backfill.adopting import Waiting
 from sidecar.limits import Limits
 from snapshots.id_pages import IdPageWriter, encode_pages
 from snapshots.segment import StoredEntry

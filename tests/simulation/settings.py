@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from index.bucket_rules import SealRules
 from index.rules import Rules
 from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.config.retention import FOREVER_MS, Retention
 from sidecar.limits import Limits
 from sidecar.policies.table import TopicSettings
 from sidecar.release.expiry import NEVER_EXPIRES
 from sidecar.release.rates import TargetLimit
-from sidecar.topics.retention import FOREVER_MS, Retention
 from tests.simulation.smaller import SMALL
 from tests.simulation.world import DelayLog, Faults, OwnClock, Store
 

@@ -14,8 +14,6 @@ SMALL: Final = Limits(
     seal_segments=2,
     bucket_again_s=0.05,
     merge_bytes=200,
-    # A merge is done in one go when its turn comes, so its queue must take all of it.
-    merge_queue=0,
     merge_read_bytes=300,
     tombstones=5,
     trim_every_s=0.02,

@@ -19,7 +19,7 @@ from index.progress import Position, Progress
 from index.rule_history import RuleHistory
 from sidecar.doubts.aside import Aside
 from sidecar.intake.deciding import Deciding
-from sidecar.limits import LIMITS, Limits
+from sidecar.limits import Limits
 from sidecar.partition.owned_partition import OwnedPartition
 from sidecar.partition.rule_changes import RuleChanges
 from sidecar.partition.tail import Tail
@@ -153,9 +153,9 @@ class EpochWithAdoption(Wrong):
 
 class _HoldsNothing(Gate):
     def __init__(
-        self, rates: RateLimits, _: Iterable[HeldEntry] = (), aside: Aside | None = None, limits: Limits = LIMITS
+        self, rates: RateLimits, limits: Limits, _: Iterable[HeldEntry] = (), aside: Aside | None = None
     ) -> None:
-        super().__init__(rates, (), aside, limits)
+        super().__init__(rates, limits, (), aside)
 
 
 class HeldForgotten(Wrong):

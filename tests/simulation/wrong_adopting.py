@@ -17,8 +17,8 @@ from index.retention import Kept
 from sidecar.backfill.adopting import Adopting
 from sidecar.buckets.segments import SegmentSource
 from sidecar.buckets.trimming import Trimming
-from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.records import Payload, Refused
+from sidecar.ports import Records
 from sidecar.release.releaser import Releaser
 from sidecar.release.transaction import Request, Transaction
 from snapshots.segment import StoredEntry
@@ -86,7 +86,7 @@ class _LedgerUnmasked(_WithParts):
 
 
 class _SourceUnmasked(SegmentSource):
-    def stored(self, manifest: Manifest, number: int, record: Record | None, reader: OffsetReader) -> list[StoredEntry]:
+    def stored(self, manifest: Manifest, number: int, record: Record | None, reader: Records) -> list[StoredEntry]:
         return super().stored(replace(manifest, from_offset=manifest.segments_from), number, record, reader)
 
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from index.pending import Entry
 from sidecar.doubts.aside import Aside, Doubt, Doubts, doubt_of
-from sidecar.kafka.admin import Place
 from sidecar.payload.records import Scheduled
+from sidecar.ports import Place
 from tests.simulation.forgetting import Brokers, Log
 from tests.simulation.replacing import OWNED, Wrong
 

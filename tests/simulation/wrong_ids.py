@@ -10,7 +10,7 @@ from index.progress import Position
 from sidecar.buckets.ids import StoredIds, Tell
 from sidecar.buckets.lifecycle import Housekeeping
 from sidecar.buckets.merging import Merging, page_keys
-from sidecar.intake.offset_reader import OffsetReader
+from sidecar.ports import Records
 from tests.simulation.replacing import OWNED, Wrong
 
 
@@ -56,7 +56,7 @@ class MergeDropsPages(Wrong):
 
 
 class _TrustsDamaged(StoredIds):
-    def _read_all(self, manifest: Manifest, first: int, reader: OffsetReader) -> Tell:
+    def _read_all(self, manifest: Manifest, first: int, reader: Records) -> Tell:
         if manifest.id_pages is None:
             return super()._read_all(manifest, first, reader)
         return partial(self._ledger.named.names.read, manifest.offsets)

@@ -8,9 +8,9 @@ from index.progress import Position
 from index.rules import Rules
 from index.schedule import AT_ONCE, Schedule
 from index.spreading import shift_ms, spread
-from sidecar.intake.decided import Decided
+from sidecar.intake.decided import Decided, Fetched
 from sidecar.intake.deciding import Deciding
-from sidecar.intake.tails import Fetch, RawFetch
+from sidecar.intake.tails import Fetch
 from sidecar.series.occurring import Series
 from tests.simulation.replacing import Wrong
 
@@ -19,7 +19,7 @@ class _ReadsInLine(Deciding):
     begins_at: ClassVar[int] = 0
     _begins_at: int | None = None
 
-    def decide(self, fetch: Fetch | RawFetch) -> Decided:
+    def decide(self, fetch: Fetched) -> Decided:
         if self._begins_at is None and isinstance(fetch, Fetch) and fetch.messages:
             self._begins_at = fetch.messages[0].offset()
         _ReadsInLine.begins_at = self._begins_at or 0

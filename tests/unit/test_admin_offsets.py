@@ -10,7 +10,8 @@ from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaExc
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from sidecar.kafka import admin
-from sidecar.kafka.admin import Place, Told, log_range, offsets
+from sidecar.kafka.admin import Told, log_range, offsets
+from sidecar.ports import Place
 
 NOBODY = KafkaError(KafkaError._NOENT, "No leaders found")
 AWAY = KafkaError(KafkaError._TRANSPORT, "away")

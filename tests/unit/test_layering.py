@@ -116,7 +116,7 @@ _RULES = {
 }
 
 _EVERYBODY = frozenset(
-    {"__version__", "clock", "context", "durations", "failpoints", "lateness", "limits", "logs", "metrics"}
+    {"__version__", "clock", "context", "durations", "failpoints", "lateness", "limits", "logs", "metrics", "ports"}
 )
 """What each room of the router may import, besides ``index`` and ``snapshots``."""
 
@@ -134,7 +134,7 @@ _INNER: dict[str, frozenset[str]] = {
     "doubts": frozenset({"payload", "kafka", "config"}),
     "release": frozenset({"doubts", "series", "payload", "kernel", "kafka", "config"}),
     "policies": frozenset({"release", "kafka", "config"}),
-    "buckets": frozenset({"release", "intake", "payload", "topics", "kafka", "config"}),
+    "buckets": frozenset({"release", "intake", "payload", "kafka", "config"}),
     "backfill": frozenset({"release", "intake", "payload", "kafka", "config"}),
     "partition": frozenset(
         {
@@ -189,6 +189,33 @@ _INNER: dict[str, frozenset[str]] = {
 
 _CONNECTS = "app"
 """Everything is made and connected in this one module, so it may import any room but the command line's."""
+
+_ENGINE = frozenset(
+    {
+        *("context", "lateness", "limits", "ports"),
+        *("payload.ledger", "payload.memory", "payload.packed_run", "payload.packing", "payload.records"),
+        *("series.occurring", "doubts.aside", "doubts.watch"),
+        *("intake.decided", "intake.deciding", "intake.intake"),
+        *("release.expiry", "release.gate", "release.moving", "release.plan", "release.rates", "release.releaser"),
+        *("release.screening", "release.shortening", "release.transaction"),
+        *("buckets.hidden_end", "buckets.id_pages", "buckets.ids", "buckets.lifecycle", "buckets.loading"),
+        *("buckets.merge_reading", "buckets.merging", "buckets.sealing", "buckets.segments", "buckets.single_records"),
+        *("buckets.trimming", "buckets.upkeep", "backfill.adopting", "backfill.restored"),
+        *("partition.origin", "partition.owned_partition", "partition.ports", "partition.rounds"),
+        *("partition.rule_changes", "partition.status", "partition.tail", "partition.takeover"),
+    }
+)
+"""Modules that decide and order for one partition: what the simulation plays."""
+
+_ENGINE_ALLOWED = Rule(
+    _PURE_STDLIB
+    | {"contextlib", "concurrent.futures.Future", "index", "snapshots", "pyroaring", "structlog"}
+    | {f"sidecar.{name}" for name in _ENGINE}
+    | {"sidecar.clock.Clock", "sidecar.config", "sidecar.durations", "sidecar.failpoints", "sidecar.logs"}
+    | {"sidecar.metrics", "sidecar.tracing.releases"}
+    | {"sidecar.policies.settings.SettingsSource", "sidecar.policies.table.TopicSettings"}
+)
+"""No client, thread, socket or clock; and of ours no module that has one, but for metrics, logs and traces."""
 
 _MAX_FILES = 14
 """Of a room, its ``__init__`` included."""
@@ -274,6 +301,15 @@ def test_a_room_of_the_jobs_imports_only_the_rooms_it_may(room: str) -> None:
 @pytest.mark.parametrize("module", sorted(_SHARED_BY_JOBS))
 def test_what_jobs_share_imports_none_of_their_rooms(module: str) -> None:
     _assert_imports_only("spark_backfill", module, _SHARED_BY_JOBS)
+
+
+@pytest.mark.parametrize("name", sorted(_ENGINE))
+def test_the_engine_has_no_client_no_thread_and_no_clock(name: str) -> None:
+    path = ROOT / "sidecar" / f"{name.replace('.', '/')}.py"
+    package = f"sidecar.{name}".rpartition(".")[0]
+    breaches = {found.module for found in _ENGINE_ALLOWED.breaches(imports_of(path.read_text("utf-8"), package))}
+    breaches.discard("sidecar")
+    assert breaches == set(), f"{name} is part of the engine"
 
 
 def test_every_folder_of_the_jobs_is_a_room() -> None:

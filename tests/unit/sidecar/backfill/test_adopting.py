@@ -14,8 +14,7 @@ from index.progress import BEFORE_ALL, Behind, Position, start_of
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import BY_KEY, KEEP_KEY, Schedule
-from sidecar.backfill.adopting import Adopting
-from sidecar.backfill.staging import Waiting
+from sidecar.backfill.adopting import Adopting, Waiting
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
 from sidecar.limits import LIMITS

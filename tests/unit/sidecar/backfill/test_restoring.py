@@ -13,10 +13,11 @@ from index.retention import Kept
 from index.rule_history import RuleHistory
 from index.rules import Rules
 from sidecar.backfill import restoring
-from sidecar.backfill.restoring import kept_by_backfills, look_at_backfills, restored_from
+from sidecar.backfill.restored import kept_by_backfills, restored_from
+from sidecar.backfill.restoring import look_at_backfills
 from sidecar.config.model import Config
 from sidecar.intake.offset_reader import OffsetReader
-from sidecar.kafka.scan import Stored
+from sidecar.ports import Stored
 from snapshots.staged import Intent, Staged, encode_intent, encode_staged, intent_key, staged_key
 
 RULES = Rules("d", default_target="out")

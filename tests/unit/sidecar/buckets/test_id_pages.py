@@ -23,11 +23,13 @@ from index.unsealed import Unsealed
 from sidecar.buckets.id_pages import IdPageSource
 from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
+from sidecar.buckets.pool import QueuedHandover
 from sidecar.buckets.sealing import Sealing
-from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.intake.offset_reader import OffsetReader
 from sidecar.limits import Limits
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, scheduled
+from sidecar.ports import ReadEach
 from snapshots.id_pages import encode_page, id_page_key, parse_page
 from snapshots.manifest import encode_manifest, segment_key
 from snapshots.rows import RowPacker
@@ -35,7 +37,7 @@ from tests.support.manifests import bucket
 
 T = TypeVar("T")
 DUE_MS = 1_800_000_000_000
-LIMITS = Limits(page_rows=2, pages_whole_bytes=0, merge_queue=0)
+LIMITS = Limits(page_rows=2, pages_whole_bytes=0)
 RULES = SealRules(time_step_ms=1_000, segment_entries=3, placement="pointer")
 
 
@@ -53,7 +55,7 @@ def sealing(ids: Places, *offsets: int, limits: Limits = LIMITS) -> Sealing:
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     schedule = Schedule(0, ("t",), BY_KEY, KEEP_KEY, None, both_times=False)
     frozen.add([(DUE_MS + offset, offset, scheduled(schedule, 10, None)) for offset in offsets])
-    return Sealing(frozen, 100, 7, RULES, at_once, ids=ids, limits=limits)
+    return Sealing(frozen, 100, 7, RULES, limits, at_once, ids=ids)
 
 
 def written(under_way: Sealing | Merging) -> list[tuple[bytes, bytes]]:
@@ -142,7 +144,7 @@ class Sources:
 
     def merged(self, watermark: Position = BEFORE_ALL, masked: Sequence[int] = ()) -> list[int] | None:
         """Offsets of the ids that the merged bucket has; None where that is not known."""
-        under_way = Merging(self.buckets, watermark, 9, RULES, BitMap64(masked), limits=LIMITS)
+        under_way = Merging(self.buckets, watermark, 9, RULES, LIMITS, QueuedHandover(0), BitMap64(masked))
         under_way.run(self)
         records = written(under_way)
         installs = under_way.installation()
@@ -159,7 +161,7 @@ class Sources:
 def test_a_merge_joins_the_pages_of_its_sources() -> None:
     sources = Sources([1, 2, 3], [11, 12, 13, 14, 15])
     assert sources.merged() == [1, 2, 3, 11, 12, 13, 14, 15]
-    under_way = Merging(sources.buckets, BEFORE_ALL, 9, RULES, limits=LIMITS)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 9, RULES, LIMITS, QueuedHandover(0))
     assert under_way.source_keys[-4:] == [segment_key(1, 0), *(id_page_key(1, number) for number in range(3))]
 
 

@@ -15,7 +15,8 @@ from index.schedule import BY_KEY, KEEP_KEY, Schedule
 from sidecar.buckets.loading import Loading
 from sidecar.context import PartitionContext
 from sidecar.limits import LIMITS
-from sidecar.payload.budget import BudgetShare, PayloadBudget
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.memory import BudgetShare
 from sidecar.payload.records import Payload, scheduled, size_of
 from tests.support.hand_clock import HandClock
 from tests.support.manifests import manifest

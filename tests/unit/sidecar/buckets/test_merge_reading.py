@@ -14,7 +14,7 @@ from index.progress import BEFORE_ALL, Position
 from index.record import Record
 from index.run import ListRun
 from sidecar.buckets.merge_reading import MergedRun, PointedRecords, SourceAhead, StoredSegments
-from sidecar.intake.offset_reader import ReadEach
+from sidecar.ports import ReadEach
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry
 from snapshots.writing import record_size

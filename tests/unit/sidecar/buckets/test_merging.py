@@ -15,19 +15,19 @@ from index.run import ListRun
 from sidecar.buckets import merging
 from sidecar.buckets.merge_reading import MergedRun, StoredSegments
 from sidecar.buckets.merging import Merging
-from sidecar.intake.offset_reader import ReadEach
-from sidecar.limits import Limits
+from sidecar.buckets.pool import QueuedHandover
+from sidecar.limits import LIMITS
 from sidecar.payload.packed_run import packed_rows
+from sidecar.ports import ReadEach
 from snapshots.codec import PYTHON_CODEC
 from snapshots.manifest import encode_manifest, segment_key
 from snapshots.rows import RowPacker, decode_rows
 from snapshots.segment import StoredEntry, decode_segment, encode_segment
 from snapshots.writing import COLUMN_BYTES
-from tests.support.manifests import Place, bucket
+from tests.support.manifests import Place, bucket, manifest
 
 RULES = SealRules(time_step_ms=1_000, segment_entries=3, segment_bytes=1_000)
 INLINE_RULES = replace(RULES, placement="inline")
-ROOM_FOR_ALL = Limits(merge_queue=0)
 
 
 def of_size(bucket_id: int, count: int, from_offset: int | None = None) -> Bucket:
@@ -151,7 +151,7 @@ def merged(under_way: Merging) -> tuple[Manifest | None, list[list[StoredEntry]]
 
 def test_a_merged_bucket_holds_what_its_sources_did_in_release_order() -> None:
     sources = Sources(*TWO)
-    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, LIMITS, QueuedHandover(0))
     under_way.run(sources)
     made, segments = merged(under_way)
     assert made is not None
@@ -169,7 +169,7 @@ def test_a_merged_bucket_holds_what_its_sources_did_in_release_order() -> None:
 
 def test_segments_that_have_left_are_not_read() -> None:
     sources = Sources(*TWO)
-    under_way = Merging(sources.buckets, Position(20, 2), 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, Position(20, 2), 7, RULES, LIMITS, QueuedHandover(0))
     under_way.run(sources)
     made, segments = merged(under_way)
     assert set(sources.read) == {(0, 1), (1, 1)}
@@ -180,7 +180,7 @@ def test_segments_that_have_left_are_not_read() -> None:
 
 def test_nothing_is_installed_when_everything_has_left() -> None:
     sources = Sources(*TWO)
-    under_way = Merging(sources.buckets, Position(9_999, 0), 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, Position(9_999, 0), 7, RULES, LIMITS, QueuedHandover(0))
     under_way.run(sources)
     assert merged(under_way) == (None, [])
     assert sources.read == []
@@ -188,7 +188,7 @@ def test_nothing_is_installed_when_everything_has_left() -> None:
 
 def test_absent_records_stay_pointers_and_are_needed() -> None:
     sources = Sources(*TWO, absent=[2, 3, 13])
-    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, LIMITS, QueuedHandover(0))
     under_way.run(sources)
     made, segments = merged(under_way)
     assert made is not None
@@ -200,7 +200,7 @@ def test_absent_records_stay_pointers_and_are_needed() -> None:
 
 def test_absent_records_are_written_inside_where_the_placement_is_inline() -> None:
     sources = Sources(*TWO, absent=[2, 3, 13])
-    under_way = Merging(sources.buckets, BEFORE_ALL, 7, INLINE_RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, INLINE_RULES, LIMITS, QueuedHandover(0))
     under_way.run(sources)
     made, segments = merged(under_way)
     assert made is not None
@@ -215,7 +215,7 @@ def test_pointers_stay_where_the_manifest_has_no_room_for_their_segments(monkeyp
     monkeypatch.setattr(merging, "MOST_SEGMENTS", 5)
     sources = Sources([[(10, 1), (20, 2), (30, 3)], [(3_000, 4), (3_001, 5), (3_002, 6)]], absent=range(7))
     under_way = Merging(
-        sources.buckets, BEFORE_ALL, 7, replace(INLINE_RULES, segment_bytes=3 * COLUMN_BYTES), limits=ROOM_FOR_ALL
+        sources.buckets, BEFORE_ALL, 7, replace(INLINE_RULES, segment_bytes=3 * COLUMN_BYTES), LIMITS, QueuedHandover(0)
     )
     under_way.run(sources)
     made, segments = merged(under_way)
@@ -227,10 +227,9 @@ def test_pointers_stay_where_the_manifest_has_no_room_for_their_segments(monkeyp
 def pointing(bucket_id: int, needs_from: int, segments: int = 1, loaded_to: Place = BEFORE_ALL) -> Bucket:
     """Make a bucket of ``segments`` pointer segments, of an entry each."""
     places = [(number, bucket_id * MOST_SEGMENTS + number) for number in range(segments)]
-    made = bucket(bucket_id, *([place] for place in places), loaded_to=loaded_to)
-    refs = tuple(each._replace(placement=Placement.POINTER) for each in made.manifest.segments)
-    made.manifest = replace(made.manifest, needs_from=needs_from, segments=refs)
-    return made
+    inline = manifest(bucket_id, *([place] for place in places), needs_from=needs_from)
+    refs = tuple(each._replace(placement=Placement.POINTER) for each in inline.segments)
+    return Bucket(replace(inline, segments=refs), Position(*loaded_to))
 
 
 def test_the_bucket_that_points_to_the_oldest_record_is_written_inline_first() -> None:
@@ -255,7 +254,7 @@ def test_a_bucket_with_too_many_segments_keeps_its_pointers() -> None:
 
 def test_until_a_segment_is_ready_there_is_nothing_to_write() -> None:
     sources = Sources(*TWO)
-    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, LIMITS, QueuedHandover(0))
     assert under_way.next_segments() == ()
     under_way.run(sources)
     assert under_way.next_segments()
@@ -263,7 +262,7 @@ def test_until_a_segment_is_ready_there_is_nothing_to_write() -> None:
 
 def test_a_merge_that_is_stopped_ends_and_says_nothing() -> None:
     sources = Sources(*TWO)
-    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, LIMITS, QueuedHandover(0))
     under_way.stop()
     under_way.run(sources)
     assert under_way.next_segments() == ()
@@ -277,7 +276,7 @@ def test_a_source_that_cannot_be_read_ends_the_merge_and_the_others_are_not_read
 
     sources = Damaged(*TWO)
     sources.silent = [1]
-    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, LIMITS, QueuedHandover(0))
     with pytest.raises(FormatError, match="damaged"):
         under_way.run(sources)
     assert [(bucket_id, future.cancelled()) for bucket_id, _, future in sources.asked] == [(0, False), (1, True)]
@@ -292,7 +291,7 @@ def test_sources_are_read_as_they_are_needed() -> None:
             return super().run(source, number, stored, packer)
 
     long = UntilASegmentIsMade([[(number, number)] for number in range(5_000)], [[(90_000, 9_000)]])
-    under_way = Merging(long.buckets, BEFORE_ALL, 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(long.buckets, BEFORE_ALL, 7, RULES, LIMITS, QueuedHandover(0))
     under_way.run(long)
     assert 0 < len(long.read) < 2_500
 
@@ -302,7 +301,7 @@ def test_a_merged_bucket_tells_targets_in_the_proportions_of_its_sources() -> No
     for source, targets in zip(sources.buckets, ("a", "b"), strict=True):
         counted = [each._replace(targets=((targets, each.entries),)) for each in source.manifest.segments]
         source.manifest = replace(source.manifest, segments=tuple(counted))
-    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, LIMITS, QueuedHandover(0))
     under_way.run(sources)
     made, _ = merged(under_way)
     assert made is not None
@@ -314,7 +313,7 @@ def test_a_merged_bucket_tells_targets_in_the_proportions_of_its_sources() -> No
 def test_a_merged_bucket_tells_when_its_entries_are_due_whatever_its_sources_told() -> None:
     sources = Sources(*TWO)
     assert all(each.dues == NO_MARKS for source in sources.buckets for each in source.manifest.segments)
-    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, limits=ROOM_FOR_ALL)
+    under_way = Merging(sources.buckets, BEFORE_ALL, 7, RULES, LIMITS, QueuedHandover(0))
     under_way.run(sources)
     made, values = merged(under_way)
     assert made is not None

@@ -18,10 +18,11 @@ from index.rules import Rules
 from index.run import ListRun
 from sidecar.buckets.merge_reading import MergedRun, PoolReads, StoredSegments
 from sidecar.buckets.merging import Merging
+from sidecar.buckets.pool import QueuedHandover
 from sidecar.buckets.segments import SegmentSource
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.kernel.choice import Kernel
-from sidecar.limits import Limits
+from sidecar.limits import LIMITS
 from sidecar.payload.packed_run import PackedRun
 from snapshots.codec import PYTHON_CODEC, SegmentCodec
 from snapshots.rows import RowPacker, encode_rows
@@ -138,7 +139,7 @@ def merged(
     buckets: Sequence[Bucket], reads: Reads, watermark: Position, rules: SealRules, codec: SegmentCodec
 ) -> tuple[Manifest | None, list[list[StoredEntry]]]:
     """The manifest that is to be installed, and what its segments hold."""
-    under_way = Merging(buckets, watermark, MADE, rules, codec=codec, limits=Limits(merge_queue=0))
+    under_way = Merging(buckets, watermark, MADE, rules, LIMITS, QueuedHandover(0), codec=codec)
     under_way.run(reads)
     values: list[bytes] = []
     while (segments := under_way.next_segments()) is not None:

@@ -21,10 +21,11 @@ from sidecar.buckets.id_pages import Encode
 from sidecar.buckets.sealing import Sealing
 from sidecar.buckets.segments import SegmentSource, keep_nothing
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.intake.offset_reader import OffsetReader
 from sidecar.limits import LIMITS
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.records import Payload, Scheduled, packed, scheduled, size_of
+from sidecar.ports import ReadEach
 from snapshots.manifest import segment_key
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment
@@ -56,7 +57,7 @@ def entry(due_ms: int, offset: int, given: Record | None = None) -> Entry[Schedu
 def sealing(entries: Sequence[Entry[Scheduled]], rules: SealRules, encode: Encode | None = None) -> Sealing:
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
-    return Sealing(frozen, 1_000, 7, rules, encode or at_once)
+    return Sealing(frozen, 1_000, 7, rules, LIMITS, encode or at_once)
 
 
 def at_once(work: Callable[[], T]) -> Future[T]:
@@ -231,7 +232,7 @@ def test_segments_tell_what_is_in_them_by_target(placement: PlacementRule, packe
     ]
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
-    sealing = Sealing(frozen, 10, 1, SealRules(segment_entries=6, placement=placement), at_once)
+    sealing = Sealing(frozen, 10, 1, SealRules(segment_entries=6, placement=placement), LIMITS, at_once)
     while (segments := sealing.next_segments()) is not None:
         sealing.written(range(len(segments)))
     installation = sealing.installation(Position(0, 0))
@@ -251,7 +252,7 @@ def test_a_segment_that_was_too_big_is_counted_in_its_parts() -> None:
         entries.append((1_800_000_000_000 + offset, offset, scheduled(schedule, size_of(given), given)))
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add(entries)
-    sealing = Sealing(frozen, 10, 1, rules, at_once)
+    sealing = Sealing(frozen, 10, 1, rules, LIMITS, at_once)
     while (segments := sealing.next_segments()) is not None:
         sealing.written(range(len(segments)))
     installation = sealing.installation(Position(0, 0))

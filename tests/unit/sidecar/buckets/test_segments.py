@@ -16,8 +16,9 @@ from index.rules import Rules
 from index.schedule import AT_ONCE
 from sidecar.buckets.segments import SegmentSource, keep_nothing
 from sidecar.config.delay_topic import DelayTopicConfig
-from sidecar.intake.offset_reader import OffsetReader, ReadEach
+from sidecar.intake.offset_reader import OffsetReader
 from sidecar.payload.records import Scheduled, size_of
+from sidecar.ports import ReadEach
 from snapshots.segment import StoredEntry, encode_segment
 from snapshots.writing import SegmentWriter
 from tests.support.stored import flipped

@@ -16,7 +16,8 @@ from sidecar.cli.output import (
     print_table,
 )
 from sidecar.metrics import Metrics
-from sidecar.partition.status import BOUND_NAMES, PartitionCollector, PartitionState, PartitionStatus
+from sidecar.partition.status import BOUND_NAMES, PartitionState, PartitionStatus
+from sidecar.process.partition_collector import PartitionCollector
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

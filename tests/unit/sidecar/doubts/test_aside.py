@@ -9,8 +9,8 @@ from index.pending import Entry
 from index.record import Record
 from index.schedule import BY_KEY, KEEP_KEY, Reason, Rejection, Schedule
 from sidecar.doubts.aside import Aside, Doubt, Doubts, Ends, doubt_of
-from sidecar.kafka.admin import Place
 from sidecar.payload.records import Refused, Scheduled
+from sidecar.ports import Place
 
 DOUBT = Doubt(40, 44, 7)
 DELAY, RECEIPTS, REJECTED = ("d", 0), ("d.receipts", 0), "d.rejected"

@@ -15,7 +15,8 @@ from sidecar.config.model import Config
 from sidecar.doubts import look
 from sidecar.doubts.aside import Doubt, Ends
 from sidecar.doubts.look import Cluster
-from sidecar.kafka.admin import Place, Told
+from sidecar.kafka.admin import Told
+from sidecar.ports import Place
 from snapshots.state import StoredState
 
 OUT, OUT1 = ("a.out", 0), ("a.out", 1)

@@ -6,7 +6,7 @@ import pytest
 
 from index.errors import FormatError
 from sidecar.finding.known_state import KnownStates, Latest
-from sidecar.kafka.scan import Stored
+from sidecar.ports import Stored
 
 
 @pytest.mark.parametrize("seed", range(50))

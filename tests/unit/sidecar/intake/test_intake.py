@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
+from index.errors import ClusterError
 from index.names import hash_of
 from index.partition import PartitionIndex
 from index.progress import Position, Progress, start_of
@@ -125,7 +126,7 @@ def test_an_error_of_the_consumer_is_raised_where_the_worker_sees_it(tail: Tail)
     ledger = ledger_of()
     tail.ahead.put(Given(0, error=KafkaError(KafkaError._AUTO_OFFSET_RESET)))
     intake = made(tail, ledger)
-    with pytest.raises(KafkaException):
+    with pytest.raises(ClusterError):
         filled(intake, ledger, 1)
     intake.close()
 

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 import sidecar
-from sidecar.kafka.admin import Place
 from sidecar.kafka.scan import NO_END, PartitionScan, ScanError, Why, place_of
+from sidecar.ports import Place
 from tests.support.hand_clock import HandClock
 
 EOF = KafkaError._PARTITION_EOF

@@ -87,7 +87,9 @@ def _fetch(messages: Sequence[Given]) -> Fetch:
 
 def _fresh(kernel: Kernel, history: RuleHistory, room_bytes: int = 1 << 30, until_offset: int = NEVER) -> Deciding:
     budget = PayloadBudget(room_bytes)
-    return Deciding(history, budget, now_ms=lambda: NOW_MS, soon_ms=1_000, until_offset=until_offset, kernel=kernel)
+    return Deciding(
+        history, budget, now_ms=lambda: NOW_MS, soon_ms=1_000, until_offset=until_offset, native=kernel.decider
+    )
 
 
 def _plain(thing: Any) -> Any:

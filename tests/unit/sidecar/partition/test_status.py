@@ -2,13 +2,8 @@
 
 import pytest
 
-from sidecar.partition.status import (
-    SILENT_AFTER_S,
-    PartitionCollector,
-    PartitionState,
-    PartitionStatus,
-    ToldStatus,
-)
+from sidecar.partition.status import SILENT_AFTER_S, PartitionState, PartitionStatus, ToldStatus
+from sidecar.process.partition_collector import PartitionCollector
 from tests.support.hand_clock import HandClock
 
 READY = [PartitionState.ACTIVE, PartitionState.PAUSED, PartitionState.DRAINED]

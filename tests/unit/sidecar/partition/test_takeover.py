@@ -15,17 +15,17 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.series_in_log import SeriesInLog
 from index.transit import Transit
-from sidecar.backfill.restoring import Restored
+from sidecar.backfill.restored import Restored
 from sidecar.clock import SystemClock
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
 from sidecar.doubts.aside import Doubts
-from sidecar.kafka.scan import Stored
 from sidecar.kafka.transactions import FENCE_WITHIN_S, fence
 from sidecar.metrics import Metrics
 from sidecar.partition import takeover
 from sidecar.partition.origin import Origin, write_origin
 from sidecar.partition.takeover import read_origin
+from sidecar.ports import Stored
 from sidecar.release.transaction import Outcome, Refusals, Result, Transaction
 from snapshots.held import held_key
 from snapshots.inventory import NOTHING_STORED, Inventory

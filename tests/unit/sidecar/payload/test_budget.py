@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sidecar.payload.budget import LARGE_BYTES, LEAST_LOADED_BYTES, BudgetShare, LoadMemory, PayloadBudget
+from sidecar.payload.budget import PayloadBudget
+from sidecar.payload.memory import LARGE_BYTES, LEAST_LOADED_BYTES, BudgetShare, LoadMemory
 
 MIB = 1_048_576
 

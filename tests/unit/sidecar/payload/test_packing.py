@@ -10,6 +10,7 @@ from index.pending import Entry
 from index.progress import start_of
 from index.unsealed import Unsealed
 from sidecar.buckets.sealing import Sealing
+from sidecar.limits import LIMITS
 from sidecar.payload.packed_run import packed_runs
 from sidecar.payload.packing import UNPACKED_AT_ONCE, records_of, whole_batch
 from sidecar.payload.records import Payload, Refused, scheduled
@@ -50,7 +51,7 @@ def at_once(work: Callable[[], T]) -> Future[T]:
 def stored(payloads: Sequence[Payload], rules: SealRules) -> list[list[StoredEntry]]:
     frozen: Unsealed[Payload] = Unsealed(0, packed_runs())
     frozen.add([(NOW_MS + number, number, payload) for number, payload in enumerate(payloads)])
-    under_way = Sealing(frozen, len(payloads), 1, rules, at_once)
+    under_way = Sealing(frozen, len(payloads), 1, rules, LIMITS, at_once)
     segments: list[list[StoredEntry]] = []
     while (some := under_way.next_segments()) is not None:
         segments += [decode_segment(value) for _, value in some]

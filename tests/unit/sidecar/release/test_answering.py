@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -18,16 +19,17 @@ from index.rules import Rules
 from index.schedule import BY_KEY, KEEP_KEY, Action, Control, Reason, Rejection, Schedule
 from sidecar.config.delay_topic import DelayTopicConfig
 from sidecar.context import PartitionContext
+from sidecar.limits import LIMITS
 from sidecar.metrics import Metrics
 from sidecar.payload.ledger import PartitionLedger
 from sidecar.payload.records import Scheduled, scheduled_size
+from sidecar.ports import Target
 from sidecar.release.gate import Gate
 from sidecar.release.kafka_transactions import KafkaTransactions
 from sidecar.release.moving import Moving
 from sidecar.release.plan import Released
 from sidecar.release.rates import RateLimits
 from sidecar.release.releaser import Releaser
-from sidecar.release.target_directory import Target
 from sidecar.release.writer import PartitionWriter
 from sidecar.series.occurring import Series
 from sidecar.series.zones import zone_of
@@ -70,7 +72,7 @@ class _Partition:
         self.reads: list[list[Position]] = []
         self.refuses: Rejection | None = None
         self.decides = SCHEDULE
-        self._gate = Gate(RateLimits(clock.running_s))
+        self._gate = Gate(RateLimits(clock.running_s, nullcontext()), LIMITS)
         self._releaser = Releaser(
             PartitionContext(TOPIC, PARTITION, "g", Metrics(), clock),
             KafkaTransactions(writer, clock, compresses=False),

@@ -1,5 +1,6 @@
 """What a target may not be given yet is held back, in order, and nothing else is."""
 
+from contextlib import nullcontext
 from itertools import chain
 
 import pytest
@@ -39,7 +40,7 @@ def offsets(entries: list[Entry[Scheduled]]) -> list[int]:
 
 
 def gate(limits: RateLimits | None = None, **gated: TargetLimit) -> Gate:
-    made = Gate(limits or RateLimits(Clock()))
+    made = Gate(limits or RateLimits(Clock(), nullcontext()), LIMITS)
     made.use(gated)
     return made
 
@@ -107,7 +108,7 @@ def test_a_new_owner_holds_what_the_last_one_held() -> None:
     made = gate(a=PAUSED)
     made.hold([entry(1), entry(2)], NOBODY)
     stored = [(key, value) for key, value in made.state() if value is not None]
-    taken_over = Gate(RateLimits(Clock()), decode_held(stored))
+    taken_over = Gate(RateLimits(Clock(), nullcontext()), LIMITS, decode_held(stored))
     taken_over.use({"a": PAUSED})
     assert (taken_over.records, taken_over.resident_bytes) == (2, made.resident_bytes)
     assert taken_over.resumed(10, NOW_MS) == []
@@ -118,7 +119,7 @@ def test_a_new_owner_holds_what_the_last_one_held() -> None:
 
 def test_a_rate_lets_through_what_it_says_and_nothing_passes_what_is_held() -> None:
     clock = Clock()
-    made = gate(RateLimits(clock), a=TargetLimit(records_per_second=100))
+    made = gate(RateLimits(clock, nullcontext()), a=TargetLimit(records_per_second=100))
     assert offsets(made.hold([entry(n) for n in range(40)], NOBODY)) == list(range(1, 40))
     clock.now_s += 0.1001
     assert offsets(made.hold([entry(50)], NOBODY)) == [50]
@@ -130,7 +131,7 @@ def test_a_rate_lets_through_what_it_says_and_nothing_passes_what_is_held() -> N
 
 def test_one_lane_does_not_hold_up_another() -> None:
     clock = Clock()
-    made = gate(RateLimits(clock), a=PAUSED, b=TargetLimit(1_000))
+    made = gate(RateLimits(clock, nullcontext()), a=PAUSED, b=TargetLimit(1_000))
     made.hold([entry(1), entry(2, "b"), entry(3, "b")], NOBODY)
     clock.now_s += 1
     assert offsets(made.resumed(10, NOW_MS)) == [3]
@@ -146,7 +147,7 @@ def test_the_room_is_bounded() -> None:
 
 def test_bytes_may_be_overdrawn_by_one_record() -> None:
     clock = Clock()
-    limits = RateLimits(clock)
+    limits = RateLimits(clock, nullcontext())
     limit = [("a", TargetLimit(bytes_per_second=1_000))]
     assert limits.take(limit, 5_000)
     assert not limits.take(limit, 1)
@@ -157,7 +158,7 @@ def test_bytes_may_be_overdrawn_by_one_record() -> None:
 
 def test_tokens_are_taken_of_all_targets_or_of_none() -> None:
     clock = Clock()
-    limits = RateLimits(clock)
+    limits = RateLimits(clock, nullcontext())
     one, two = ("a", TargetLimit(10)), ("b", TargetLimit(10))
     assert limits.take([two], 1)
     assert not limits.take([one, two], 1)
@@ -165,7 +166,7 @@ def test_tokens_are_taken_of_all_targets_or_of_none() -> None:
 
 
 def test_a_process_takes_the_part_that_it_has_of_the_partitions() -> None:
-    limits = RateLimits(Clock())
+    limits = RateLimits(Clock(), nullcontext())
     limit = TargetLimit(100, sources=("d", "e"))
     assert limits.share(limit) == 1.0, "before anything is known"
     limits.learn("d", 6)
@@ -183,7 +184,7 @@ def test_a_process_takes_the_part_that_it_has_of_the_partitions() -> None:
 )
 def test_never_more_than_the_rate_and_a_burst(rate: int, steps: list[tuple[float, int]]) -> None:
     clock = Clock()
-    made = gate(RateLimits(clock), a=TargetLimit(rate))
+    made = gate(RateLimits(clock, nullcontext()), a=TargetLimit(rate))
     given_out = offset = 0
     began_s = clock.now_s
     for passed_s, count in steps:

@@ -12,8 +12,9 @@ from index.record import Record
 from index.rules import Rules
 from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
 from sidecar.payload.records import Leaving, Refused, Scheduled, size_of
+from sidecar.ports import NO_DEMANDS, Demands, Target
 from sidecar.release.screening import BATCH_BYTES, Screened, refused_by_target, screen
-from sidecar.release.target_directory import NO_DEMANDS, Demands, Target, TargetDirectory
+from sidecar.release.target_directory import TargetDirectory
 
 RULES = Rules("d", default_target="out", allowed_targets=("a", "b"))
 MISSING = Rejection(Reason.TARGET_UNKNOWN, "Target topic b does not exist; create it first")

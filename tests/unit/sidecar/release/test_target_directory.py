@@ -8,13 +8,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from index.schedule import Reason
-from sidecar.release.target_directory import (
-    CONFIRM_AFTER_S,
-    CONFIRM_NEW_EVERY_S,
-    KNOWN_FOR_S,
-    REFUSED_FOR_S,
-    TargetDirectory,
-)
+from sidecar.ports import KNOWN_FOR_S, REFUSED_FOR_S
+from sidecar.release.target_directory import CONFIRM_AFTER_S, CONFIRM_NEW_EVERY_S, TargetDirectory
 
 
 class Brokers:

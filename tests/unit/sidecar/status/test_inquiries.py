@@ -7,9 +7,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from sidecar.config.model import Config
-from sidecar.kafka.admin import Place, Told, TopicFacts
+from sidecar.kafka.admin import Told, TopicFacts
 from sidecar.partition.status import PartitionState, PartitionStatus
 from sidecar.policies.table import WITHOUT_POLICIES
+from sidecar.ports import Place
 from sidecar.status import inquiries
 from sidecar.status.answers import UNSERVED
 from sidecar.status.inquiries import GroupInquiries

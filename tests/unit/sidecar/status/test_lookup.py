@@ -15,7 +15,7 @@ from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import Reason, Schedule
 from sidecar.config.model import Config
-from sidecar.kafka.scan import Stored
+from sidecar.ports import Stored
 from sidecar.status import lookup
 from sidecar.status.answers import Fate, LookupAnswer
 from sidecar.status.lookup import WHY, Lookup

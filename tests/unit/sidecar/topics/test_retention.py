@@ -3,15 +3,9 @@
 import pytest
 
 from sidecar.config.delay_topic import DAY_MS, DelayTopicConfig
+from sidecar.config.retention import Retention, placement_under
 from sidecar.topics.findings import Finding, Level
-from sidecar.topics.retention import (
-    Remedies,
-    Retention,
-    placement_under,
-    retention_findings,
-    retention_of,
-    wanted_retention_ms,
-)
+from sidecar.topics.retention import Remedies, retention_findings, retention_of, wanted_retention_ms
 
 REMEDIES = Remedies("LONGER", "ANY_SIZE", "SMALLER")
 MINUTE_MS = 60_000

@@ -1,0 +1,73 @@
+"""A router that takes a partition over again and again keeps the clients of one ownership."""
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from sidecar.kernel.choice import Kernel
+from sidecar.local_kafka import Cluster
+from sidecar.partition.shared import Shared
+from sidecar.partition.status import PartitionState
+from tests.integration import one_worker as workers
+from tests.integration.command import command_for
+from tests.integration.one_worker import RunningWorker, one_worker
+from tests.integration.scenario import wait_until
+
+TAKE_OVERS = 8
+CLIENTS = (AdminClient, Consumer, Producer)
+
+
+@pytest.fixture
+def _no_garbage_collection() -> Iterator[None]:
+    """Leave circles of references alone, as a router does while records are pending."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_no_garbage_collection")
+@pytest.mark.parametrize("environment", [{}, {"DELAY_ROUTER_KERNEL": "off"}], ids=["chosen kernel", "Python"])
+def test_the_clients_of_an_ownership_end_with_it(
+    environment: dict[str, str],
+    kafka: Cluster,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "Shared", partial(Shared, kernel=Kernel.chosen(environment)))
+    command = command_for(tmp_path, kafka.bootstrap, unique_name)
+    assert command("init", "--partitions", 1, "--create-targets").exit_code == 0
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    counts: list[int] = []
+    with one_worker(command.config) as worker:
+        for number in range(TAKE_OVERS):
+            _is_active(worker, number)
+            producer.produce(command.topic, b"v", headers=[("deliver-after", b"10ms")])
+            assert producer.flush(30) == 0
+            _is_active(worker, number + 1)
+            counts.append(_clients().total())
+            print(_clients())
+            worker.take_over_again()
+    # The first ownership makes clients for the whole process, and a reader may be made late.
+    assert max(counts) <= counts[0] + 2, counts
+
+
+def _is_active(worker: RunningWorker, records: int) -> None:
+    def is_active() -> bool:
+        return worker.status.state is PartitionState.ACTIVE and worker.status.cursor == records
+
+    time.sleep(0.1)
+    wait_until(is_active, "the partition is active")
+
+
+def _clients() -> Counter[str]:
+    """Count the client objects of this process by type."""
+    return Counter(type(each).__name__ for each in gc.get_objects() if isinstance(each, CLIENTS))
