@@ -36,6 +36,7 @@ from sidecar.release.gate import Gate
 from sidecar.release.moving import Moving
 from sidecar.release.plan import Plan, Released
 from sidecar.release.releaser import Releaser
+from sidecar.release.screening import Screening
 from sidecar.release.transaction import Request, Timestamps, Transactions
 from sidecar.series.occurring import Series
 from snapshots.inventory import InventoryKeeper
@@ -101,12 +102,9 @@ class OwnedPartition:
         self._source = source = SegmentSource(topic, context.partition, origin.history, host.codec)
         pending = SingleRecords(self.ledger, source, self.gate, host.read_again, host.reader)
         key, behind = origin.progress.series_key, f"{topic.name}/{context.partition}/"
-        self.releaser = Releaser(
+        self._screening = Screening(
             context,
-            transactions,
-            self.ledger,
             self.gate,
-            InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit),
             origin.history,
             host.directory,
             host.read_again,
@@ -115,6 +113,8 @@ class OwnedPartition:
             Series(key, behind, host.zone_of),
             Moving(pending.of, source.decide, key, behind),
         )
+        inventory = InventoryKeeper(origin.buckets, origin.held, origin.mask, origin.transit)
+        self.releaser = Releaser(context, transactions, self.ledger, self.gate, inventory, self._screening)
         looked = host.staged.has_looked if host.staged.may_hold() else None
         pages = IdPageSource(topic.name, topic.snapshots, context.partition, context.limits)
         self._loading = Loading(context, self.ledger.parts, source, host.pool, host.budget, self._resident)
@@ -151,7 +151,7 @@ class OwnedPartition:
         for source in {source for limit in settings.gated.values() for source in limit.sources}:
             self._host.rates.learn(source, self._host.directory.resolve([source])[source].partitions)
         self.gate.use(settings.gated)
-        self.releaser.expiry = settings.expiry
+        self._screening.expiry = settings.expiry
         self.releaser.timestamps = Timestamps(settings.topic.timestamp, settings.timestamps)
         self._housekeeping.use_placement(placement_under(settings.topic, self.upkeep.retention))
 
@@ -163,7 +163,7 @@ class OwnedPartition:
     def _enter(self, history: RuleHistory) -> None:
         """A rule epoch was committed: everybody goes by it from here on."""
         self._source.enter(history)
-        self.releaser.history = history
+        self._screening.history = history
         self._adopting.enter(history)
         self._tail.enter(history)
 

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import cast
 
-from index.batch import Batch
 from index.pending import Entry
 from index.record import Record
 from index.schedule import schedule_of
-from sidecar.payload.records import Decide, Leaving, Packed, Payload, Refused, Scheduled, scheduled, size_of
+from sidecar.payload.records import Decide, Packed, Payload, Scheduled, scheduled, size_of
 from snapshots.rows import RowPacker, unpack_rows
 
 UNPACKED_AT_ONCE = 2_000
@@ -22,13 +21,8 @@ def records_of(payloads: Iterable[Payload]) -> list[Record | None]:
     return [next(whole) if isinstance(payload, Packed) else payload.record for payload in given]
 
 
-def whole_batch(batch: Batch[Payload, Refused], decide: Decide) -> Leaving:
-    """A batch in which nothing is packed."""
-    late, due = _whole(batch.late, decide), _whole(batch.due, decide)
-    return Batch(late, due, batch.rejected, batch.progress, batch.installs, receipts=batch.receipts)
-
-
-def _whole(entries: list[Entry[Payload]], decide: Decide) -> list[Entry[Scheduled]]:
+def whole(entries: list[Entry[Payload]], decide: Decide) -> list[Entry[Scheduled]]:
+    """Return the entries with each packed record made whole, and decided again."""
     if Packed not in {type(payload) for _, _, payload in entries}:
         # Nearly always; it is asked for every record that leaves.
         return cast("list[Entry[Scheduled]]", entries)

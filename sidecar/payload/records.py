@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias, cast
 
-from index.batch import Batch
 from index.pending import Entry
 from index.record import Record
 from index.schedule import BY_KEY, Decision, Rejection, Schedule
@@ -67,9 +66,6 @@ class Appended(NamedTuple):
     due_ms: int = 0
     id_hash: bytes = b""
 
-
-Leaving: TypeAlias = Batch[Scheduled, Refused]
-"""What a transaction is to release and to reject, with every record whole or to be read again."""
 
 Decide: TypeAlias = Callable[[int, Record], Decision]
 """Decides the record at an offset again, by the rules that held when it was indexed."""

@@ -136,7 +136,7 @@ class Gate:
     @property
     def room_records(self) -> int:
         """How many records the next batch may have; everything while no target is held back."""
-        if not self._holds_back:
+        if not self.holds_back:
             return _EVERYTHING
         if self.resident_bytes >= MAX_HELD_BYTES:
             return 0
@@ -145,10 +145,11 @@ class Gate:
     @property
     def room_bytes(self) -> int:
         """How much more payload may be held."""
-        return max(1, MAX_HELD_BYTES - self.resident_bytes) if self._holds_back else _EVERYTHING
+        return max(1, MAX_HELD_BYTES - self.resident_bytes) if self.holds_back else _EVERYTHING
 
     @property
-    def _holds_back(self) -> bool:
+    def holds_back(self) -> bool:
+        """Whether a target or a place is held back, so that records may have to be held."""
         return bool(self._gated or self._doubted or self.aside.holds_back)
 
     def wait_s(self, now_ms: int) -> float | None:
@@ -224,7 +225,7 @@ class Gate:
 
     def hold(self, entries: Sequence[Entry[Scheduled]], resumed: frozenset[int]) -> list[Entry[Scheduled]]:
         """Those of these records that may not leave now; they are held from here on. ``resumed`` may leave."""
-        if not self._holds_back:
+        if not self.holds_back:
             return []
         held: list[Entry[Scheduled]] = []
         for entry in entries:

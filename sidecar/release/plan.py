@@ -1,15 +1,15 @@
 """What a partition is to release in one transaction, and what it has released once that is committed."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from index.batch import Batch
 from index.pending import Entry
 from index.receipts import Receipt
+from index.schedule import Rejection
 from sidecar.payload.records import Payload, Refused, Scheduled, size_of, transaction_bytes
 from sidecar.release.moving import Moves
-from sidecar.release.screening import Screened
 from sidecar.release.transaction import Request
 from sidecar.series.occurring import Recurring
 
@@ -33,26 +33,68 @@ class Plan:
         return resumed_bytes + owed_bytes + self.batch.due_bytes + requested_bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """The records of a transaction: to be released, to be rejected, and lost from the delay topic."""
+
+    released: list[Entry[Scheduled]]
+    rejected: list[tuple[int, Refused]]
+    lost: list[int]
+
+    def holding(self, held: Sequence[Entry[Scheduled]]) -> "Screened":
+        """Return the same without records that wait for their target."""
+        offsets = {offset for _, offset, _ in held}
+        rejected = [each for each in self.rejected if each[0] not in offsets]
+        return Screened([entry for entry in self.released if entry[1] not in offsets], rejected, self.lost)
+
+    def beginning(self, offsets: Collection[int]) -> "Screened":
+        """Return the same without the records that begin a series: the record itself is not released."""
+        if not offsets:
+            return self
+        return Screened([entry for entry in self.released if entry[1] not in offsets], self.rejected, self.lost)
+
+    def without(self, refusals: Mapping[int, Rejection]) -> "Screened":
+        """Return the same with the records at these offsets rejected instead of released."""
+        if not refusals:
+            return self
+        rejected = [
+            (offset, Refused(refusals[offset], record))
+            for _, offset, (_, _, record) in self.released
+            if offset in refusals and record is not None
+        ]
+        released = [entry for entry in self.released if entry[1] not in refusals]
+        return Screened(released, self.rejected + rejected, self.lost)
+
+
 @dataclass(slots=True)
 class Attempt:
-    """A transaction while it is being tried: what is in it still, and what was taken out of it.
+    """A transaction that is being made: the records that are in it, and the records that were taken out of it.
 
-    ``blamed`` are requests that were taken out last: should the rest be refused as well, it was not their fault.
-    ``taken_out`` are offsets of records that were held, and are cancelled by its receipts.
+    * ``planned``: the records that it was planned with.
+    * ``held``: the records that wait for their target instead.
+    * ``taken_out``: the offsets of records that were held, and that its receipts cancel.
+    * ``blamed``: the requests that were left out last; if the rest is refused too, they were not the cause.
     """
 
     plan: Plan
+    planned: Sequence[Entry[Scheduled]]
     screened: Screened
     requests: list[Request]
-    held: list[Entry[Scheduled]]
     receipts: list[Receipt]
-    taken_out: frozenset[int]
+    held: list[Entry[Scheduled]] = field(default_factory=list)
+    taken_out: frozenset[int] = frozenset()
     truncated: set[int] = field(default_factory=set)
     blamed: list[Request] = field(default_factory=list)
     why_blamed: str = ""
     left_out: list[Request] = field(default_factory=list)
     recurring: Recurring = field(default_factory=Recurring)
     moves: Moves = field(default_factory=Moves)
+
+    def hold(self, entries: Sequence[Entry[Scheduled]]) -> None:
+        """Take out records that the gate holds from now on."""
+        if entries:
+            self.screened = self.screened.holding(entries)
+            self.held.extend(entries)
 
 
 @dataclass(frozen=True, slots=True)

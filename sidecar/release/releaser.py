@@ -11,24 +11,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Final, NoReturn
 
 from index.errors import RefusedError
 from index.pending import Entry
 from index.progress import Position
-from index.recurring import may_recur
-from index.rule_history import RuleHistory
 from sidecar.context import PartitionContext
 from sidecar.payload.ledger import PartitionLedger
-from sidecar.payload.packing import whole_batch
-from sidecar.payload.records import Decide, Leaving, Scheduled
-from sidecar.ports import Directory
-from sidecar.release.expiry import NEVER_EXPIRES, Expiry
+from sidecar.payload.records import Scheduled
 from sidecar.release.gate import Gate
-from sidecar.release.moving import Moving, Spared
-from sidecar.release.plan import Attempt, Plan, Released
-from sidecar.release.screening import ReadRecords, Screened, refused_by_target, screen
+from sidecar.release.moving import Spared
+from sidecar.release.plan import Attempt, Plan, Released, Screened
+from sidecar.release.screening import TOLD_AT_ONCE, Screening
 from sidecar.release.shortening import shortened, shortened_receipt, shortened_where
 from sidecar.release.transaction import (
     Outcome,
@@ -41,7 +35,6 @@ from sidecar.release.transaction import (
     adoption_in,
     state_of,
 )
-from sidecar.series.occurring import Series
 from snapshots.inventory import NOTHING_STORED, InventoryKeeper
 from snapshots.mask import mask_records
 from snapshots.transit import transit_key, transit_keys
@@ -52,9 +45,6 @@ something new in every round is not one we understand: take over again, and repo
 
 SEARCH_S: Final = 0.25
 """How long others wait while it is found out what a broker refuses; what is not decided by then is set aside."""
-
-TOLD_AT_ONCE: Final = 100
-"""Most offsets in a line of the log."""
 
 EVER_S: Final = float("inf")
 
@@ -72,14 +62,7 @@ class Releaser:
     ledger: PartitionLedger
     gate: Gate
     inventory: InventoryKeeper
-    history: RuleHistory
-    directory: Directory
-    read: ReadRecords
-    decide: Decide
-    compresses: bool
-    series: Series
-    moving: Moving
-    expiry: Expiry = NEVER_EXPIRES
+    screening: Screening
     timestamps: Timestamps = field(default_factory=Timestamps)
 
     def plan(
@@ -100,75 +83,18 @@ class Releaser:
         What a target may not be given yet is held from now on. Requests are left out where the brokers refuse
         something: what is due must not suffer from housekeeping.
         """
-        attempt = self._screened(plan, whole_batch(plan.batch, self.decide))
+        attempt = self.screening.screen(plan)
         for aborted in range(MAX_REFUSAL_ROUNDS):
             transaction = self._transaction(attempt)
             result = self.transactions.commit(transaction)
             if result.outcome is not Outcome.COMMITTED:
                 # Before anything else can fail: a new owner of the partition asks the same directory.
-                self.directory.forget()
+                self.screening.directory.forget()
             if AFTER[result.outcome](self, attempt, transaction, result):
                 skipped = attempt.recurring.skipped_before(transaction.appended)
                 told = transaction.receipts
                 return Released(attempt.screened, aborted, len(attempt.truncated), attempt.held, skipped, told)
         raise RefusedError(f"{attempt.why_blamed}: {len(plan.batch)} records were refused {MAX_REFUSAL_ROUNDS} times")
-
-    def _screened(self, plan: Plan, batch: Leaving) -> Attempt:
-        """What leaves, and what has to wait for its target."""
-        # What is held is let go of with its record.
-        moves = self.moving.look(batch.receipts, self.history.at, self.context.clock.now_ms())
-        taken_out = self.gate.cancel(frozenset(place.offset for receipt in batch.receipts for place in receipt.written))
-        if plan.resumed:
-            batch = replace(batch, late=[*plan.resumed, *batch.late])
-        rules = self.history.in_force
-        screened = screen(batch, rules, self.directory, self.read, self.decide, compresses=self.compresses)
-        screened = replace(screened, rejected=screened.rejected + moves.refused)
-        if lost := screened.lost + moves.lost:
-            # Before W has passed them: whoever dies in between must have told, and so they may be told twice.
-            self._alarm_about_lost(lost)
-        now_ms = self.context.clock.now_ms()
-        # Before anything follows from them: records that leave later are looked at again then.
-        blocked = self.gate.hold_blocked([*screened.released, *self._followed(screened, batch)])
-        if blocked:
-            screened = screened.holding(blocked)
-        planned = chain(batch.late, batch.due)
-        recurring = self.series.look(screened.released, screened.rejected, planned, self.history.at, now_ms)
-        if recurring.refused or recurring.begun:
-            screened = screened.without(recurring.refused).beginning(recurring.begun.keys())
-        expired = self.expiry.refused(screened.released, now_ms)
-        if expired:
-            screened = screened.without(expired)
-        held = self.gate.hold(screened.released, frozenset(offset for _, offset, _ in plan.resumed))
-        if held:
-            screened = screened.holding(held)
-        screened = replace(screened, released=self.gate.aside.routed(screened.released))
-        receipts = moves.told(batch.receipts)
-        requests, waits = list(plan.requests), blocked + held
-        return Attempt(plan, screened, requests, waits, receipts, taken_out, recurring=recurring, moves=moves)
-
-    def _followed(self, screened: Screened, batch: Leaving) -> list[Entry[Scheduled]]:
-        """Return the occurrences that are rejected while the next one cannot be written to the delay partition."""
-        if not self.gate.aside.stops_series:
-            return []
-        refused = dict(screened.rejected)
-        return [
-            (due_ms, offset, payload._replace(record=refused[offset].record))
-            for due_ms, offset, payload in chain(batch.late, batch.due)
-            if offset in refused and payload.schedule.targets and may_recur(refused[offset].record.headers)
-        ]
-
-    def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
-        context = self.context
-        context.metrics.lost.labels(context.name).inc(len(offsets))
-        context.log.error(
-            "records_lost",
-            count=len(offsets),
-            first_offset=offsets[0],
-            last_offset=offsets[-1],
-            offsets=list(offsets[:TOLD_AT_ONCE]),
-            why="due, but gone from the delay topic, which alone held them",
-            remedy=f"raise the retention of {context.name} above its longest delay, or use placement inline",
-        )
 
     def _transaction(self, attempt: Attempt) -> Transaction:
         screened, requests, progress = attempt.screened, attempt.requests, attempt.plan.batch.progress
@@ -233,8 +159,8 @@ class Releaser:
 
     def _take_out_records(self, attempt: Attempt, transaction: Transaction, result: Result) -> None:
         """Go on without what is refused, and without what is set aside because there was no time to find out."""
-        screened, rules = attempt.screened, self.history.in_force
-        by_target = refused_by_target(screened.released, rules, self.directory, compresses=self.compresses)
+        screened = attempt.screened
+        by_target = self.screening.refused_by_target(screened)
         if by_target:
             attempt.screened = screened.without(by_target)
             return

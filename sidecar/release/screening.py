@@ -1,21 +1,51 @@
-"""The last look at a batch before its transaction begins: what may depend on the moment is decided here, once.
+"""The last look at the records of a transaction before it begins: a list of stages.
 
-A decision taken when a record was indexed must replay, so it never asks the cluster. This one does: whether each target
-exists, may be written to and is still allowed. A record with several targets goes to all of them or to none.
+Each stage takes records out of the transaction or adds to it. The stages of a transaction are listed when it is planned
+(``Screening.stages_for``), and a stage without work is left out: policies, doubts and controls change while a partition
+is owned. A record without a control, a series or a held-back target meets three stages.
+
+=========  ===============================================  ==================================================
+stage      takes out                                        is listed if
+=========  ===============================================  ==================================================
+moved      held records that a control takes                the transaction has receipts
+whole      lost records                                     always
+allowed    records that a target cannot take: rejected      always
+sure       records for a place in doubt: held               a place is in doubt
+recurring  records that begin a series or forge one         the partition has a key that signs occurrences
+in_time    records past their expiry: rejected              always
+admitted   records for a target that is held back: held     a policy or a refusal holds a target back
+routed     none: it names the partition of each record      a place is in doubt
+=========  ===============================================  ==================================================
+
+The decision that was taken when a record was indexed must replay, so it never asks the cluster. These stages ask the
+cluster and the clock. A record with several targets goes to all of them or to none.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
+from typing import Final
 
 from index.pending import Entry
 from index.record import Record
+from index.recurring import may_recur
+from index.rule_history import RuleHistory
 from index.rules import Rules
 from index.schedule import AT_ONCE, KeepKey, Reason, Rejection, Schedule
 from index.unreadable import as_accepted
-from sidecar.payload.records import Decide, Leaving, Refused, Scheduled
+from sidecar.context import PartitionContext
+from sidecar.payload.packing import whole
+from sidecar.payload.records import Decide, Refused, Scheduled
 from sidecar.ports import REFUSED_FOR_S, Directory, Target
+from sidecar.release.expiry import NEVER_EXPIRES, Expiry
+from sidecar.release.gate import Gate
+from sidecar.release.moving import Moving
+from sidecar.release.plan import Attempt, Plan, Screened
+from sidecar.series.occurring import Series
+
+TOLD_AT_ONCE: Final = 100
+"""Most offsets in a line of the log."""
 
 BATCH_BYTES = 61
 """The least that a batch has beside the keys and values of its records."""
@@ -26,62 +56,141 @@ _route_of: Callable[[Schedule], _Route] = itemgetter(1, 2)
 """Targets and partition of a schedule, without a call of Python code for each record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Screened:
-    """A batch, sorted into what can be released, what must be rejected, and what the delay topic no longer holds."""
-
-    released: list[Entry[Scheduled]]
-    rejected: list[tuple[int, Refused]]
-    lost: list[int]
-
-    def holding(self, held: Sequence[Entry[Scheduled]]) -> "Screened":
-        """Return the same without records that wait for their target."""
-        offsets = {offset for _, offset, _ in held}
-        rejected = [each for each in self.rejected if each[0] not in offsets]
-        return Screened([entry for entry in self.released if entry[1] not in offsets], rejected, self.lost)
-
-    def beginning(self, offsets: Collection[int]) -> "Screened":
-        """The same without records of which nothing is released: they begin a series."""
-        return Screened([entry for entry in self.released if entry[1] not in offsets], self.rejected, self.lost)
-
-    def without(self, refusals: Mapping[int, Rejection]) -> "Screened":
-        """The same with the records at these offsets rejected instead of released."""
-        rejected = [
-            (offset, Refused(refusals[offset], record))
-            for _, offset, (_, _, record) in self.released
-            if offset in refusals and record is not None
-        ]
-        released = [entry for entry in self.released if entry[1] not in refusals]
-        return Screened(released, self.rejected + rejected, self.lost)
-
-
 ReadRecords = Callable[[Sequence[int]], dict[int, Record | None]]
 """Reads records of the delay partition at ascending offsets; None for one that is gone."""
 
 
-def screen(
-    batch: Leaving,
-    rules: Rules,
-    directory: Directory,
-    read: ReadRecords,
-    decide: Decide,
-    *,
-    compresses: bool = True,
-) -> Screened:
-    """Complete and check a batch; ClusterError when the cluster does not answer, and then nothing is concluded.
+Stage = Callable[[Attempt], None]
+"""Changes the transaction that is being made: takes records out of it, or adds records that follow from others."""
 
-    ``compresses``: what is written is compressed, so that the size of a record does not tell that of its batch.
+
+@dataclass(slots=True)
+class Screening:
+    """The stages of one owned partition; used by its worker only.
+
+    ``compresses`` says that written batches are compressed, so that the size of a record does not tell the size of its
+    batch. ``read`` reads records of the delay partition again. ``decide`` decides a record again by its own rules.
     """
-    entries = [*batch.late, *batch.due]
-    entries, rejected = _rejected_at_last(entries, decide)
+
+    context: PartitionContext
+    gate: Gate
+    history: RuleHistory
+    directory: Directory
+    read: ReadRecords
+    decide: Decide
+    compresses: bool
+    series: Series
+    moving: Moving
+    expiry: Expiry = NEVER_EXPIRES
+
+    def screen(self, plan: Plan) -> Attempt:
+        """Return the transaction of a plan; ClusterError if the cluster does not answer: then nothing is concluded."""
+        planned = [*plan.resumed, *whole(plan.batch.late, self.decide), *whole(plan.batch.due, self.decide)]
+        screened = Screened(planned, list(plan.batch.rejected), [])
+        attempt = Attempt(plan, planned, screened, list(plan.requests), list(plan.batch.receipts))
+        for stage in self.stages_for(plan):
+            stage(attempt)
+        if attempt.screened.lost:
+            # Before W has passed them: the owner that dies in between must have told of them. They may be told twice.
+            self._alarm_about_lost(attempt.screened.lost)
+        return attempt
+
+    def stages_for(self, plan: Plan) -> list[Stage]:
+        """Return the stages with work in the transaction of a plan, in their order."""
+        in_doubt = self.gate.aside.holds_back
+        listed = (
+            (self.moved, bool(plan.batch.receipts)),
+            (self.whole, True),
+            (self.allowed, True),
+            (self.sure, in_doubt),
+            (self.recurring, self.series.may_recur),
+            (self.in_time, True),
+            (self.admitted, self.gate.holds_back),
+            (self.routed, in_doubt),
+        )
+        return [stage for stage, has_work in listed if has_work]
+
+    def moved(self, attempt: Attempt) -> None:
+        """Write moved schedules again, and let go of held records that a control takes."""
+        receipts = attempt.receipts
+        moves = self.moving.look(receipts, self.history.at, self.context.clock.now_ms())
+        attempt.taken_out = self.gate.cancel(frozenset(place.offset for each in receipts for place in each.written))
+        attempt.moves, attempt.receipts = moves, moves.told(receipts)
+        attempt.screened.rejected.extend(moves.refused)
+        attempt.screened.lost.extend(moves.lost)
+
+    def whole(self, attempt: Attempt) -> None:
+        """Read the records that are not in memory, and reject those that a backfill indexed to be rejected."""
+        attempt.screened = completed(attempt.screened, self.read, self.decide)
+
+    def allowed(self, attempt: Attempt) -> None:
+        """Reject records with a target that does not exist, is not allowed any more or cannot take the record."""
+        attempt.screened = attempt.screened.without(self.refused_by_target(attempt.screened))
+
+    def sure(self, attempt: Attempt) -> None:
+        """Hold the records for a place in doubt, before anything follows from them."""
+        attempt.hold(self.gate.hold_blocked([*attempt.screened.released, *self._followed(attempt)]))
+
+    def recurring(self, attempt: Attempt) -> None:
+        """Begin series, and find the next occurrence of each series that has one in this transaction."""
+        screened, now_ms = attempt.screened, self.context.clock.now_ms()
+        found = self.series.look(screened.released, screened.rejected, attempt.planned, self.history.at, now_ms)
+        attempt.recurring = found
+        attempt.screened = screened.without(found.refused).beginning(found.begun.keys())
+
+    def in_time(self, attempt: Attempt) -> None:
+        """Reject the records that are past their expiry."""
+        released = attempt.screened.released
+        attempt.screened = attempt.screened.without(self.expiry.refused(released, self.context.clock.now_ms()))
+
+    def admitted(self, attempt: Attempt) -> None:
+        """Hold the records for a target that is held back; records that were resumed for this transaction leave."""
+        resumed = frozenset(offset for _, offset, _ in attempt.plan.resumed)
+        attempt.hold(self.gate.hold(attempt.screened.released, resumed))
+
+    def routed(self, attempt: Attempt) -> None:
+        """Name the partition of each record for a topic with a place in doubt."""
+        attempt.screened = replace(attempt.screened, released=self.gate.aside.routed(attempt.screened.released))
+
+    def refused_by_target(self, screened: Screened) -> dict[int, Rejection]:
+        """Return the offsets of records that a target cannot take now, each with the reason."""
+        rules = self.history.in_force
+        return refused_by_target(screened.released, rules, self.directory, compresses=self.compresses)
+
+    def _followed(self, attempt: Attempt) -> list[Entry[Scheduled]]:
+        """Return the occurrences that are rejected while the next one cannot be written to the delay partition."""
+        if not self.gate.aside.stops_series:
+            return []
+        refused = dict(attempt.screened.rejected)
+        return [
+            (due_ms, offset, payload._replace(record=refused[offset].record))
+            for due_ms, offset, payload in attempt.planned
+            if offset in refused and payload.schedule.targets and may_recur(refused[offset].record.headers)
+        ]
+
+    def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
+        context = self.context
+        context.metrics.lost.labels(context.name).inc(len(offsets))
+        context.log.error(
+            "records_lost",
+            count=len(offsets),
+            first_offset=offsets[0],
+            last_offset=offsets[-1],
+            offsets=list(offsets[:TOLD_AT_ONCE]),
+            why="due, but gone from the delay topic, which alone held them",
+            remedy=f"raise the retention of {context.name} above its longest delay, or use placement inline",
+        )
+
+
+def completed(screened: Screened, read: ReadRecords, decide: Decide) -> Screened:
+    """Return the same with every record read; errors as of ``read``, and then nothing is concluded."""
+    entries, rejected = _rejected_at_last(screened.released, decide)
     lost: list[int] = []
-    # Without targets it was gone when its segment was loaded, and is not asked for again.
+    # A record without targets was gone when its segment was loaded, and is not read again.
     absent = [(offset, payload.schedule.targets) for _, offset, payload in entries if payload[2] is None]
     if absent:
         entries, lost = _completed(entries, read(sorted(offset for offset, targets in absent if targets)))
-    screened = Screened(entries, batch.rejected + rejected, lost)
-    refusals = refused_by_target(entries, rules, directory, compresses=compresses)
-    return screened.without(refusals) if refusals else screened
+    return Screened(entries, screened.rejected + rejected, screened.lost + lost)
 
 
 def _rejected_at_last(

@@ -89,15 +89,21 @@ class Recurring:
 
 
 class Series:
-    """Tells what recurs in one partition, whose ``key`` signs what is appended; empty where nothing ever recurred.
+    """The recurring schedules of one partition.
 
-    Offsets of the partition are named behind ``source``.
+    ``key`` signs the occurrences that routers append; it is empty where nothing ever recurred. ``source`` is the text
+    in front of an offset that names the partition.
     """
 
     def __init__(self, key: bytes, source: str, zone_of: ZoneOf) -> None:
         self._key = key
         self._source = source
         self._zone_of = zone_of
+
+    @property
+    def may_recur(self) -> bool:
+        """Whether a record of the partition may belong to a series."""
+        return bool(self._key)
 
     def look(
         self,
@@ -112,8 +118,6 @@ class Series:
         ``rules_at`` gives the rules that decided a record, by its offset.
         """
         found = Recurring()
-        if not self._key:
-            return found
         for _, offset, (schedule, _, record) in released:
             recurrence = _recurrence(record, rules_at(offset))
             if recurrence is None or record is None:

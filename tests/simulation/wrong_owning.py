@@ -11,7 +11,9 @@ from sidecar.partition.origin import Origin
 from sidecar.partition.rounds import Rounds
 from sidecar.partition.takeover import read_origin
 from sidecar.payload.records import Scheduled
+from sidecar.release.plan import Plan
 from sidecar.release.releaser import Releaser
+from sidecar.release.screening import Screening, Stage
 from sidecar.release.transaction import Transaction
 from snapshots.envelope import Kind, unwrap, wrap
 from snapshots.proto import state_pb2
@@ -66,7 +68,7 @@ class BeginningNotMissed(Wrong):
     replaces: ClassVar = {"tests.simulation.host.SimulatedStanding": _MissesNothing}
 
 
-class _Silent(Releaser):
+class _Silent(Screening):
     def _alarm_about_lost(self, offsets: Sequence[int]) -> None:
         pass
 
@@ -74,7 +76,21 @@ class _Silent(Releaser):
 class LostInSilence(Wrong):
     """Passes over what retention has removed as if it had never been."""
 
-    replaces: ClassVar = {OWNED + "Releaser": _Silent, OWNED + "tell_of_origin": lambda *_: None}
+    replaces: ClassVar = {OWNED + "Screening": _Silent, OWNED + "tell_of_origin": lambda *_: None}
+
+
+class _ListsOnce(Screening):
+    _listed: Sequence[Stage] = ()
+
+    def stages_for(self, plan: Plan) -> list[Stage]:
+        self._listed = self._listed or super().stages_for(plan)
+        return [*self._listed]
+
+
+class StageLeftOut(Wrong):
+    """Lists the stages once for an ownership, though policies, doubts and controls come later."""
+
+    replaces: ClassVar = {OWNED + "Screening": _ListsOnce}
 
 
 def _as_new(*given: Any, **more: Any) -> Origin:
@@ -146,6 +162,7 @@ ALL: tuple[type[Wrong], ...] = (
     ReadsBeforeFencing,
     BeginningNotMissed,
     LostInSilence,
+    StageLeftOut,
     StartsOverAtLogStart,
     NullTakenForEmpty,
     TargetOfFirst,

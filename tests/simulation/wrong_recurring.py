@@ -132,7 +132,7 @@ class KeyOfEachOwner(Wrong):
 class BeginningReleased(Wrong):
     """Releases the record that begins a series, and its first occurrence too."""
 
-    replaces: ClassVar = {"sidecar.release.screening.Screened.beginning": lambda screened, _: screened}
+    replaces: ClassVar = {"sidecar.release.plan.Screened.beginning": lambda screened, _: screened}
 
 
 ALL: tuple[type[Wrong], ...] = (

@@ -4,16 +4,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from index.batch import Batch
 from index.bucket_rules import SealRules
 from index.pending import Entry
-from index.progress import start_of
 from index.unsealed import Unsealed
 from sidecar.buckets.sealing import Sealing
 from sidecar.limits import LIMITS
 from sidecar.payload.packed_run import packed_runs
-from sidecar.payload.packing import UNPACKED_AT_ONCE, records_of, whole_batch
-from sidecar.payload.records import Payload, Refused, scheduled
+from sidecar.payload.packing import UNPACKED_AT_ONCE, records_of, whole
+from sidecar.payload.records import Payload, scheduled
 from snapshots.rows import RowPacker
 from snapshots.segment import StoredEntry, decode_segment
 from tests.support.payloads import NOW_MS, decide, loose, record_at, tight
@@ -21,7 +19,7 @@ from tests.support.payloads import NOW_MS, decide, loose, record_at, tight
 T = TypeVar("T")
 
 
-def test_a_batch_leaves_as_it_would_have_left_unpacked() -> None:
+def test_packed_records_leave_as_they_would_have_left_unpacked() -> None:
     one, other = RowPacker(), RowPacker()
     other.pack(None, b"", [("trace", b""), ("deliver-to", b"")])
     count = 2 * UNPACKED_AT_ONCE + 3
@@ -31,9 +29,7 @@ def test_a_batch_leaves_as_it_would_have_left_unpacked() -> None:
         (NOW_MS + number, number, [loose(record), tight(record, one), tight(record, other)][number * 7 % 3])
         for number, record in enumerate(records)
     ]
-    batch: Batch[Payload, Refused] = Batch(mixed[:5][::-1], mixed[5:], [], start_of(0))
-    left = whole_batch(batch, decide)
-    assert (left.late, left.due) == (loosely[:5][::-1], loosely[5:])
+    assert whole(mixed, decide) == loosely
 
 
 def test_what_has_to_be_read_again_stays_so() -> None:

@@ -30,6 +30,7 @@ from sidecar.release.moving import Moving
 from sidecar.release.plan import Released
 from sidecar.release.rates import RateLimits
 from sidecar.release.releaser import Releaser
+from sidecar.release.screening import Screening
 from sidecar.release.writer import PartitionWriter
 from sidecar.series.occurring import Series
 from sidecar.series.zones import zone_of
@@ -73,12 +74,10 @@ class _Partition:
         self.refuses: Rejection | None = None
         self.decides = SCHEDULE
         self._gate = Gate(RateLimits(clock.running_s, nullcontext()), LIMITS)
-        self._releaser = Releaser(
-            PartitionContext(TOPIC, PARTITION, "g", Metrics(), clock),
-            KafkaTransactions(writer, clock, compresses=False),
-            self.ledger,
+        context = PartitionContext(TOPIC, PARTITION, "g", Metrics(), clock)
+        screening = Screening(
+            context,
             self._gate,
-            InventoryKeeper(),
             RuleHistory.beginning(0, RULES),
             _Directory(),
             lambda _: {},
@@ -86,6 +85,14 @@ class _Partition:
             compresses=False,
             series=Series(b"", "", zone_of),
             moving=Moving(self._read, self._decide, b"", "d/3/"),
+        )
+        self._releaser = Releaser(
+            context,
+            KafkaTransactions(writer, clock, compresses=False),
+            self.ledger,
+            self._gate,
+            InventoryKeeper(),
+            screening,
         )
 
     def schedule(self, count: int) -> None:

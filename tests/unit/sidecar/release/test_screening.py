@@ -1,20 +1,37 @@
-"""The last look at a batch: what is released, what is rejected after all, and what is no longer there."""
+"""The stages that a transaction passes before it begins."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from types import MethodType
+from typing import Any, cast
 
 import pytest
 
 from index.batch import Batch
 from index.errors import ClusterError, ClusterTrouble
 from index.pending import Entry
-from index.progress import start_of
+from index.progress import Position, start_of
+from index.receipts import Outcome, Receipt
 from index.record import Record
+from index.rule_history import RuleHistory
 from index.rules import Rules
-from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, KeepKey, Reason, Rejection, Schedule
-from sidecar.payload.records import Leaving, Refused, Scheduled, size_of
+from index.schedule import AT_ONCE, BY_KEY, KEEP_KEY, Action, Control, KeepKey, Reason, Rejection, Schedule
+from sidecar.config.delay_topic import DelayTopicConfig
+from sidecar.context import PartitionContext
+from sidecar.limits import LIMITS
+from sidecar.metrics import Metrics
+from sidecar.payload.records import Decide, Payload, Refused, Scheduled, size_of
 from sidecar.ports import NO_DEMANDS, Demands, Target
-from sidecar.release.screening import BATCH_BYTES, Screened, refused_by_target, screen
+from sidecar.release.gate import Gate
+from sidecar.release.moving import Moving
+from sidecar.release.plan import Plan, Screened
+from sidecar.release.rates import RateLimits, TargetLimit
+from sidecar.release.screening import BATCH_BYTES, ReadRecords, Screening, Stage, refused_by_target
 from sidecar.release.target_directory import TargetDirectory
+from sidecar.series.occurring import Series
+from sidecar.series.zones import zone_of
+from tests.support.hand_clock import HandClock
 
 RULES = Rules("d", default_target="out", allowed_targets=("a", "b"))
 MISSING = Rejection(Reason.TARGET_UNKNOWN, "Target topic b does not exist; create it first")
@@ -68,15 +85,60 @@ def undecided(offset: int, record: Record) -> Schedule | Rejection:
     raise AssertionError(f"{offset} decided again: {record}")
 
 
+def stages(
+    rules: Rules = RULES,
+    directory: TargetDirectory | None = None,
+    read: ReadRecords | None = None,
+    decide: Decide = undecided,
+    key: bytes = b"",
+) -> Screening:
+    clock = HandClock(1_000)
+    context = PartitionContext(DelayTopicConfig(name="d", default_target="out"), 3, "g", Metrics(), clock)
+    return Screening(
+        context,
+        Gate(RateLimits(clock.running_s, nullcontext()), LIMITS),
+        RuleHistory.beginning(0, rules),
+        directory or Directory(),
+        read or Reader(),
+        decide,
+        compresses=True,
+        series=Series(key, "d/3/", zone_of),
+        moving=Moving(lambda _: {}, decide, key, "d/3/"),
+    )
+
+
+def screen(leaving: Batch[Payload, Refused], *given: Any) -> Screened:
+    return stages(*given).screen(Plan(leaving, [], [])).screened
+
+
 def batch(
     *due: Entry[Scheduled], late: Sequence[Entry[Scheduled]] = (), rejected: Sequence[tuple[int, Refused]] = ()
-) -> Leaving:
-    return Batch(list(late), list(due), list(rejected), start_of(0))
+) -> Batch[Payload, Refused]:
+    return Batch([*late], [*due], list(rejected), start_of(0))
+
+
+def names(stages: Sequence[Stage]) -> list[str]:
+    return [cast("MethodType", stage).__name__ for stage in stages]
 
 
 def offsets(screened: Screened) -> tuple[list[int], list[int], list[int]]:
     released = [offset for _, offset, _ in screened.released]
     return released, [offset for offset, _ in screened.rejected], screened.lost
+
+
+def test_a_plain_record_meets_three_stages() -> None:
+    screening = stages()
+    assert names(screening.stages_for(Plan(batch(entry(1)), [], []))) == ["whole", "allowed", "in_time"]
+
+
+def test_a_stage_is_listed_once_it_has_work() -> None:
+    control = Control(Action.CANCEL, b"order-7")
+    receipt = Receipt(9, control, Outcome.CANCELLED, (Position(5_000, 1),), None, RECORD)
+    screening, plan = stages(key=b"key"), Plan(replace(batch(entry(1)), receipts=[receipt]), [], [])
+    screening.gate.use({"out": TargetLimit()})
+    screening.gate.use_doubts({("out", 0): None})
+    listed = ["moved", "whole", "allowed", "sure", "recurring", "in_time", "admitted", "routed"]
+    assert names(screening.stages_for(plan)) == listed
 
 
 def test_late_records_leave_before_due_ones_and_rejected_ones_are_kept() -> None:
