@@ -1,4 +1,4 @@
-"""What is wrong with a due time, seen with the timestamp of its record."""
+"""Problems of a due time in relation to the timestamp of its record."""
 
 from index.controls import AFTER_BIT, AT_BIT
 from index.receipts import Action, Control
@@ -7,7 +7,10 @@ from index.times import INT64_MAX
 
 
 def problems_of_times(times: int, due_ms: int, timestamp_ms: int, limit_ms: int) -> list[Rejection]:
-    """Every problem; ``times`` tells which time headers were given, ``limit_ms`` is the longest delay, 0 for none."""
+    """Return every problem of a due time.
+
+    ``times`` has the bits of the given time headers. ``limit_ms`` is the longest delay, 0 for no limit.
+    """
     if timestamp_ms < 0:
         if times == AFTER_BIT or (times and limit_ms):
             counted = "deliver-after" if times == AFTER_BIT else "the maximum delay"
@@ -25,9 +28,9 @@ def problems_of_times(times: int, due_ms: int, timestamp_ms: int, limit_ms: int)
 def leaving_nothing(
     control: Control, times: int, at_ms: int | None, after_ms: int | None, timestamp_ms: int, limit_ms: int
 ) -> tuple[Schedule, list[Rejection]]:
-    """The schedule of a control that is none itself, and what is wrong with the due time that it gives another.
+    """Return the schedule of a control that is not released, and the problems of the due time in a move.
 
-    ``limit_ms`` is the longest delay of any target: which one that other schedule goes to is only known where it is.
+    ``limit_ms`` is the longest delay of any target: the targets of the moved schedule are not known here.
     """
     if control.action is not Action.MOVE:
         return Schedule(AT_ONCE, (), BY_KEY, KEEP_KEY, control.deliver_id, both_times=False), []
