@@ -15,10 +15,9 @@ sealed later. They are kept by ranges of offsets, so buckets may be merged in an
 pages where some of its records with an id are spread (:mod:`index.spreading`), because a page does not give the time
 that was requested::
 
-Where it was not written which ids a bucket has, who asks first has to have the whole bucket read (``is_known``). From
-then on its ids are kept, 32 bytes each, for as long as a bucket holds their records, and those of such buckets that are
-sealed later; by ranges of offsets, so it does not matter how buckets are merged. So it is where some with an id are
-spread (:mod:`index.spreading`), for a page does not tell when they were asked for::
+    offsets    0 ........... 400 ........ 900 ............... C
+               ├─ read once ──┤├─ sealed ──┤├─ not sealed ────┤
+                   runs            runs          places
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

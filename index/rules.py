@@ -15,7 +15,7 @@ All problems of a record are found, and the first one in this order becomes its 
 4   MAX_DELAY_EXCEEDED    due time - record timestamp is over ``max_delay_ms`` (PIP-315)
 5   TARGET_MISSING        no target in the record and no default target
 6   TARGET_NOT_ALLOWED    a target that is no topic name, can never be one, or is not on the allow-list
-7   DELAY_DISABLED        a target that is switched off (a delay topic that is rejects everything so, at once)
+7   DELAY_DISABLED        a target that is switched off (a switched-off delay topic rejects all, at once)
 ==  ====================  ==============================================================================
 
 The other codes are given later, by components that know the cluster. A record with neither time header is due at once:
