@@ -58,8 +58,8 @@ DELAY_SERIES: Final = "delay-series"
 DELAY_ERROR: Final = "delay-error"
 DELAY_ERROR_MESSAGE: Final = "delay-error-message"
 DELAY_REDRIVEN: Final = "delay-redriven"
-"""How often a rejected record was redriven. The tool that redrives it writes this header, and a router passes it on
-like a header of the user: a producer that makes it up only has its own record redriven less often."""
+"""Number of times that a rejected record was redriven. The tool that redrives it writes this header, and a router
+passes it on like a header of the user: a producer that makes it up only has its own record redriven less often."""
 
 PROVENANCE: Final = frozenset(
     (
@@ -99,7 +99,7 @@ class Role(StrEnum):
     IGNORED = "ignored"
     """Bookkeeping of the other system: removed on release, without a meaning here."""
     HOPS = "hops"
-    """How many routers in a row have passed the record on without a time; never an alias."""
+    """Number of routers in a row that have passed the record on without a time; never an alias."""
 
 
 class Unit(StrEnum):

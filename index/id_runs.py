@@ -13,7 +13,7 @@ HASH_BYTES = 16
 _HALVES = Struct(">QQ")
 
 FEW_OF: Final = 16
-"""Where more than one in so many places is removed, the list is filtered as a whole."""
+"""A list is filtered as a whole where more than one in so many of its places is removed."""
 
 Places = Mapping[bytes, Position | list[Position]]
 """Places by hash. Nearly every id has one place, and a list for each would double the memory. A list is in order."""

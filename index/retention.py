@@ -12,8 +12,8 @@ and a record that an older owner still counts as needed lies at or before the re
 owner that was fenced without noticing may trim by its own state and does no harm.
 
 Jobs that build buckets to be adopted also need records (:class:`Kept`): the buckets that they have staged, and the
-segments that they are about to write, whose first offset they announce beforehand. An owner that trims first fixes its
-limit and then asks for the needs of jobs: segments of a job that it has not heard of by then lie behind the limit.
+segments that they are about to write, whose first offset they announce beforehand. Before an owner trims, it fixes its
+limit, and then it asks for the needs of jobs: segments of a job that it has not heard of by then lie behind the limit.
 """
 
 from collections.abc import Container, Iterable

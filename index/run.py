@@ -166,7 +166,7 @@ class ListRun(Generic[P]):
 
 
 NOTHING_WAITS: Runs[Any] = Runs(lambda entries: ((), entries), ListRun)
-"""For callers without a better form than lists: all entries stay as they came."""
+"""The choice of callers without a better form than lists: all entries stay as they came."""
 
 
 def behind(place: Place) -> Place:

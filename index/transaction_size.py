@@ -8,8 +8,7 @@ large, this would go on for ever while the logs grow by aborted records. So the 
 * abandoned: half of its size, one record in the end.
 
 So every record that the brokers can take within a timeout gets through, at any bandwidth, no matter if a quota, a slow
-line or a busy broker limits it. The learned size is forgotten after a while, because a quota may have been set
-since.
+line or a busy broker limits it. The learned size is forgotten after a while, because a quota may be new.
 """
 
 from typing import Final
@@ -28,7 +27,7 @@ START_BYTES: Final = 8 * 1_048_576
 """The first size: a second on a slow line, and a few steps below the largest."""
 
 FORGET_AFTER_S: Final = 60.0
-"""How long a size is trusted without another full transaction, in s."""
+"""Time in s that a size is trusted without another full transaction."""
 
 SHRINK: Final = 4
 """The time of a small transaction says little about a large one: one of them lowers the size no further than by
