@@ -1,22 +1,24 @@
-"""Adopting a bucket that a job has built from the delay topic, while the partition goes on.
+"""Adoption of a bucket that a job has built from the delay topic, while the partition goes on.
 
-A job decides the records of offsets [a, b) and stages the bucket; an owner whose cursor C is in [a, b) takes it over:
-C = S = b from then on, and what the bucket holds below the old C is *masked*, since the owner has indexed that itself.
-Only with nothing unsealed and nothing owed, because S must be able to go where C goes::
+A job decides the records of offsets [a, b) and stages the bucket. An owner whose cursor C is in [a, b) adopts it: from
+then on C = S = b. The entries of the bucket below the old C are *masked*, because the owner has indexed those records
+itself. The owner adopts only while it has nothing unsealed and owes nothing, because S must be able to go where C
+goes::
 
     offsets    a ........... C ................................ b
                ├── masked ───┤├── of the adopted bucket ────────┤├── indexed by the owner, next
                in the owner's
                own buckets
 
-The rest of the partition is at W, and of this bucket nothing has left, however long ago it was due. So it has a
+The rest of the partition is at W, but nothing of this bucket has left, however long ago it was due. So the bucket has a
 watermark of its own, which starts below its first entry, lies in the progress record, and moves in the transactions
-that release its entries. While it is behind W, the bucket is *catching up*: what it owes up to W leaves in its own
-order, some in each transaction beside what is due, and W goes on meanwhile. The transaction that takes the last of
-what it owes up to W drops its watermark: with that it is a bucket like the others, and W does not pass it any more.
+that release its entries. While this watermark is behind W, the bucket is *catching up*: its entries up to W leave in
+their own order, some in each transaction beside the entries that are due, and W goes on meanwhile. The transaction that
+takes the last entry up to W drops the watermark. From then on the bucket is like the others, and W does not pass its
+entries any more.
 
-Rejected: setting W back to the first entry, which would release again what has left since; and releasing everything it
-owes in one transaction, as late records do, since that may be millions.
+Two other ways were rejected. Setting W back to the first entry of the bucket would release again all that has left
+since. Releasing all entries up to W in one transaction, as late records are, could be a transaction of millions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,28 +33,30 @@ from index.schedule import AT_ONCE
 P = TypeVar("P")
 
 SHARE = 4
-"""What is catching up gets this part of a batch: behind a whole one, what is due would wait too long."""
+"""One entry in so many of a batch may come from a bucket that is catching up. If such a bucket could fill a whole
+batch, the entries that are due would wait too long."""
 
 PLENTY = 10_000
-"""Entries in memory of what is catching up, beyond which no more is loaded: it is all overdue, and may be millions."""
+"""Entries of a bucket that is catching up which may be in memory before loading pauses. All of them are overdue, and
+there may be millions."""
 
 _EVERYTHING_MS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A bucket that is adopted with a batch; ``manifest`` without segments when nothing of its range is pending."""
+    """A bucket that is adopted with a batch; its ``manifest`` has no segments when nothing of its range is pending."""
 
     manifest: Manifest
 
     def behind(self, watermark: Position) -> tuple[Behind, ...]:
-        """Its own watermark, if it is behind that of the partition."""
+        """Return the watermark of its own that the bucket needs, if it is behind the watermark of the partition."""
         segments = self.manifest.segments
         return (Behind(self.manifest.bucket_id, BEFORE_ALL),) if segments and segments[0].first <= watermark else ()
 
 
 def adopted(staged: Manifest, bucket_id: int, cursor: int) -> Manifest:
-    """The manifest of a staged bucket as an owner at ``cursor`` installs it: what lies below is masked."""
+    """Return the manifest of a staged bucket as an owner at ``cursor`` installs it: entries below it are masked."""
     needs_from = staged.needs_from
     return replace(
         staged,
@@ -65,7 +69,7 @@ def adopted(staged: Manifest, bucket_id: int, cursor: int) -> Manifest:
 
 @dataclass(slots=True)
 class _Lane(Generic[P]):
-    """A bucket that is behind, what is in memory of it, and its watermark, committed or in flight."""
+    """A bucket that is behind, its entries in memory, and its watermark, committed or in flight."""
 
     bucket: Bucket
     watermark: Position
@@ -73,13 +77,13 @@ class _Lane(Generic[P]):
 
     @property
     def first(self) -> Position | None:
-        """The first entry that has not left; of a segment that is not in memory, what it may be at the earliest."""
+        """The first entry that has not left; where it is not in memory, the earliest place that it may have."""
         there = self.entries.first()
-        # Segments are loaded in order, so what is not in memory comes after all that is.
+        # Segments are loaded in order, so the entries that are not in memory come after all that are.
         return self.bucket.barrier if there is None else Position(*there)
 
     def owes(self, watermark: Position) -> bool:
-        """Whether something is left at or before the watermark of the partition."""
+        """Return whether an entry is left at or before the watermark of the partition."""
         return (first := self.first) is not None and first <= watermark
 
 
@@ -94,37 +98,40 @@ class CatchingUp(Generic[P]):
         return bool(self._lanes)
 
     def indexes(self) -> list[PendingIndex[P]]:
-        """Where the entries in memory lie."""
+        """Return the indexes that hold the entries in memory."""
         return [lane.entries for lane in self._lanes.values()]
 
     def watermarks(self) -> tuple[Behind, ...]:
-        """The watermark of each, committed or in flight."""
+        """Return the watermark of each bucket, committed or in flight."""
         return tuple(Behind(bucket_id, lane.watermark) for bucket_id, lane in sorted(self._lanes.items()))
 
     def begin(self, bucket: Bucket, watermark: Position) -> None:
-        """A bucket is behind: everything up to ``watermark`` of it has left."""
+        """Add a bucket that is behind; its entries up to ``watermark`` have left."""
         bucket.behind = watermark
         self._lanes[bucket.manifest.bucket_id] = _Lane(bucket, watermark, PendingIndex(self._chunk_bits))
 
     def has_plenty(self, bucket_id: int) -> bool:
-        """Whether no more of a bucket should be loaded for now; of all but the first one only a little is."""
+        """Return whether to load no more of a bucket for now.
+
+        The first bucket may have ``PLENTY`` entries in memory; the others load only when they have none.
+        """
         most = PLENTY if bucket_id == next(iter(self._lanes)) else 1
         return len(self._lanes[bucket_id].entries) >= most
 
     def load(self, bucket_id: int, entries: Sequence[Entry[P]]) -> list[Entry[P]]:
-        """Take in entries of a segment; returns those that have not left yet."""
+        """Take the entries of a segment into memory; return the entries that have not left yet."""
         lane = self._lanes[bucket_id]
         fresh = [entry for entry in entries if entry[:2] > lane.watermark]
         lane.entries.put_back(fresh)
         return fresh
 
     def next_due_ms(self) -> int | None:
-        """Due time of the first entry, in memory or not."""
+        """Return the due time of the first entry, in memory or not."""
         firsts = [first.due_ms for lane in self._lanes.values() if (first := lane.first) is not None]
         return min(firsts, default=None)
 
     def next_releasable_ms(self, watermark: Position) -> int | None:
-        """Due time of the first entry that could leave, AT_ONCE when a bucket is no longer behind; None: nothing."""
+        """Return when the next entry could leave: AT_ONCE when a bucket is no longer behind, None when none could."""
         times_ms: list[int] = []
         for lane in self._lanes.values():
             there = lane.entries.first()
@@ -137,9 +144,9 @@ class CatchingUp(Generic[P]):
     def take(
         self, now_ms: int, max_entries: int, watermark: Position, fitting: Callable[[list[Entry[P]]], int]
     ) -> list[Entry[P]]:
-        """Take what leaves next of one bucket: due by now, and at or before ``watermark``, that of the partition.
+        """Take the entries of one bucket that leave next: due by now, and at or before ``watermark``, the partition's.
 
-        ``fitting`` tells how many of them go into a transaction.
+        ``fitting`` returns how many of them go into a transaction.
         """
         for lane in self._lanes.values():
             due = lane.entries.take_due(now_ms, max_entries, (watermark.due_ms, watermark.offset + 1))
@@ -151,7 +158,7 @@ class CatchingUp(Generic[P]):
         return []
 
     def close(self, watermark: Position) -> Iterator[PendingIndex[P]]:
-        """Let go of buckets of which nothing is left at or before ``watermark``; yields what is in memory of each."""
+        """Remove the buckets that owe nothing at or before ``watermark``; yield the entries in memory of each."""
         for bucket_id, lane in list(self._lanes.items()):
             if not lane.owes(watermark):
                 lane.bucket.behind = None
@@ -159,7 +166,7 @@ class CatchingUp(Generic[P]):
                 yield lane.entries
 
     def confirm(self) -> None:
-        """The watermarks in flight were committed."""
+        """Take over the watermarks in flight as committed."""
         for lane in self._lanes.values():
             lane.bucket.behind = lane.watermark
 

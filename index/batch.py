@@ -16,9 +16,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A manifest that is committed with a batch: of the frozen bucket, or in place of the buckets it was merged from.
+    """A manifest that is committed with a batch: the frozen bucket's, or that of a bucket merged from others.
 
-    ``keep_to`` is up to where the entries of a sealed bucket stay in memory, since they are due soon.
+    Entries of a sealed bucket up to ``keep_to`` stay in memory, because they are due soon.
     """
 
     manifest: Manifest
@@ -33,9 +33,9 @@ Installs: TypeAlias = Installation | Adoption
 class Batch(Generic[P, R]):
     """The records that leave in one transaction, and the progress that must be committed with it.
 
-    ``late`` are entries that W had passed already when they became known: by indexing, or by adopting their bucket.
-    ``due_bytes`` is the size of ``due`` in a transaction, as it was planned. ``cancelled`` are entries that
-    W or C passes and that do not leave: their receipts are in this batch, or were in one before.
+    ``late`` are entries that W had already passed when they became known, by indexing or by adopting their bucket.
+    ``due_bytes`` is the planned size of ``due`` in a transaction. ``cancelled`` are entries that W or C passes and that
+    do not leave: their receipts are in this batch or were in an earlier one.
     """
 
     late: list[Entry[P]]

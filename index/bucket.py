@@ -34,9 +34,9 @@ TargetCounts = tuple[tuple[str, int], ...]
 
 
 class DueMarks(NamedTuple):
-    """Due times of the entries numbered ``every``, twice that, and so on; see :mod:`index.due_marks`.
+    """Due times of the entries numbered ``every``, twice ``every``, and so on; see :mod:`index.due_marks`.
 
-    ``every`` is 0 where nobody has looked.
+    ``every`` is 0 where no due times were noted.
     """
 
     every: int = 0
@@ -49,8 +49,8 @@ NO_MARKS = DueMarks()
 class SegmentRef(NamedTuple):
     """The reference to one segment in a manifest: its first and last entry, and the place of its record.
 
-    ``record_offset`` is that of the segment's record in the snapshots topic; compaction keeps offsets, so reading a
-    segment is one seek. ``targets`` is empty where nobody has counted.
+    ``record_offset`` is the offset of the segment's record in the snapshots topic; compaction keeps offsets, so reading
+    a segment is one seek. ``targets`` is empty where the entries were not counted by target.
     """
 
     first: Position
@@ -65,13 +65,13 @@ class SegmentRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A bucket as it is stored: which offsets it covers, [from_offset, to_offset), and its segments in due order.
+    """A bucket as it is stored: the offsets that it covers, [from_offset, to_offset), and its segments in due order.
 
-    ``needs_from`` is the lowest offset of the delay topic that its segments point into, None when they hold everything.
-    ``built_from`` is set where the bucket was adopted (:mod:`index.adopting`): its segments were made for offsets from
-    there on, and their entries below ``from_offset`` are not of this bucket.
-    ``id_pages`` refer to the ids of its records (:mod:`index.id_pages`): empty when no record has one. None: no pages
-    were written, and ids are read from the segments.
+    ``needs_from`` is the lowest offset of the delay topic that its segments point into, None when they hold all
+    payloads. ``built_from`` is set where the bucket was adopted (:mod:`index.adopting`): its segments were made for
+    offsets from there on, and their entries below ``from_offset`` are not part of this bucket. ``id_pages`` refer to
+    the ids of its records (:mod:`index.id_pages`): empty when no record has one, None where no pages were written, so
+    that ids are read from the segments.
     """
 
     bucket_id: int
@@ -117,12 +117,14 @@ class Bucket:
     def __init__(self, manifest: Manifest, loaded_to: Position) -> None:
         self.manifest = manifest
         self.loaded_to = loaded_to
-        # The committed watermark of its own while an adopted bucket is catching up, in the place of the partition's.
+        # Watermark of its own, committed, while an adopted bucket is catching up; it replaces the watermark of the
+        # partition.
         self.behind: Position | None = None
-        # The entry that leaves last; of an adopted bucket, whose last ones may be masked, the last that was found.
+        # The entry that leaves last. The last entries of an adopted bucket may be masked, so there it is the last one
+        # found.
         self._last = manifest.last if manifest.built_from is None else loaded_to
         self._last_pointer = _last_pointer(manifest)
-        # Entries of segments that are not in memory; the whole of a segment counts, also where a part has left.
+        # Entries of segments that are not in memory; a segment counts as a whole, even where a part of it has left.
         self.stored = manifest.entries
         self._next = 0
         self._passed = 0
@@ -130,19 +132,19 @@ class Bucket:
 
     @property
     def next_segment(self) -> int | None:
-        """Number of the first segment that is not wholly in memory, None when there is none left."""
+        """Number of the first segment that is not wholly in memory, None when all are."""
         return self._next if self._next < len(self.manifest.segments) else None
 
     @property
     def barrier(self) -> Position | None:
-        """The first position that may hold an entry which is not in memory: the watermark must not reach it."""
+        """The first position that may hold an entry which is not in memory; the watermark must not reach it."""
         if self.next_segment is None:
             return None
         first = self.manifest.segments[self._next].first
         return max(first, Position(self.loaded_to.due_ms, self.loaded_to.offset + 1))
 
     def loaded(self, number: int) -> None:
-        """Segment ``number``, which must be the next one, is in memory now."""
+        """Note that segment ``number``, which must be the next one, is in memory now."""
         if number != self.next_segment:
             raise ValueError(f"segment {number} of bucket {self.manifest.bucket_id} loaded before {self.next_segment}")
         self.loaded_to = self.manifest.segments[number].last
@@ -154,7 +156,7 @@ class Bucket:
         return self.manifest.from_offset <= offset < self.manifest.to_offset
 
     def found(self, last: Position) -> None:
-        """Note the last entry of a segment that is the bucket's own, and not masked."""
+        """Note the last entry of a segment that belongs to the bucket and is not masked."""
         self._last = max(self._last, last)
 
     def is_done(self, watermark: Position) -> bool:
@@ -163,18 +165,18 @@ class Bucket:
         return self.behind is None and is_known and self._last <= watermark
 
     def is_mergeable(self, watermark: Position) -> bool:
-        """Return whether it may be merged: not while it catches up, or may hold a record that has to be rejected."""
+        """Return whether the bucket may be merged: it is not catching up, and holds no record that must be rejected."""
         settled = self.manifest.built_from is None or max(watermark, self.manifest.segments[0].first).due_ms > AT_ONCE
         return self.behind is None and settled
 
     def holds_pointers(self, watermark: Position) -> bool:
-        """Return whether a segment of pointers has not left entirely, as a new owner sees it; O(1)."""
+        """Return whether a segment of pointers has not left entirely, as a new owner would see it; O(1)."""
         return self._last_pointer > (watermark if self.behind is None else self.behind)
 
     def passed(self, watermark: Position) -> int:
-        """Return how many segments, from the first on, have left entirely, as a new owner sees it; amortised O(1).
+        """Return how many segments, from the first on, have left entirely, as a new owner would see it; amortised O(1).
 
-        So masked entries count as any others, although they are known here: a new owner has to look at them.
+        Masked entries count like any others, although this owner knows them: a new owner has to look at them.
         """
         segments = self.manifest.segments
         watermark = watermark if self.behind is None else self.behind

@@ -1,17 +1,18 @@
 """Rules for buckets: when to seal the mutable one, how to cut it into segments, and which buckets to merge.
 
 A segment ends where its time step ends, or where it is full by entries or by bytes: it is one record of the snapshots
-topic and has to stay below the default limits of brokers. One that is nearly empty at the end of its step goes on into
-the next: 200,000 records scattered over ten years would be as many segments, and no manifest holds those. A record
-that would not fit by itself is kept out (*absent*) and read again from the delay topic when it is due.
+topic and has to stay below the default limits of brokers. A segment that is nearly empty at the end of its step goes on
+into the next one: 200,000 records scattered over ten years would make as many segments, too many for a manifest. A
+record that would not fit into a segment by itself is kept out (*absent*) and read again from the delay topic when it is
+due.
 
-Placement (``auto``) compares the costs of reading at release. Inline: decoding a segment. Pointer: reading the records
-again, in offset order, seeking over large gaps and scanning through small ones. With a fixed delay due order is offset
-order and a pointer costs nothing more than a scan; with scattered due times each record costs a seek, or the scan of
-everything between. Pointers also save writing the payload a second time.
+Placement (``auto``) compares the costs of reading at release. Inline costs decoding a segment. A pointer costs reading
+the records again in offset order, seeking over large gaps and scanning through small ones. With a fixed delay, due
+order is offset order, and a pointer costs no more than a scan; with scattered due times each record costs a seek, or a
+scan of everything between. Pointers also save writing the payload a second time.
 
-Merging is as in PIP-195: adjacent buckets (their offsets must not enclose another bucket's), those with the fewest
-entries. Merging four at a time rewrites an entry about log4(buckets) times.
+Merging is as in PIP-195: of adjacent buckets (their offsets must not enclose another bucket's), the ones with the
+fewest entries are merged. Merging four at a time rewrites an entry about log4(buckets) times.
 
 When retention is lowered, ``auto`` becomes ``inline``. Buckets that point into the delay topic are then written again,
 one at a time, with their records inside.
@@ -33,25 +34,27 @@ P = TypeVar("P")
 PlacementRule: TypeAlias = Literal["inline", "pointer", "auto"]
 
 SEEK_US = 600.0
-"""One seek and the read of a record, measured on localhost; more with real round trips."""
+"""Cost of one seek and the read of a record, measured on localhost; real round trips cost more."""
 
 SCAN_US = 3.0
-"""One record scanned through: 2.7 to 3.6 measured (``python -m tests.bench placement``)."""
+"""Cost of scanning through one record: 2.7 to 3.6 measured (``python -m tests.bench placement``)."""
 
 POINTER_BELOW_US = 6.0
-"""Pointer where reading a record again costs less than this: in due order it does, at every second offset not."""
+"""Pointers are chosen where reading a record again costs less. In due order it does; at every second offset it does
+not."""
 
 
 NEARLY_EMPTY = 32
-"""Part of the most entries of a segment below which the end of a time step does not end it."""
+"""A segment with less than this part of its most entries does not end with its time step."""
 
 
 MANY = 2
-"""So many times the most entries of a segment are gathered before any are cut off, since each time the rest moves."""
+"""Entries are gathered up to so many times the most entries of a segment before any are cut off, because each cut moves
+the remainder."""
 
 
 MOST_AT_ONCE = 4
-"""Buckets that are merged into one."""
+"""Most buckets that are merged into one."""
 
 MOST_SEGMENTS = 15_000
 """Most segments that a merge may give one bucket: its manifest is one record."""
@@ -61,9 +64,9 @@ MOST_SEGMENTS = 15_000
 class SealRules:
     """Limits of the mutable bucket and of a segment.
 
-    ``max_age_ms`` is since the first entry of the mutable bucket was indexed; ``max_span`` is in offsets, and bounds
-    how much is read again after a restart. Entries due within ``soon_ms`` are no reason to seal: they leave from
-    memory.
+    ``max_age_ms`` counts from the indexing of the first entry of the mutable bucket. ``max_span`` is in offsets, and
+    bounds how much is read again after a restart. Entries due within ``soon_ms`` are no reason to seal, because they
+    leave from memory.
     """
 
     max_entries: int = 200_000
@@ -83,7 +86,7 @@ class SealRules:
 
 
 def placement_of(offsets: Sequence[int], rule: PlacementRule) -> Placement:
-    """Choose the placement of a run of entries at these offsets that is loaded together; O(n log n)."""
+    """Choose the placement of entries at these offsets that are loaded together; O(n log n)."""
     if rule != "auto":
         return Placement[rule.upper()]
     ascending = sorted(offsets)
@@ -101,7 +104,7 @@ def cut(
 
 
 def cut_runs(runs: Iterable[Run[P]], rules: SealRules, sizes_of: Callable[[Run[P]], Sequence[int]]) -> Iterator[Run[P]]:
-    """Cut runs that follow each other into segments, lazily; ``sizes_of`` tells the bytes of each entry in one."""
+    """Cut runs that follow each other into segments, lazily; ``sizes_of`` returns the bytes of each entry of a run."""
     gathered: list[Run[P]] = []
     sizes: list[int] = []
     for run in runs:
@@ -116,7 +119,7 @@ def cut_runs(runs: Iterable[Run[P]], rules: SealRules, sizes_of: Callable[[Run[P
 def _cut_firsts(
     gathered: list[Run[P]], sizes: list[int], rules: SealRules, enough: int
 ) -> Generator[Run[P], None, list[Run[P]]]:
-    """Remove and yield the first segments of entries while there are ``enough``; returns the rest."""
+    """Remove and yield the first segments while there are ``enough`` entries; return the remainder."""
     start = 0
     held = gathered[0].merged_with(gathered[1:]) if len(gathered) > 1 else gathered[0] if gathered else None
     while held is not None and len(sizes) >= enough:
@@ -134,12 +137,12 @@ def _count_first(held: Run[P], start: int, sizes: Sequence[int], rules: SealRule
     in_step = max(held.count_before((step_end_ms, -1)) - start, most // NEARLY_EMPTY)
     room = rules.segment_bytes
     ends = accumulate(map(min, sizes[: min(most, in_step)], repeat(room)))
-    # The first always goes, however big.
+    # The first entry always goes, however big.
     return max(sum(map(room.__ge__, ends)), 1)
 
 
 def to_merge(buckets: Iterable[Bucket], max_buckets: int, watermark: Position = BEFORE_ALL) -> list[Bucket]:
-    """Neighbours to merge into one, in offset order; empty while there are no more than ``max_buckets``.
+    """Choose neighbours to merge into one, in offset order; none while there are no more than ``max_buckets``.
 
     Adopted buckets that are not mergeable yet stay as they are, and apart.
     """
@@ -160,8 +163,8 @@ def to_merge(buckets: Iterable[Bucket], max_buckets: int, watermark: Position = 
 def to_write_inline(buckets: Iterable[Bucket], rules: SealRules, watermark: Position = BEFORE_ALL) -> list[Bucket]:
     """Return the bucket whose pointers have to be replaced by their records first, or nothing; O(buckets).
 
-    That is the one that points to the oldest record, which retention removes first. A bucket that has no room for the
-    segments of one pointer segment keeps its pointers.
+    It is the bucket that points to the oldest record, which retention removes first. A bucket keeps its pointers if it
+    has no room for the segments that one pointer segment may become.
     """
     if rules.placement != "inline":
         return []

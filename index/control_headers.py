@@ -1,10 +1,10 @@
-"""What the headers of a control ask for: ``deliver-cancel``, ``-replace``, ``-move`` and ``-if-due``.
+"""Reads the control headers of a record: ``deliver-cancel``, ``-replace``, ``-move`` and ``-if-due``.
 
-They are rare, so they are read together, and only where a record has one of them. Nothing is asked but the headers: the
-same record is the same control on every replay.
+They are rare, so they are read together, and only where a record has one of them. Only the headers decide: the same
+record is the same control on every replay.
 
-A record that cancels is no schedule, so a header that says when or where one is to leave contradicts it. One that
-moves is none either: it says when, and nothing else.
+A record that cancels is no schedule, so a header with a due time or a target contradicts it. A record that moves is no
+schedule either: it gives a due time and nothing else.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,9 @@ _read_instant: Final = reader(Alias(IF_DUE, Role.AT))
 
 
 def control_of(headers: Headers, says: Callable[[str], Role | None]) -> Control | Rejection | None:
-    """What a record asks for; None where it is a schedule only, a rejection where its headers cannot be followed.
+    """Read the control of a record; None where it is only a schedule, a rejection where its headers cannot be followed.
 
-    ``says`` tells what the name of another header means, None where it is the user's.
+    ``says`` returns the role of another header, None where the header is the user's.
 
     >>> control_of([("deliver-cancel", b"order-7"), ("trace", b"1")], says={}.get)
     Control(action=<Action.CANCEL: 'cancel'>, deliver_id=b'order-7', if_due_ms=None, due_ms=None, schedule=None)

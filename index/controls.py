@@ -1,10 +1,11 @@
-"""What each header name means to a set of rules: in any case, by an alias, or not at all.
+"""The meaning of each header name to a set of rules: control headers in any case, aliases, and names without one.
 
-A name that begins with ``deliver-`` and means nothing is a mistake of somebody who wanted the record later
-(``deliver-att``, ``deliver-in``). Passed over, the record would leave at once; so it is refused, and the message says
-what was meant. Rules may ask for passing over (``ignores_unknown``); what is reserved is refused all the same.
+A name that begins with ``deliver-`` and has no meaning is a mistake (``deliver-att``, ``deliver-in``): its producer
+wanted the record later. A router that ignored it would release the record at once, so the record is rejected and the
+message suggests the right name. Rules may ask to ignore such names (``ignores_unknown``); reserved names are rejected
+all the same.
 
-The rules of 0.1.0 knew names in lower case only and passed over all others; what they decided is decided so again.
+The rules of 0.1.0 knew names in lower case only and ignored all others; a record that they decided is decided so again.
 """
 
 from collections.abc import Iterable
@@ -35,9 +36,9 @@ from index.schedule import BY_KEY, KEEP_KEY, NO_EXPIRY
 
 SLOTS: Final = (Role.AT, Role.AFTER, Role.PARTITION, Role.KEY, Role.ID, Role.EXPIRE, Role.KIND, Role.HOPS)
 _RECURS_SLOT: Final = len(SLOTS)
-"""Whether the record has a header that makes it recur; such headers are read later, and together."""
+"""Slot of a flag: the record has a header that makes it recur. Such headers are read later, and together."""
 _CONTROLS_SLOT: Final = _RECURS_SLOT + 1
-"""Whether it has one that makes a control of it (:mod:`index.control_headers`); likewise."""
+"""Slot of a flag: the record has a control header (:mod:`index.control_headers`). These are read in the same way."""
 ABSENT: Final[list[Any]] = [None, None, BY_KEY, KEEP_KEY, None, NO_EXPIRY, None, None, False, False]
 _NO_SLOT: Final = -1
 KEY_SLOT: Final = SLOTS.index(Role.KEY)
@@ -46,7 +47,7 @@ AT_BIT: Final = 1 << SLOTS.index(Role.AT)
 AFTER_BIT: Final = 1 << SLOTS.index(Role.AFTER)
 EXPIRE_BIT: Final = 1 << SLOTS.index(Role.EXPIRE)
 
-# Names that people think of, and that are not spelled like what they mean.
+# Names that people think of, and that are not spelled like the right name.
 _MEANT: Final = {
     CONTROL_PREFIX + guess: CONTROL_PREFIX + role
     for role, guesses in {
@@ -60,13 +61,13 @@ _MEANT: Final = {
 _MAX_GUESSED_CHARS: Final = 40
 
 Control: TypeAlias = tuple[int, int, Reader | None]
-"""How one header name is taken in: its slot among the values found, the bit that marks its role as seen (0 where it
-may be repeated), and its reader (none for targets, which are collected). A plain tuple unpacks three times as fast as a
+"""The handling of one header name: its slot among the values found, the bit that marks its role as seen (0 where it may
+be repeated), and its reader (None for targets, which are collected). A plain tuple unpacks three times as fast as a
 NamedTuple."""
 
 
 def with_natives(aliases: Iterable[Alias], *, any_case: bool = True) -> dict[str, Alias]:
-    """Join aliases and native headers by name; ValueError on an illegal name or a name with two meanings.
+    """Join aliases and native headers by name; raise ValueError for an illegal name or a name with two meanings.
 
     In ``any_case`` the keys and the names of the aliases are in lower case.
     """
@@ -88,15 +89,15 @@ def with_natives(aliases: Iterable[Alias], *, any_case: bool = True) -> dict[str
 
 
 class Controls(dict[str, Control | None]):
-    """How a header name is taken in, or None where it means nothing: ``controls[name]``.
+    """The handling of each header name, or None where it has no meaning: ``controls[name]``.
 
-    Names seen are remembered (a lookup is then one step), but not without bound, because producers choose them.
+    Names seen are remembered, so that a lookup is one step, up to a limit, because producers choose them.
     """
 
     def __init__(
         self, aliases: Iterable[Alias], version: int, *, ignores_unknown: bool, recurring: bool = False
     ) -> None:
-        """ValueError as of ``with_natives``; ``version`` is that of the rules."""
+        """Build the table; ``version`` is that of the rules. Raise ValueError as ``with_natives`` does."""
         super().__init__()
         self._recurring = RECURRING | {SERIES} if recurring else frozenset()
         self._any_case = version != RULES_OF_0_1_0
@@ -106,7 +107,8 @@ class Controls(dict[str, Control | None]):
         known = [*self.aliases.values(), Alias(DELAY_HOPS, Role.HOPS)] if self._any_case else self.aliases.values()
         self._known = {alias.name: self._control(alias) for alias in known}
         self.absent_when_null = AT_BIT | AFTER_BIT | EXPIRE_BIT if self._any_case else 0
-        """Bits of the roles for which a null value is no header at all: nullable columns of an outbox end so."""
+        """Bits of the roles for which a null value counts as no header: nullable columns of an outbox produce such
+        values."""
         self.update(self._known)
 
     def __missing__(self, name: str) -> Control | None:
@@ -126,23 +128,23 @@ class Controls(dict[str, Control | None]):
         return control
 
     def alias(self, name: str) -> Alias | None:
-        """The meaning of a header that these rules read; None where it has none, or is refused."""
+        """Return the alias for a header that these rules read; None where it has no meaning or is refused."""
         return None if self[name] is None else self.aliases.get(lowered(name) if self._any_case else name)
 
     def refuses(self, name: str) -> bool:
-        """Whether a record with this header is rejected whatever its value."""
+        """Return whether a record with this header is rejected with any value."""
         return self[name] is _REFUSED
 
     def recurs(self, name: str) -> bool:
-        """Whether a record with this header is, or claims to be, a recurring schedule."""
+        """Return whether a record with this header is, or claims to be, a recurring schedule."""
         return self[name] is _RECURS
 
     def makes_control(self, name: str) -> bool:
-        """Whether a record with this header is, or claims to be, a control."""
+        """Return whether a record with this header is, or claims to be, a control."""
         return self[name] is _CONTROLS
 
     def names_id(self, headers: Headers) -> bool:
-        """Whether one of the headers names a schedule: so quick that it may be asked of millions of records."""
+        """Return whether one of the headers names a schedule; fast enough for millions of records."""
         for name, _ in headers:
             control = self[name]
             if control is not None and control[0] == _ID_SLOT:
@@ -150,23 +152,23 @@ class Controls(dict[str, Control | None]):
         return False
 
     def is_read_apart(self, name: str) -> bool:
-        """Whether what a header of this name says is not told by its own value."""
+        """Return whether a header of this name can only be understood together with other headers."""
         return self[name] in (_RECURS, _CONTROLS)
 
     def role(self, name: str) -> Role | None:
-        """What a header is for that these rules read; None where it has no meaning, or one that is read apart."""
+        """Return the role of a header; None where it has no meaning, or one that is read apart."""
         alias = self.alias(name)
         return None if alias is None else alias.role
 
     def refusal(self, name: str) -> str:
-        """Say of a name that is refused why, and what may have been meant."""
+        """Say why a name is refused, and which name may have been meant."""
         plain, shown = lowered(name), f"header {quoted(name.encode('utf-8', 'surrogatepass'))}"
         if plain in RECURRING:
             return f"{shown}: recurring schedules are off for this delay topic; its key recurring = true allows them"
         known = sorted(each for each in self.aliases if each.startswith(CONTROL_PREFIX))
         meant = _MEANT.get(plain, "")
         if not meant and len(plain) <= _MAX_GUESSED_CHARS:
-            # What all of them begin with tells nothing.
+            # The prefix that all of them share would distort the comparison.
             tails = [each.removeprefix(CONTROL_PREFIX) for each in known]
             near = get_close_matches(plain.removeprefix(CONTROL_PREFIX), tails, n=1)
             meant = CONTROL_PREFIX + near[0] if near else ""
@@ -182,7 +184,7 @@ class Controls(dict[str, Control | None]):
         if alias.role == Role.TO:
             return _NO_SLOT, 0, None
         if alias.role == Role.REFUSED:
-            # Its reader never returns.
+            # Its reader always raises.
             return _NO_SLOT, 0, reader(alias)
         slot = SLOTS.index(alias.role)
         bit = 0 if alias.role == Role.HOPS else 1 << slot
@@ -190,8 +192,8 @@ class Controls(dict[str, Control | None]):
 
 
 def null_value(slot: int, bit: int, read: Reader) -> object:
-    """What a header without a value says; ValueError where it needs one."""
-    # A null key is a key; for everything else null says nothing, and what is refused is refused without a value too.
+    """Return the value of a header that is null; raise ValueError where it needs one."""
+    # A null key is a key. Elsewhere null means nothing, except that a refused header is refused without a value too.
     if slot == KEY_SLOT:
         return None
     if not bit:

@@ -1,10 +1,10 @@
 """The number of cancelled records that are still counted among the pending ones.
 
-A record in a bucket, or one that is being sealed, cannot be taken out of there once it is cancelled: it stays until W
-comes to it, and the mask drops it then (:mod:`index.mask`). Until then the counts of memory and of segments include it,
-though it is not pending. The mask does not give the number of such records: it also holds records that were cancelled
-before they were sealed, and records that W has passed. So they are counted, and the progress has the number of those in
-buckets (``Progress.cancelled``)::
+A cancelled record cannot be taken out of a bucket, nor out of one that is being sealed: it stays until W reaches it,
+and the mask drops it then (:mod:`index.mask`). Until then the counts of memory and of segments include it, although it
+is not pending. The mask does not give the number of such records: it also holds records that were cancelled before they
+were sealed, and records that W has passed. So they are counted here, and the progress has the number of them in buckets
+(``Progress.cancelled``)::
 
     a receipt is committed ──► +1 for each schedule of it that stays where it is
     W passes a cancelled one ──► -1
@@ -23,9 +23,9 @@ P = TypeVar("P")
 
 
 class CountedStill:
-    """Counts for one owned partition; keeps the offsets of the cancelled records that are still to be sealed.
+    """The counts of one owned partition, and the offsets of the cancelled records that are still to be sealed.
 
-    ``plan`` counts for the next transaction, and ``confirm`` says that it was committed.
+    ``plan`` counts for the next transaction, and ``confirm`` takes over the counts once it is committed.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class CountedStill:
         self._planned = BitMap64()
 
     def __len__(self) -> int:
-        """Return how many there are that are in no bucket."""
+        """Return how many cancelled records are counted and in no bucket."""
         return len(self._unsealed)
 
     @property
     def offsets(self) -> BitMap64:
-        """Give the offsets of those; to look at only."""
+        """The offsets of the counted records that are in no bucket; read-only."""
         return self._unsealed
 
     def plan(
@@ -50,11 +50,12 @@ class CountedStill:
         unsealed_from: int,
         sealed_to: int | None,
     ) -> int:
-        """Return how many there are in buckets after the next transaction; ``in_buckets`` were there before it.
+        """Return how many cancelled records are in buckets after the next transaction; ``in_buckets`` were before it.
 
-        ``passed`` are the cancelled records that W passes with it. ``stays`` tells of a schedule that one of the
-        ``receipts`` names whether it is in a bucket or being sealed, behind W. Below ``unsealed_from`` everything is in
-        a bucket, and below ``sealed_to`` after the transaction, if that seals one.
+        ``passed`` are the cancelled records that W passes with it. ``stays`` returns whether a schedule named in one of
+        the ``receipts`` lies behind W in a bucket or in entries that are being sealed. All offsets below
+        ``unsealed_from`` are in a bucket; if the transaction installs a sealed bucket, all below ``sealed_to`` are in
+        one afterwards.
         """
         cancelled = [place for receipt in receipts for place in receipt.cancelled]
         fresh = {place.offset for place in cancelled}
@@ -67,7 +68,7 @@ class CountedStill:
             sealed = BitMap64(offset for offset in self._planned if offset < sealed_to)
             self._planned -= sealed
             in_buckets += len(sealed)
-        # A restored state has a mask that nobody has counted, so more may pass than there were.
+        # The mask of a restored state was not counted, so more records may pass than were counted.
         return max(0, in_buckets)
 
     def confirm(self) -> None:

@@ -1,14 +1,15 @@
 """Due marks: the due times of every few entries of a segment, kept in the manifest.
 
-People ask how much is due within the hour. The first and the last entry of a segment do not tell: one that is nearly
-empty goes on over many time steps, and may hold six entries of the next hour and one of next week. So a manifest keeps
-the due time of every entry of a small segment, and of every so many of a large one, whose time step is short::
+An operator asks how much is due within the hour. The first and the last entry of a segment do not tell: a segment that
+is nearly empty goes on over many time steps, and may hold six entries of the next hour and one of next week. So a
+manifest keeps the due time of every entry of a small segment, and of every n-th entry of a large one, whose time step
+is short::
 
     entries    0   1   2   3   4   5   6   7   8   9      every 4th: marks at 4 and 8
     known      ▲               ▲               ▲   ▲      the first and the last are known anyway
 
-No release depends on marks. Where the marks of all segments are too many for a manifest, those of the segments
-with most marks are thinned, every second one at a time.
+No release depends on marks. Where a manifest has no room for the marks of all segments, the segments with most marks
+lose every second mark, as often as needed.
 """
 
 from bisect import bisect_right
@@ -18,14 +19,14 @@ from typing import Final
 from index.bucket import NO_MARKS, DueMarks, SegmentRef
 
 SMALL: Final = 160
-"""A segment of no more entries than this is known entry by entry: what goes on over time steps has no more, see
+"""Most entries of a segment whose entries are all marked. A segment that goes on over time steps has no more, see
 ``NEARLY_EMPTY`` in :mod:`index.bucket_rules`."""
 
 A_LARGE_ONE: Final = 8
-"""Most marks of a larger segment: it is of one time step, or as good as full."""
+"""Most marks of a larger segment: it covers one time step, or is nearly full."""
 
 MOST_MARKS: Final = 16_384
-"""Of a whole manifest, which is one record: some 50 kB."""
+"""Most marks of a whole manifest, which is one record: some 50 kB."""
 
 
 def marks_of(dues_ms: Sequence[int]) -> DueMarks:
@@ -38,9 +39,9 @@ def marks_of(dues_ms: Sequence[int]) -> DueMarks:
 
 
 def due_by(segment: SegmentRef, until_ms: int) -> int:
-    """Return how many entries of a segment are due by then; those between two that are known count as evenly spread.
+    """Return how many entries of a segment are due by then; entries between two known ones count as evenly spread.
 
-    A manifest that 0.1.0 has written has no marks: only the first and the last entry of its segments are known.
+    A manifest written by 0.1.0 has no marks: only the first and the last entry of its segments are known.
 
     >>> from index.bucket import Placement
     >>> from index.progress import Position
@@ -84,7 +85,7 @@ def _thinned_one(segment: SegmentRef, limit: int) -> SegmentRef:
 
 
 def check_marks(segment: SegmentRef) -> str:
-    """Describe a fault in the marks of a segment; empty where they are possible."""
+    """Describe a fault in the marks of a segment; return "" where they are possible."""
     every, at_ms = segment.dues
     if segment.dues == NO_MARKS:
         return ""

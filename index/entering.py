@@ -1,6 +1,6 @@
-"""What enters the index of a delay partition: records, rejections, controls and gaps, in offset order.
+"""Indexing of a delay partition: takes records, rejections, controls and gaps in offset order.
 
-What leaves is :mod:`index.partition`.
+:mod:`index.partition` plans the release.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class Entering(Generic[P, R]):
-    """The pending set of one delay partition and its progress, as far as it is filled."""
+    """The pending set of one delay partition and its progress, filled in offset order."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Entering(Generic[P, R]):
 
     @property
     def committed(self) -> Progress:
-        """Progress of the last batch that was confirmed, or what the index started from."""
+        """Progress of the last confirmed batch, or the progress that the index started from."""
         return self._committed
 
     @property
@@ -69,12 +69,12 @@ class Entering(Generic[P, R]):
 
     @property
     def replaying(self) -> bool:
-        """Whether records below the committed C are still to be indexed again; nothing may be planned until then."""
+        """True while records below the committed C are still to be indexed again; nothing may be planned until then."""
         return self._indexed_to < self._replay_below
 
     @property
     def pending(self) -> int:
-        """Count the records that wait for their due time, in-flight ones excluded; in memory and in buckets.
+        """Count the records that wait for their due time, in memory and in buckets, without the ones in flight.
 
         Cancelled records are left out wherever they lie. A segment that is partly passed counts as a whole.
         """
@@ -83,23 +83,23 @@ class Entering(Generic[P, R]):
 
     @property
     def parts(self) -> PendingSet[P]:
-        """Where what is pending lies; for sealing, loading, merging and removal."""
+        """The parts of the pending set, for sealing, loading, merging and removal."""
         return self._pending
 
     @property
     def owed(self) -> int:
-        """How many late and rejected records, and receipts, must leave before anything else does."""
+        """Number of late and rejected records and of receipts, which must leave before anything else does."""
         return len(self._late) + len(self._rejected) + self._named.owed
 
     @property
     def named(self) -> NamedSchedules:
-        """Ids, receipts and what is masked: for the caller to add ids to, and to write what has changed."""
+        """Ids, receipts and the mask. The caller adds ids to it, and writes the changes."""
         return self._named
 
     def add(self, run: Sequence[Entry[P]]) -> Sequence[Entry[P]]:
-        """Index accepted records, in offset order; returns those that have not left already, or were cancelled.
+        """Index accepted records, in offset order; return the entries that have neither left nor been cancelled.
 
-        A run at a time, because a call for each record would cost as much as what it does.
+        It takes a run at a time, because a call for each record would double the cost.
         """
         if not run:
             return run
@@ -121,7 +121,7 @@ class Entering(Generic[P, R]):
         return pending + late
 
     def reject(self, offset: int, rejected: R) -> bool:
-        """Index a rejected record; False when a replay shows that it has left already, or it was cancelled."""
+        """Index a rejected record; return False when a replay shows that it has left, or when it was cancelled."""
         self._enter(offset)
         if offset < self._replay_below or self._named.is_cancelled(offset):
             return False
@@ -160,8 +160,8 @@ class Entering(Generic[P, R]):
     def freeze(self) -> Unsealed[P]:
         """Set everything that was indexed aside to be sealed; all of it must be below the committed C.
 
-        The range begins at S. All below has left, and neither rules nor mask are kept for it: a segment that is made
-        good of the delay topic would have again what was cancelled there.
+        The range begins at S. Everything below S has left, and neither its rules nor its mask are kept: a segment below
+        S that is rebuilt from the delay topic would bring cancelled records back.
         """
         self._named.names.freeze()
         self._pending.begin_at(self._committed.sealed_to)
@@ -173,12 +173,12 @@ class Entering(Generic[P, R]):
         self._pending.thaw()
 
     def discard_frozen(self) -> None:
-        """Everything that was being sealed has left meanwhile: there is no bucket to make."""
+        """Drop the frozen bucket: all its entries have left meanwhile."""
         self._named.names.discard_frozen()
         self._pending.discard_frozen()
 
     def is_settled(self, offset: int) -> bool:
-        """Whether a control at this offset is only read again: its receipt has left, and the mask has the rest."""
+        """Return whether a control at this offset is only read again: its receipt has left, the mask has its effect."""
         return offset < self._replay_below
 
     def _add_named(self, control: Control, entry: Entry[P], shift_ms: int) -> Sequence[Entry[P]]:
@@ -192,19 +192,20 @@ class Entering(Generic[P, R]):
             return True
         bucket = next((each for each in self._pending.buckets.values() if each.holds(place.offset)), None)
         if bucket is None and place.offset < self._pending.unsealed_from:
-            # Its bucket is done, perhaps since all behind W was cancelled: then the mask does not know it any more.
+            # Its bucket is done, perhaps because all entries behind W were cancelled; the mask no longer knows the
+            # record then.
             return False
         behind = None if bucket is None else bucket.behind
         return place > (self._committed.watermark if behind is None else behind)
 
     def skip(self, from_offset: int, to_offset: int, rejected: R) -> None:
-        """Index [from_offset, to_offset) as one rejection; until S has passed it, no replay accepts a record of it."""
+        """Index [from_offset, to_offset) as one rejection; a replay accepts no record of it until S has passed it."""
         if self.reject(from_offset, rejected):
             self._skipped.add(from_offset, to_offset)
         self.advance(to_offset)
 
     def advance(self, to_offset: int) -> None:
-        """Say that every record below ``to_offset`` has been indexed; control records and gaps are passed this way."""
+        """Mark every record below ``to_offset`` as indexed; control records and gaps are passed this way."""
         if to_offset < self._indexed_to:
             raise ValueError(f"advanced to {to_offset} after {self._indexed_to - 1} was indexed")
         if self._in_flight is not None:

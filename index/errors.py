@@ -1,11 +1,11 @@
-"""The one tree of errors; every room adds its branch here or below it.
+"""The one tree of errors; every package adds its branch here or below it.
 
 ::
 
     DelayRouterError
     ├── ConfigError            configuration or usage: exit code 2
     ├── FormatError            bytes that cannot be trusted (snapshots)
-    │   └── StateLostError     those that there are can be, and some are gone
+    │   └── StateLostError     the stored bytes can be trusted, but some are gone
     ├── RefusedError           a partition that must not start, with the way out (sidecar)
     ├── NotYetError            a partition that cannot start now and will by itself (sidecar)
     └── ClusterError           a request to the cluster failed (sidecar)
@@ -23,7 +23,7 @@ class ConfigError(DelayRouterError):
 
 
 class FormatError(DelayRouterError):
-    """Stored bytes that are damaged, of an unknown version or over a cap; never guessed at."""
+    """Stored bytes that are damaged, of an unknown version or over a size limit; nothing is guessed from them."""
 
 
 class StateLostError(FormatError):
@@ -47,7 +47,7 @@ class ClusterTrouble(Enum):
 
 
 class ClusterError(DelayRouterError):
-    """A request to the cluster failed.
+    """A failed request to the cluster.
 
     ``code`` is Kafka's name of the error, ``verdict`` its meaning for a producer, and ``remedy`` the way out for an
     operator; each may be empty.

@@ -1,6 +1,6 @@
 """The names of the delay protocol: control headers, their aliases, and the headers that the router adds.
 
-A delay topic's records say what they want in headers, whose names are ASCII and count in any case::
+Producers schedule a record by headers, whose names are ASCII and are compared without case::
 
     deliver-at         not before this instant: epoch milliseconds, or RFC 3339 with an offset
     deliver-after      relative to the record's own timestamp: milliseconds, an ISO 8601 duration, or 10s, 5m, 36h, 7d
@@ -10,7 +10,7 @@ A delay topic's records say what they want in headers, whose names are ASCII and
     deliver-id         the caller's name for this schedule, up to 256 bytes
     deliver-expire-after  how late it may be released at most, counted from its due time: as deliver-after, 0 = no limit
 
-and where the delay topic allows it, whether it recurs (:mod:`index.recurring`)::
+Where the delay topic allows it, further headers make the schedule recur (:mod:`index.recurring`)::
 
     deliver-every      again and again, so far apart: as deliver-after
     deliver-cron       at these minutes, five fields, in deliver-timezone (UTC)
@@ -18,10 +18,10 @@ and where the delay topic allows it, whether it recurs (:mod:`index.recurring`):
     deliver-times      so many times
     deliver-missed     after downtime "one" of the missed occurrences, or "all"
 
-An *alias* is another header name with one of these roles, and with a unit of its own, so that producers of
-another scheduler migrate without a release. ``PRESETS`` holds four such sets, taken from the documents and
-sources of those systems. One difference stays: etf1 and Karafka release without a key when no target key is
-given; this router keeps the key of the record, as for every other record.
+An *alias* is another header name with one of these roles, and with a unit of its own. With aliases the producers of
+another scheduler migrate without a release. ``PRESETS`` holds four such sets, taken from the documents and sources of
+those systems. One difference stays: etf1 and Karafka release without a key when no target key is given; this router
+keeps the key of the record, as for every other record.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,22 +29,23 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
-"""Record headers in order, duplicates kept; a null value is None, which is not an empty one."""
+"""Record headers in order, duplicates kept; a null value is None, which differs from an empty one."""
 
 CONTROL_PREFIX: Final = "deliver-"
-"""Every header of this prefix belongs to the protocol, known or not, and is removed on release."""
+"""Every header with this prefix belongs to the protocol, known or not, and is removed on release."""
 
 RECURRING: Final = frozenset(
     CONTROL_PREFIX + name for name in ("every", "cron", "timezone", "until", "times", "missed")
 )
-"""Control headers that make a schedule recur (:mod:`index.recurring`); rejected where the delay topic does not."""
+"""Control headers that make a schedule recur (:mod:`index.recurring`); rejected where the delay topic does not allow
+it."""
 
 SERIES: Final = CONTROL_PREFIX + "series"
-"""Written by routers alone, into the next occurrence of a recurring schedule (:mod:`index.occurrences`)."""
+"""Header that only routers write, into the next occurrence of a recurring schedule (:mod:`index.occurrences`)."""
 
 RESERVED: Final = RECURRING.union(CONTROL_PREFIX + name for name in ("cancel", "replace", "move", "if-due"))
-"""Control headers of the contract that not every delay topic acts on. A record with one is rejected there: released
-now, it would be what nobody asked for."""
+"""Control headers of the contract that not every delay topic acts on. A delay topic that does not act on one rejects
+the record, because releasing it at once would contradict the request."""
 
 DELAY_DUE: Final = "delay-due"
 DELAY_SPREAD: Final = "delay-spread"
@@ -57,8 +58,8 @@ DELAY_SERIES: Final = "delay-series"
 DELAY_ERROR: Final = "delay-error"
 DELAY_ERROR_MESSAGE: Final = "delay-error-message"
 DELAY_REDRIVEN: Final = "delay-redriven"
-"""How often a rejected record was driven again. Who drives it writes it, and it passes a router like a header of the
-user: a producer that makes it up only has its own record driven less often."""
+"""Number of times that a rejected record was redriven. The tool that redrives it writes this header, and a router
+passes it on like a header of the user: a producer that makes it up only has its own record redriven less often."""
 
 PROVENANCE: Final = frozenset(
     (
@@ -66,23 +67,23 @@ PROVENANCE: Final = frozenset(
         *(DELAY_OCCURRENCE, DELAY_SERIES),
     )
 )
-"""Headers the router adds to a released record; inbound ones of these names are dropped, in any case."""
+"""Headers that the router adds to a released record; incoming headers of these names are dropped, in any case."""
 
 OURS: Final = PROVENANCE | {DELAY_ERROR, DELAY_ERROR_MESSAGE, DELAY_REDRIVEN}
-"""Every header that is written here."""
+"""Every header that the router or its tools write."""
 
 MAX_NAME_CHARS: Final = 256
-"""Of an alias; longer names that producers choose are not remembered."""
+"""Most characters of an alias; longer names that producers choose are not remembered."""
 
 MAX_REMEMBERED: Final = 4096
-"""Names remembered at once, which are at most 1 MiB."""
+"""Most names remembered at once; they take at most 1 MiB."""
 
 _SHOWN_BYTES: Final = 80
 _LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 class Role(StrEnum):
-    """What a control header is for."""
+    """The role of a control header."""
 
     AT = "at"
     AFTER = "after"
@@ -92,20 +93,20 @@ class Role(StrEnum):
     ID = "id"
     EXPIRE = "expire-after"
     KIND = "kind"
-    """Must be ``schedule``: systems that send cancellations through the same topic mark the records so."""
+    """Must be ``schedule``: systems that send cancellations through the same topic tell the two apart by it."""
     REFUSED = "refused"
-    """Asks for what this router does not do; ignoring it would deliver something else than was asked for."""
+    """A request that this router cannot fulfil; ignoring it would deliver something else than was asked for."""
     IGNORED = "ignored"
     """Bookkeeping of the other system: removed on release, without a meaning here."""
     HOPS = "hops"
-    """How many routers in a row have passed the record on without a time; never an alias."""
+    """Number of routers in a row that have passed the record on without a time; never an alias."""
 
 
 class Unit(StrEnum):
-    """How the value of a time header is written; the other roles have only ``NATIVE``."""
+    """The notation of the value of a time header; the other roles have only ``NATIVE``."""
 
     NATIVE = "native"
-    """As the ``deliver-`` header of that role: a number of milliseconds, or the other notations of it."""
+    """The notation of the ``deliver-`` header of the same role: milliseconds, or its other notations."""
     MS = "ms"
     S = "s"
     US = "us"
@@ -117,7 +118,7 @@ class Unit(StrEnum):
 
 
 class Alias(NamedTuple):
-    """Another name for a control header, and the unit its producers write."""
+    """Another name for a control header, and the unit that its producers write."""
 
     name: str
     role: Role
@@ -157,7 +158,7 @@ NATIVE: Final = tuple(
 
 
 def lowered(name: str) -> str:
-    """The name with A to Z in lower case, and nothing else changed: header names are compared so."""
+    """Return the name with A to Z in lower case and nothing else changed; header names are compared in this form."""
     return name.translate(_LOWER)
 
 
@@ -174,11 +175,11 @@ def quoted(raw: bytes | None) -> str:
 
 
 class StrippedNames(dict[str, bool]):
-    """Whether a header name is removed on release: ``stripped[name]``.
+    """The answer for each header name: is it removed on release? ``stripped[name]``.
 
-    Removed are all names starting with ``deliver-``, every alias, and the provenance names, which the router
-    writes itself, all of them in any case. Names seen are remembered (a lookup is then one step), but not without
-    bound, because producers choose them.
+    All names that start with ``deliver-`` are removed, every alias, and the provenance names, which the router writes
+    itself, all of them in any case. Names seen are remembered, so that a lookup is one step, up to a limit, because
+    producers choose them.
 
     >>> stripped = StrippedNames(["x-due"])
     >>> [name for name in ("deliver-at", "Deliver-Anything", "X-Due", "delay-due", "trace-id") if not stripped[name]]

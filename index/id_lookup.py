@@ -1,8 +1,7 @@
 """A look-up of several ids at once in stored buckets, and the places found so far.
 
-Controls come in lots, and the ids of one lot lie in many of the same pages. A lookup answers for its own ids alone, so
-it does not matter how many of the read pages are kept. It goes by ranges of offsets, so it does not matter how buckets
-are merged meanwhile::
+Controls come in lots, and the ids of one lot lie in many of the same pages. A look-up answers for its own ids alone, so
+it may end with any number of the read pages kept. It counts covered offsets, so buckets may be merged meanwhile::
 
     offsets    0 ........... 400 ........ 900 ............... C
                ├─ looked up ──┤├─ to do ───┤├─ not sealed ────┤
@@ -39,7 +38,7 @@ class Lookup:
         return bool(self._known.range_cardinality(offsets.start, offsets.stop) == len(offsets))
 
     def found(self, offsets: range, places: Mapping[bytes, Sequence[Position]]) -> None:
-        """Take all places of its ids in a bucket of these offsets; places at other offsets are left out."""
+        """Take all places of its ids in a bucket of these offsets; leave out places at other offsets."""
         self._known.add_range(offsets.start, offsets.stop)
         for id_hash, found in places.items():
             self._places[id_hash] += [place for place in found if place.offset in offsets]
@@ -47,10 +46,10 @@ class Lookup:
 
     @property
     def places(self) -> Mapping[bytes, list[Position]]:
-        """The places, in order, where records of its ids are or have been, as far as they were found."""
+        """The known places, in order, at which records of its ids are or have been."""
         return self._places
 
     def remove(self, id_hash: bytes, gone: Collection[Position]) -> None:
-        """Let go of some places of an id."""
+        """Remove some places of an id."""
         if id_hash in self._places:
             self._places[id_hash] = without(self._places[id_hash], gone)

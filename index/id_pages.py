@@ -7,8 +7,8 @@
     find 7a…     └────┴────┘                       it may end the page before the first one that begins with it
     find 80…               └──┘
 
-To find an id only those pages are read that may have it: one, as a rule. A page is kept as it is stored, and searched
-so. It tells where a record of an id was when the bucket was made: the caller looks whether that record is pending.
+Only the pages that may hold an id are read to find it: one, as a rule. A page is kept and searched in its stored form.
+It gives the place of the record of an id when the bucket was made: the caller checks whether that record is pending.
 """
 
 from array import array
@@ -23,17 +23,17 @@ from index.progress import Position
 
 ROW_BYTES: Final = 32
 LEAST_ROWS: Final = 1_024
-"""Of a page as a rule: 32 KiB, which is read for one id."""
+"""Rows of a page as a rule: 32 KiB, which are read for one id."""
 
 PAGE_ROWS: Final = 8_192
-"""No page has more: it is one record."""
+"""Most rows of a page: it is one record."""
 
 ENOUGH_PAGES: Final = 4_000
-"""Rather larger pages than more of them, since each costs 24 bytes of the manifest."""
+"""Beyond this number pages become larger rather than more, because each page costs 24 bytes of the manifest."""
 
 MAX_PAGES: Final = 8_000
-"""Of a bucket, since its manifest is one record. Where there would be more, it is not written which ids it has: from 65
-million on."""
+"""Most pages of a bucket, because its manifest is one record. A bucket that would need more has no pages at all: from
+65 million ids on."""
 
 _PARTS: Final = 256
 _ROW: Final = Struct(">16sQQ")
@@ -57,7 +57,7 @@ def row(id_hash: bytes, due_ms: int, offset: int) -> bytes:
 
 
 def rows_in_order(places: Places) -> Iterator[bytes]:
-    """Yield a row for each of these places, sorted; in parts, since sorting a million at once holds up all threads."""
+    """Yield a row for each place, sorted; in parts, because sorting a million at once holds up all threads."""
     parts: list[list[bytes]] = [[] for _ in range(_PARTS)]
     for id_hash in places:
         parts[id_hash[0]].append(id_hash)
@@ -69,7 +69,7 @@ def rows_in_order(places: Places) -> Iterator[bytes]:
 
 
 def rows_of_a_page(rows: int, least_rows: int = LEAST_ROWS) -> int:
-    """Return how many rows each page has of a bucket with about so many rows.
+    """Return the number of rows of each page for a bucket with about so many rows.
 
     >>> rows_of_a_page(20), rows_of_a_page(10_000_000), rows_of_a_page(90_000_000)
     (1024, 2500, 8192)
@@ -78,7 +78,7 @@ def rows_of_a_page(rows: int, least_rows: int = LEAST_ROWS) -> int:
 
 
 def cut_rows(rows: Iterable[bytes], page_rows: int) -> Iterator[bytes]:
-    """Sorted rows joined to pages."""
+    """Join sorted rows to pages."""
     left = iter(rows)
     return iter(lambda: b"".join(islice(left, page_rows)), b"")
 
@@ -94,14 +94,14 @@ def place_in(one_row: bytes) -> Position:
 
 
 def place_bytes(place: Position) -> bytes:
-    """Encode a place as the bytes behind the hash, which compare as places do; empty for the place before all."""
+    """Encode a place as the bytes behind the hash, which compare as places do; return b"" for the place before all."""
     if place.due_ms < 0 or place.offset < 0:
         return b"" if place.due_ms < 0 else _PLACE.pack(place.due_ms, 0)[:-1]
     return _PLACE.pack(*place)
 
 
 class Sought:
-    """Ids that are looked for, by hash: sorted, so that each page is asked for a run of them."""
+    """Ids that are looked for, by hash; sorted, so that each page is searched for a run of them."""
 
     def __init__(self, hashes: Iterable[bytes]) -> None:
         self.hashes = sorted(hashes)
@@ -123,7 +123,7 @@ class Sought:
 
 
 class IdPage:
-    """A page that is searched.
+    """A page that can be searched.
 
     >>> page = IdPage(b"".join(rows_in_order({b"b" * 16: [Position(7, 2), Position(6, 9)], b"a" * 16: Position(5, 1)})))
     >>> list(page.find(Sought([b"b" * 16, b"c" * 16]), range(2)))
@@ -134,17 +134,17 @@ class IdPage:
 
     def __init__(self, rows: bytes) -> None:
         self._rows = rows
-        # The first half of each hash: numbers are found without a call of ours for each that is looked at, and nearly
-        # all that is looked for in a page is not there.
+        # The first half of each hash. Bisecting numbers needs no Python call for each comparison, and nearly all hashes
+        # that are looked for in a page are not there.
         self._leads = array("Q", [lead for (lead,) in _LEADS.iter_unpack(rows)])
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that it takes in memory."""
+        """Bytes that the page takes in memory."""
         return len(self._rows) + self._leads.itemsize * len(self._leads)
 
     def find(self, sought: Sought, numbers: range) -> Iterator[tuple[bytes, Position]]:
-        """Return the places of records of the ids of these numbers, by hash."""
+        """Yield each of the ids of these numbers that is found, by hash, with the place of its record."""
         leads, count, wanted = self._leads, len(self._leads), sought.leads
         for number in numbers:
             lead = wanted[number]

@@ -13,10 +13,10 @@ HASH_BYTES = 16
 _HALVES = Struct(">QQ")
 
 FEW_OF: Final = 16
-"""Where more than one of so many places is taken out, all of them are looked at instead."""
+"""A list is filtered as a whole where more than one in so many of its places is removed."""
 
 Places = Mapping[bytes, Position | list[Position]]
-"""By hash; nearly every id has one place, and a list for each would double what it costs. A list is in order."""
+"""Places by hash. Nearly every id has one place, and a list for each would double the memory. A list is in order."""
 
 DueTimes = tuple[int, int]
 """The first and the last due time that is looked for."""
@@ -25,7 +25,7 @@ NO_PLACES: Final[Places] = MappingProxyType({})
 
 
 def places_of(places: Places, id_hash: bytes, due: DueTimes | None = None) -> list[Position]:
-    """Return those of one id, and due within some time where one is given; in order.
+    """Return the places of one id in order; only the ones due within ``due``, where it is given.
 
     >>> places = {b"a": [Position(5, 1), Position(6, 2), Position(6, 4), Position(7, 3)]}
     >>> places_of(places, b"a", (6, 6)), places_of(places, b"b")
@@ -47,12 +47,12 @@ def insert(places: dict[bytes, Position | list[Position]], id_hash: bytes, place
 
 
 def between(places: list[Position], due: DueTimes) -> list[Position]:
-    """Return those of some places in order that are due within some time."""
+    """Return the places that are due within some time; ``places`` is in order."""
     return places[bisect_left(places, (due[0],)) : bisect_left(places, (due[1] + 1,))]
 
 
 def without(places: list[Position], gone: Collection[Position]) -> list[Position]:
-    """Take some of these places out, which are in order; O(taken out) where few are, but for moving the rest."""
+    """Remove some of these places, which are in order; O(removed) where few are, apart from moving the others."""
     if FEW_OF * len(gone) > len(places):
         return [place for place in places if place not in gone]
     for place in gone:
@@ -63,7 +63,7 @@ def without(places: list[Position], gone: Collection[Position]) -> list[Position
 
 
 class IdRun:
-    """Places of one range; ``compact`` makes them 32 bytes each.
+    """The places of one range; ``compact`` reduces them to 32 bytes each.
 
     >>> run = IdRun({b"b" * 16: Position(7, 2), b"a" * 16: [Position(5, 1), Position(6, 3)]})
     >>> run.compact()
@@ -72,17 +72,17 @@ class IdRun:
     """
 
     def __init__(self, places: Places) -> None:
-        """``places``, which must not change any more, and of which there is one at least."""
+        """Take ``places``, which must not change any more and are not empty."""
         self._loose: Places | None = places
         self.last = max(max(known) if isinstance(known, list) else known for known in places.values())
-        # Both halves of each hash: numbers are found without a call of ours for each that is looked at.
+        # Both halves of each hash. Bisecting numbers needs no Python call for each comparison.
         self._firsts = array("Q")
         self._seconds = array("Q")
         self._dues_ms = array("q")
         self._offsets = array("q")
 
     def compact(self) -> None:
-        """Sort it into columns; another thread may go on to ask meanwhile."""
+        """Sort the places into columns; another thread may search meanwhile."""
         if self._loose is None:
             return
         named = sorted(_all(self._loose))
@@ -94,7 +94,7 @@ class IdRun:
         self._loose = None
 
     def find(self, id_hash: bytes, due: DueTimes | None = None) -> list[Position]:
-        """Return where records of this id are, or have been, due within some time where one is given."""
+        """Return the places where records of this id are or have been, due within ``due`` where it is given."""
         loose = self._loose
         if loose is not None:
             return places_of(loose, id_hash, due)
@@ -105,7 +105,7 @@ class IdRun:
         return [Position(self._dues_ms[at], self._offsets[at]) for at in rows]
 
     def latest(self, id_hash: bytes) -> Iterator[Position]:
-        """Return where records of this id are, or have been, those due last first."""
+        """Return the places where records of this id are or have been, the last due first."""
         loose = self._loose
         if loose is not None:
             return reversed(places_of(loose, id_hash))

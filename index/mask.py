@@ -1,8 +1,8 @@
 """The mask of a delay partition: the offsets of cancelled records, kept as long as a record could still come back.
 
-A cancelled record lies where it lay: in the delay topic from S on, which is read again after a restart, and in the
-segments of buckets, which never change. Each reader of entries asks the mask. It is kept in the state topic
-in *containers* of 2^16 offsets, so half a million cancels are a handful of records, and a transaction writes only the
+A cancelled record stays in its place: in the delay topic from S on, which is read again after a restart, and in the
+segments of buckets, which never change. Each reader of entries asks the mask. The state topic holds it in *containers*
+of 2^16 offsets, so half a million cancelled offsets are a handful of records, and a transaction writes only the
 containers that it changes.
 """
 
@@ -16,11 +16,11 @@ from index.pending import Entry
 P = TypeVar("P")
 
 CONTAINER_BITS = 16
-"""As the containers of a roaring bitmap: at most 8 KiB each, however many offsets of it were cancelled."""
+"""The size of a container of a roaring bitmap: at most 8 KiB, however many of its offsets were cancelled."""
 
 
 class Mask:
-    """The cancelled offsets of one partition, and which containers the next transaction has to write.
+    """The cancelled offsets of one partition, and the numbers of the containers that the next transaction has to write.
 
     >>> mask = Mask()
     >>> mask.add([70_000, 70_001])
@@ -60,15 +60,15 @@ class Mask:
         self._changed |= _numbers(new)
 
     def spare(self, offset: int) -> None:
-        """Take back that this was cancelled by the next transaction."""
+        """Undo the cancellation of an offset by the next transaction."""
         self._offsets.discard(offset)
         self._changed.add(offset >> CONTAINER_BITS)
 
     def forget(self, ranges: Sequence[range], needed_from: int) -> None:
-        """Drop offsets that cannot come back: those below ``needed_from`` and in front of all ``ranges`` of buckets.
+        """Drop offsets that cannot come back: they lie below ``needed_from`` and in front of all ``ranges`` of buckets.
 
-        Offsets between two buckets stay, for the buckets may be merged: then a damaged segment is made good from all
-        records of the delay topic between their ends.
+        Offsets between two buckets stay, because the buckets may be merged: then a damaged segment is rebuilt from all
+        records of the delay topic between the ends of the merged bucket.
         """
         first = min([needed_from, *(each.start for each in ranges)])
         if not self._offsets or self._offsets.min() >= first:
@@ -87,7 +87,7 @@ class Mask:
         return [entry for entry in run if entry[1] not in masked] if masked else run
 
     def changes(self) -> Iterator[tuple[int, BitMap64]]:
-        """Yield each container that the next transaction has to write, with its offsets then; empty: to be removed."""
+        """Yield each container that the next transaction has to write, with its offsets; no offsets mean removal."""
         for number in sorted(self._changed):
             span = BitMap64()
             span.add_range(number << CONTAINER_BITS, (number + 1) << CONTAINER_BITS)

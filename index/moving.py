@@ -1,19 +1,19 @@
-"""The record that stands for a schedule that was moved: the same again, due at another time.
+"""The record that stands for a moved schedule: the same schedule, due at another time.
 
-It is a record of the delay topic like any other, written by the transaction that tells of the move. What it asks for is
-written out under the names of the protocol, so that it asks for the same whatever aliases and defaults hold where it
-is read::
+It is a record of the delay topic like any other, written by the transaction that contains the receipt of the move. The
+schedule is written out under the names of the protocol, so that it means the same under any aliases and defaults that
+apply where it is read::
 
     order-no  b"7"            order-no           b"7"
     x-due     b"1767225600"   deliver-at         b"1767312000000"      the new due time
-    x-id      b"7"        ──► deliver-to         b"orders"             the default target of then
+    x-id      b"7"        ──► deliver-to         b"orders"             the default target at the time of the record
                               deliver-id         b"7"
-                              delay-source       b"orders.delay/0/93"  where the control lies that has moved it
+                              delay-source       b"orders.delay/0/93"  the place of the control that moved it
 
-Such a ``delay-source`` is dropped on release, as every one that comes in.
+This ``delay-source`` is dropped on release, like every incoming one.
 
-An occurrence of a recurring schedule is moved as such: it keeps its number, and is signed again
-(:mod:`index.occurrences`). What follows it is counted from its new due time.
+An occurrence of a recurring schedule keeps its number when it is moved, and is signed again (:mod:`index.occurrences`).
+The occurrences after it count from its new due time.
 """
 
 from collections.abc import Callable
@@ -36,10 +36,10 @@ _NOT_KEPT: Final = NAMES | {DELAY_SOURCE}
 def moved_record(
     record: Record, schedule: Schedule, says: Callable[[str], Role | None], source: str, due_ms: int, now_ms: int
 ) -> Record:
-    """The record of a schedule that does not recur, to be due at ``due_ms``.
+    """Return the record of a moved schedule that does not recur, due at ``due_ms``.
 
-    ``schedule`` is what it asks for, ``says`` tells what its headers mean by the rules that decided so, and ``source``
-    is the place of the control.
+    ``schedule`` is the decision on ``record``. ``says`` returns the role of a header by the rules that decided so.
+    ``source`` is the place of the control.
 
     >>> from index.rules import Rules
     >>> rules = Rules("orders.delay", default_target="orders")
@@ -71,7 +71,7 @@ def moved_record(
 
 
 def _when(due_ms: int, now_ms: int) -> tuple[Role, bytes]:
-    """How a due time is written so that it is taken for no other unit; beyond all calendars from ``now_ms`` on."""
+    """Write a due time so that its unit is certain; a time beyond all calendars is written relative to ``now_ms``."""
     if is_certain(due_ms):
         return Role.AT, b"%d" % due_ms
     try:
@@ -90,9 +90,9 @@ def moved_occurrence(
     now_ms: int,
     asked_ms: int = NOBODY_ASKED,
 ) -> Record:
-    """Return the record of the occurrence at this offset, to be due at ``due_ms``; ``key`` signs it.
+    """Return the record of the occurrence at this offset, due at ``due_ms``; ``key`` signs it.
 
-    ``source`` is as above, and ``asked_ms`` the timestamp of the control.
+    ``source`` is the place of the control, and ``asked_ms`` its timestamp.
     """
     occurrence = recurrence.occurrence or Occurrence(offset, 1, due_ms)
     return record_of(record, occurrence._replace(due_ms=due_ms), source, key, now_ms, asked_ms)

@@ -1,27 +1,29 @@
-"""Named schedules of one delay partition: controls that are evaluated, receipts that are owed, and what is masked.
+"""Named schedules of one delay partition: evaluated controls, receipts that are owed, and cancelled offsets.
 
 A control is owed like a rejection: it is evaluated when it is indexed, against everything pending in front of it, and
 its receipt leaves in the next transaction, which moves C past it::
 
     control ──► evaluate ──► receipt owed ──────────► receipt in flight ──► done
-                   │         what it cancels          what it cancels
-                   └───────► is *doomed*: it stays ──► is in the *mask*, ──► let go of in memory
-                             where it is              and does not leave
+                   │         its schedules            its schedules
+                   └───────► are *doomed*: they ────► are in the *mask* ──► leave memory
+                             stay where they are      and are not released
 
-What is doomed is not let go of before the receipt is committed. Were it, S or W or C could pass it first, and whoever
-took over from there would evaluate the control again and find nothing: neither released nor in a receipt.
+A doomed schedule stays in memory until the receipt is committed. Otherwise S or W or C could pass it first. An owner
+that took over then would evaluate the control again and not find the schedule: it would be neither released nor in a
+receipt.
 
-[S, C) is not evaluated again after a restart: what its controls cancelled is in the mask.
+[S, C) is not evaluated again after a restart: the schedules that its controls cancelled are in the mask.
 
-What the router has appended to the partition and not read yet is pending, too (:mod:`index.transit`). What a control
-moves is appended with its receipt. Until then the next controls of the same id hold for what that move is to write: for
-them the schedule is pending under the offset of the move. It lies behind all others of its id, as its record will::
+Records that the router has appended to the partition and not read yet are pending, too (:mod:`index.transit`). A
+schedule that a control moves is appended together with the receipt. Until then the next controls of the same id apply
+to the record that the move will write: to them the schedule is pending at the offset of the move. It lies behind all
+others of its id, as its record will::
 
     log       S ──── move 1 ──── move 2 ──── cancel       S a schedule; all three controls have its id
-    receipts         S           move 1      move 2       what each of them cancels
+    receipts         S           move 1      move 2       the schedule that each of them cancels
     mask             S                                    nothing is written for move 1 and move 2
 
-Only what no other control has taken by the time of the transaction is written. Such a chain of receipts leaves as a
+The transaction writes only the moves that no other control has taken until then. Such a chain of receipts leaves as a
 whole: C does not stop between two of its links.
 """
 
@@ -45,11 +47,11 @@ P = TypeVar("P")
 IsPending = Callable[[Position], bool]
 
 MANY: Final = 16
-"""With fewer places than this that have left, it is not worth the while to take them out."""
+"""Places that have left are removed only where there are more than this, because a removal has a cost of its own."""
 
 
 class NamedSchedules:
-    """Of one owned partition; the caller tells what is pending."""
+    """The named schedules of one owned partition; the caller tells whether a place is pending."""
 
     def __init__(self, mask: Mask, transit: Transit) -> None:
         self.mask = mask
@@ -63,12 +65,12 @@ class NamedSchedules:
 
     @property
     def owed(self) -> int:
-        """How many receipts must leave."""
+        """Number of receipts that must leave."""
         return len(self._receipts)
 
     @property
     def doomed(self) -> BitMap64:
-        """Offsets of what a receipt speaks of that has not been committed: they must not leave."""
+        """Offsets of schedules in receipts that were not committed yet: they must not leave."""
         return self._doomed
 
     @property
@@ -92,8 +94,8 @@ class NamedSchedules:
     ) -> Receipt:
         """Evaluate a control; its receipt is owed from here on.
 
-        ``due_ms`` is set where it is a schedule itself, as it was asked for; ``held`` are places of its id that
-        wait behind W, and how long after they were asked for.
+        ``due_ms`` is set for a control that is a schedule itself, and is the time that was requested. ``held`` maps the
+        places of its id that wait behind W to their shifts: how long after the requested time each one is due.
         """
         id_hash = hash_of(control.deliver_id)
         if control.if_due_ms is None:
@@ -106,7 +108,7 @@ class NamedSchedules:
         unwritten = [place for place in moved if control.if_due_ms in (None, place.due_ms)]
         pending = (*sorted(live, key=lambda place: place.offset), *unwritten)
         if not pending and control.if_due_ms is not None:
-            # Any other one of its id tells that something has changed.
+            # Any other schedule of its id shows that something has changed.
             others = filter(is_pending, self.names.latest(id_hash))
             live_ones = (place for place in chain(held, others) if self._is_live(place.offset))
             pending = tuple(islice(chain(moved, live_ones), 1))
@@ -118,7 +120,7 @@ class NamedSchedules:
         return receipt
 
     def _all(self, id_hash: bytes, held: Mapping[Position, int], is_pending: IsPending) -> list[Position]:
-        """Return where records of this id are pending, and let go of places that have left, where most have."""
+        """Return the places where records of this id are pending; remove the places that have left, where most have."""
         known = self.names.find(id_hash)
         pending = list(filter(is_pending, known))
         if len(known) > 2 * len(pending) + MANY:
@@ -128,7 +130,7 @@ class NamedSchedules:
     def _due_at(
         self, id_hash: bytes, asked_ms: int, held: Mapping[Position, int], is_pending: IsPending
     ) -> list[Position]:
-        """Return where records of this id are pending that were asked for at this time; O(as many as there are)."""
+        """Return the places where records of this id are pending that were requested for this time; O(places found)."""
         known = (place for place in self.names.find(id_hash, asked_ms) if place not in held and is_pending(place))
         return [*known, *(place for place, shift_ms in held.items() if place.due_ms - shift_ms == asked_ms)]
 
@@ -145,18 +147,18 @@ class NamedSchedules:
             del self._moved[receipt.control.deliver_id]
 
     def is_cancelled(self, offset: int) -> bool:
-        """Whether a control has cancelled what is being read at this offset, which was in transit then."""
+        """Return whether a control has cancelled the record that is read at this offset, while it was in transit."""
         return offset < self.transit.reaches and not self._is_live(offset)
 
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
-        """Let go of places that have left, if it is time to; what is doomed may be spared, and stays."""
+        """Remove places that have left, when it is time to; doomed places stay, because they may be spared."""
         if self.names.must_sweep:
             self.names.sweep(lambda place: place.offset not in self.mask and is_pending(place))
 
     def cursor_before_doomed(self, cursor: int, late: Sequence[Entry[P]]) -> int:
         """Return how far C may go when it stays in front of a late record that is not due, at ``cursor``.
 
-        Receipts from there on stay, and then C must not pass a late record that one of them has cancelled, nor a move
+        The receipts from there on stay. So C must not pass a late record that one of them has cancelled, nor a move
         whose schedule one of them has taken.
         """
         while True:
@@ -175,7 +177,7 @@ class NamedSchedules:
         return cursor
 
     def spare(self, schedule: Position, moves: Collection[int], why: str) -> None:
-        """Leave a schedule where it is: the moves at these offsets, which are in flight, could not write it again."""
+        """Leave a schedule where it is, because the moves in flight at these offsets cannot write it again."""
         self._in_flight = [
             receipt.unmoved(Outcome.NOT_MOVED, why) if receipt.offset in moves else receipt
             for receipt in self._in_flight
@@ -184,7 +186,7 @@ class NamedSchedules:
         self.mask.spare(schedule.offset)
 
     def leave(self, cursor: int) -> list[Receipt]:
-        """The receipts of the next transaction, which moves C to ``cursor``; what they cancel is masked by it."""
+        """Return the receipts of the next transaction, which moves C to ``cursor``; it masks their schedules."""
         assert not self._in_flight, "receipts are in flight already"
         self._in_flight = [each for each in self._receipts if each.offset < cursor]
         self._receipts = [each for each in self._receipts if each.offset >= cursor]
@@ -197,7 +199,7 @@ class NamedSchedules:
         return self._in_flight
 
     def confirm(self) -> list[Position]:
-        """The transaction was committed; returns the schedules that were cancelled by it."""
+        """Note that the transaction was committed; return the schedules that it cancelled."""
         cancelled = [place for receipt in self._in_flight for place in receipt.written]
         for receipt in self._in_flight:
             if receipt.written:

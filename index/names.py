@@ -1,18 +1,19 @@
-"""Which pending records have which id: a 128-bit hash of the id, and where they are due.
+"""The ids of pending records: maps a 128-bit hash of each id to the places of its records.
 
-Only records with an id are in it. What was cancelled is taken out at once. What has left is not taken out one by one,
-since most ids are never asked for: it is swept out when as much has been added as was left by the last sweep, and
-whoever asks looks whether a place is pending. An id that has many places has them in order of their due times, so that
-a control that holds for one due time finds those without looking at the others; and where most of what a control finds
-has left, that is taken out.
+Only records with an id are in it. Cancelled places are removed at once. Places that have left are not removed one by
+one, because most ids are never looked for: a sweep removes them when as many places were added as the last sweep left,
+and every caller of a look-up checks whether a place is pending. An id with many places has them in order of their due
+times, so that a control for one due time finds its places without visiting the others. Where most of the places that a
+control finds have left, they are removed.
 
-What is sealed lies in buckets, and so do its ids, sorted in pages (:mod:`index.id_pages`). They are not kept beside
-that: who asks for some ids has the pages read that may have them (:mod:`index.id_lookup`).
+Sealed records lie in buckets, and so do their ids, sorted in pages (:mod:`index.id_pages`). These ids are not in memory
+as well: a look-up reads the pages that may hold its ids (:mod:`index.id_lookup`).
 
-Where it was not written which ids a bucket has, who asks first has to have the whole bucket read (``is_known``). From
-then on its ids are kept, 32 bytes each, for as long as a bucket holds their records, and those of such buckets that are
-sealed later; by ranges of offsets, so it does not matter how buckets are merged. So it is where some with an id are
-spread (:mod:`index.spreading`), for a page does not tell when they were asked for::
+A bucket may have no pages. The first look-up then has the whole bucket read (``is_known``). From then on its ids are
+kept, 32 bytes each, for as long as a bucket holds their records; so are the ids of buckets without pages that are
+sealed later. They are kept by ranges of offsets, so buckets may be merged in any way. A bucket is also written without
+pages where some of its records with an id are spread (:mod:`index.spreading`), because a page does not give the time
+that was requested::
 
     offsets    0 ........... 400 ........ 900 ............... C
                ├─ read once ──┤├─ sealed ──┤├─ not sealed ────┤
@@ -32,11 +33,11 @@ from index.id_runs import HASH_BYTES, IdRun, Places, insert, places_of, without
 from index.progress import Position
 
 FIRST_SWEEP = 1_024
-"""With fewer places than this a sweep is not worth the while."""
+"""Fewest places for which a sweep is worthwhile."""
 
 
 def hash_of(deliver_id: bytes) -> bytes:
-    """What an id is known by: two ids of one partition with the same hash are not to be expected in any lifetime."""
+    """Hash an id; two ids of one partition with the same hash are not to be expected in any lifetime."""
     return blake2b(deliver_id, digest_size=HASH_BYTES).digest()
 
 
@@ -70,16 +71,19 @@ class Names:
         self.lookup = Lookup()
 
     def __len__(self) -> int:
-        """How many places there are of records that have not been sealed."""
+        """Return the number of places of records that have not been sealed."""
         return self._count
 
     @property
     def must_sweep(self) -> bool:
-        """Whether it is time to look what has left."""
+        """True when it is time to look for places that have left."""
         return self._count >= self._sweep_at
 
     def add(self, id_hash: bytes, place: Position, shift_ms: int = 0) -> None:
-        """A record of this id is pending there, so long after it was asked for (:mod:`index.spreading`)."""
+        """Add the place of a pending record; ``shift_ms`` is how long after the requested time it is due.
+
+        See :mod:`index.spreading`.
+        """
         self._count += 1
         if shift_ms:
             self._shifts_ms[place.offset] = shift_ms
@@ -87,7 +91,7 @@ class Names:
         insert(self._places, id_hash, place)
 
     def remove(self, id_hash: bytes, places: Iterable[Position]) -> None:
-        """These were cancelled: once nothing brings them back, nobody else can tell any more that they were."""
+        """Remove cancelled places, and remember their offsets, because the mask forgets them in the end."""
         gone = set(places)
         self._count -= _remove(self._places, id_hash, gone)
         self.lookup.remove(id_hash, gone)
@@ -96,7 +100,7 @@ class Names:
             self._removed.append((id_hash, gone))
 
     def find(self, id_hash: bytes, asked_ms: int | None = None) -> list[Position]:
-        """Return where records of this id are, or have been; where ``asked_ms`` is given, those asked for then."""
+        """Return the places where records of this id are or have been, requested for ``asked_ms`` where it is given."""
         due = None if asked_ms is None else (asked_ms, asked_ms + self._longest_shift_ms)
         sealed = [place for _, run in self._runs for place in run.find(id_hash, due)]
         sealed += places_of(self.lookup.places, id_hash, due) + places_of(self._frozen, id_hash, due)
@@ -107,25 +111,25 @@ class Names:
         return [place for place in found if place.due_ms - self._shifts_ms.get(place.offset, 0) == asked_ms]
 
     def latest(self, id_hash: bytes) -> Iterator[Position]:
-        """Return where records of this id are, or have been, of each part those due last first."""
+        """Return the places where records of this id are or have been; within each part the last due first."""
         parts: list[Places] = [self._places, self._frozen, self.lookup.places]
         known = [reversed(each) if isinstance(each, list) else [each] for part in parts if (each := part.get(id_hash))]
         found = chain.from_iterable([*known, *(run.latest(id_hash) for _, run in self._runs)])
         return (place for place in found if place.offset not in self._cancelled)
 
     def let_go(self, id_hash: bytes, gone: Iterable[Position]) -> None:
-        """Take out those of these places of an id that are taken out at all before a sweep: they have left."""
+        """Remove places of an id that have left, except where only a sweep or ``forget`` removes places."""
         left = set(gone)
         self._count -= _remove(self._places, id_hash, left)
         self.lookup.remove(id_hash, left)
 
     def asked_ms(self, places: Iterable[Position]) -> dict[int, int]:
-        """When these were asked for, by offset, where that is not when they leave."""
+        """Return the times that were requested for these places, by offset, where they differ from the due times."""
         shifts_ms = self._shifts_ms
         return {each.offset: each.due_ms - shifts_ms[each.offset] for each in places if each.offset in shifts_ms}
 
     def sweep(self, is_pending: Callable[[Position], bool]) -> None:
-        """Let go of places that are not pending; O(all of them)."""
+        """Remove places that are not pending; O(places)."""
         pending = [(each, list(filter(is_pending, places_of(self._places, each)))) for each in self._places]
         self._places = {each: places if len(places) > 1 else places[0] for each, places in pending if places}
         self._count = _count(self._places)
@@ -133,25 +137,28 @@ class Names:
         self._forget_shifts()
 
     def freeze(self) -> None:
-        """All that were added are being sealed from here on."""
+        """Set all places aside that were added, because they are being sealed from here on."""
         assert not self._frozen, "being sealed already"
         self._frozen, self._places, self._count, self._removed = self._places, {}, 0, []
 
     @property
     def frozen(self) -> Places:
-        """What is being sealed, with what was cancelled since; another thread may read it, for it does not change."""
+        """The places that are being sealed, including the ones cancelled since; they do not change.
+
+        Another thread may read them.
+        """
         return self._frozen
 
     @property
     def is_frozen_spread(self) -> bool:
-        """Whether some of that leave later than they were asked for, which a page of ids does not tell."""
+        """True if some frozen records leave later than requested, which a page of ids does not tell."""
         frozen = self._frozen
         return bool(self._shifts_ms) and any(
             place.offset in self._shifts_ms for each in frozen for place in places_of(frozen, each)
         )
 
     def thaw(self) -> None:
-        """They are not sealed after all."""
+        """Put the frozen places back, because they are not sealed after all."""
         newer, self._places, self._frozen = self._places, dict(self._frozen), {}
         for id_hash, gone in self._removed:
             _remove(self._places, id_hash, gone)
@@ -161,11 +168,11 @@ class Names:
                 self.add(id_hash, place)
 
     def discard_frozen(self) -> None:
-        """All of them have left, or lie in pages of a bucket."""
+        """Drop the frozen places: all of them have left, or lie in pages of a bucket."""
         self._frozen = {}
 
     def sealed(self, offsets: range) -> None:
-        """They lie in a bucket of these offsets, which has no pages."""
+        """Note that the frozen places lie in a bucket of these offsets, which has no pages."""
         places, self._frozen = self._frozen, {}
         if self._is_asked:
             self.read(offsets, places)
@@ -173,23 +180,23 @@ class Names:
             self._forget_shifts()
 
     def ask(self) -> None:
-        """From now on keep what is sealed without pages: somebody looks for ids."""
+        """Keep the ids that are sealed without pages from now on, because ids are being looked for."""
         self._is_asked = True
 
     def look_up(self, hashes: Iterable[bytes]) -> None:
-        """Look for these ids from now on, and no longer for those of before."""
+        """Look for these ids from now on, and no longer for the earlier ones."""
         self.lookup = Lookup(hashes)
 
     def knows(self, id_hash: bytes, offsets: range) -> bool:
-        """Whether it is known which records of this id a bucket of these offsets has."""
+        """Return whether all places of this id in a bucket of these offsets are known."""
         return self.is_known(offsets) or (id_hash in self.lookup and self.lookup.covers(offsets))
 
     def is_known(self, offsets: range) -> bool:
-        """Whether it is known which ids a bucket of these offsets has."""
+        """Return whether all ids of a bucket of these offsets are known."""
         return bool(self._known.range_cardinality(offsets.start, offsets.stop) == len(offsets))
 
     def read(self, offsets: range, *places: AnyPlaces, shifts_ms: Mapping[int, int] = _NONE) -> None:
-        """These are all ids of these offsets that a bucket holds; ``shifts_ms`` by offset, as of ``add``."""
+        """Take all ids that a bucket of these offsets holds; ``shifts_ms`` gives shifts by offset, see ``add``."""
         self._known.add_range(offsets.start, offsets.stop)
         self._shifts_ms.update(shifts_ms)
         self._longest_shift_ms = max(self._longest_shift_ms, *shifts_ms.values(), 0)
@@ -198,12 +205,12 @@ class Names:
         self._loose += runs
 
     def take_loose(self) -> list[IdRun]:
-        """What is to be made compact, by any thread; it is given once."""
+        """Return the runs that are to be made compact, by any thread; each is returned once."""
         loose, self._loose = self._loose, []
         return loose
 
     def forget(self, buckets: Sequence[range], watermark: Position | None) -> None:
-        """Let go of what no bucket holds any more; and of what ``watermark`` has passed, where there is one for all."""
+        """Drop ids that no bucket holds any more, and ids that ``watermark`` has passed, if all buckets share one."""
         if not self._known and not self._cancelled:
             return
         held = BitMap64()
@@ -244,7 +251,7 @@ def _count(places: AnyPlaces) -> int:
 
 
 def _remove(places: AnyPlaces, id_hash: bytes, gone: set[Position]) -> int:
-    """Take out those of these places that are there, and return how many were."""
+    """Remove the given places as far as they are present; return how many were."""
     known = places.get(id_hash, [])
     before = len(known) if isinstance(known, list) else 1
     kept = without(known if isinstance(known, list) else [known], gone)

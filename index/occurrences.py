@@ -1,26 +1,26 @@
-"""The next occurrence of a recurring schedule: when it is due, and the record that stands for it.
+"""The next occurrence of a recurring schedule: its due time, and the record that stands for it.
 
-It is a record of the delay topic like any other, written by the transaction that releases the one before: the same key,
-value and headers, and these headers last::
+It is a record of the delay topic like any other, written by the transaction that releases the occurrence before. It has
+the same key, value and headers, followed by these headers::
 
     delay-source             b"orders.delay/0/51344"          the place of the record that it follows
     delay-source-timestamp   b"1767225541000"                 see below
     deliver-series           b"41027 3 1767225600000 8f0c…"   the series, its number, its due time and a signature
 
-``delay-source-timestamp`` is there where a producer has asked for this very occurrence: the occurrence begins a series
-by cron, or a control has moved it. The header is then the timestamp of the record that the producer has sent. An
-occurrence counts as missed only if it fell due after that. The timestamp of the occurrence's own record does not tell
-that: a router that was away when the producer sent writes that record long after.
+``delay-source-timestamp`` is present where a producer has asked for this very occurrence: the occurrence begins a
+series by cron, or a control has moved it. The header is then the timestamp of the record that the producer has sent. An
+occurrence counts as missed only if it fell due after that time. The timestamp of the occurrence's own record cannot
+serve for this: a router that was away when the producer sent its record writes the occurrence long after.
 
-``deliver-series`` by itself would let any producer claim to be the third occurrence of a series of somebody else's. So
-the router signs it and the whole record with a key that is in the progress of the partition (``Progress.series_key``),
-and looks at that when the record is due. Whoever may both read and write the delay topic can copy such a record as it
-is, and by that have an occurrence twice, as he can with any record; he cannot change anything of it.
+``deliver-series`` by itself would let any producer claim to be the third occurrence of another producer's series. So
+the router signs it and the whole record with a key in the progress of the partition (``Progress.series_key``), and
+checks the signature when the record is due. A user who may both read and write the delay topic can copy such a record,
+and have an occurrence twice by that, as with any record; he cannot change anything in it.
 
-A local time that does not exist, since clocks are set forward, runs at the first instant after the gap; one that
-exists twice runs once, the first time. Cron libraries differ in that (cronsim goes by Debian's cron, where it depends
-on whether there is a star in the hours), so they are asked for local times only, and what a time zone makes of these is
-worked out here. The rules of the zone are an argument, as is the time.
+A local time that clocks skip when they are set forward runs at the first instant after the gap; a local time that
+exists twice runs once, the first time. Cron libraries differ here (cronsim follows Debian's cron, where it depends on a
+star in the hours). So the library computes local times only, and this module turns them into instants of the time zone.
+The rules of the zone are an argument, as is the time.
 """
 
 import re
@@ -39,14 +39,14 @@ from index.recurring import SIGNATURE_BYTES, Occurrence, Recurrence, series_head
 from index.times import INT64_MAX
 
 COUNTED_AT_MOST: Final = 1_000
-"""Of missed occurrences by cron, which are counted one by one; of periods there is no limit."""
+"""Most missed occurrences by cron that are counted, because they are counted one by one; periods have no limit."""
 
 _SEARCHED_AT_MOST: Final = 10_000
-"""Minutes that are looked at for one that comes once more: clocks were never set back by more than a day."""
+"""Most minutes to search for one that is later than the last: clocks were never set back by more than a day."""
 
 _FIELDS: Final = 5
 NOBODY_ASKED: Final = -1
-"""In place of a timestamp, for an occurrence that only follows the one before."""
+"""Replaces a timestamp, for an occurrence that only follows the one before."""
 
 _OF_ONE: Final = frozenset((SERIES, REPLACE, IF_DUE, DELAY_SOURCE, DELAY_SOURCE_TIMESTAMP))
 _SHAPE: Final = re.compile(r"[0-9A-Za-z*,/#-]+(?:[ \t]+[0-9A-Za-z*,/#-]+){4}")
@@ -58,14 +58,14 @@ _MINUTE_MS: Final = 60_000
 
 
 class Following(NamedTuple):
-    """When the next occurrence is due, and how many were missed and are skipped before it."""
+    """The due time of the next occurrence, and how many missed ones are skipped before it."""
 
     due_ms: int
     skipped: int
 
 
 def check_cron(cron: str) -> None:
-    """ValueError, saying what is wrong, when these are not five cron fields."""
+    """Raise ValueError with the fault unless the text is five cron fields."""
     if not _SHAPE.fullmatch(cron):
         raise ValueError("expected five fields: minute, hour, day of month, month, day of week")
     try:
@@ -75,14 +75,14 @@ def check_cron(cron: str) -> None:
 
 
 def shortest_period_ms(cron: str) -> int:
-    """The least time between two minutes of the day at which it runs, as if it ran on every day."""
+    """Return the least time between two matching minutes of the day, as if the fields matched on every day."""
     fields = CronSim(cron, _EPOCH)
     minutes = sorted(hour * 60 + minute for hour in fields.hours for minute in fields.minutes)
     return min(two - one for one, two in zip(minutes, [*minutes[1:], minutes[0] + _DAY_MINUTES])) * _MINUTE_MS  # noqa: B905
 
 
 def first_match_ms(cron: str, zone: tzinfo, from_ms: int) -> int | None:
-    """The first instant from this one on at which the cron fields say so; None when there is none any more.
+    """Return the first instant from ``from_ms`` on that the cron fields match; None when there is none any more.
 
     >>> from datetime import timezone
     >>> first_match_ms("30 8 * * *", timezone.utc, 0)
@@ -92,7 +92,7 @@ def first_match_ms(cron: str, zone: tzinfo, from_ms: int) -> int | None:
 
 
 def missed_from_ms(record: Record, recurrence: Recurrence) -> int:
-    """Return the instant from which on occurrences after this one count as missed; the record must be known for ours.
+    """Return the instant from which on later occurrences count as missed; the signature of the record must be valid.
 
     A producer can only miss an occurrence that fell due after the producer had asked for the series, or had moved it.
     """
@@ -105,7 +105,7 @@ def missed_from_ms(record: Record, recurrence: Recurrence) -> int:
 
 
 def following(recurrence: Recurrence, zone: tzinfo, last: Occurrence, missed_ms: int, now_ms: int) -> Following | None:
-    """Return when the occurrence after ``last`` is due, which is released now; None when there is none.
+    """Return when the occurrence after ``last``, which is released now, is due; None when there is none.
 
     Occurrences that fell due before ``missed_ms`` were not missed, see :func:`missed_from_ms`.
     """
@@ -128,10 +128,11 @@ def following(recurrence: Recurrence, zone: tzinfo, last: Occurrence, missed_ms:
 def record_of(
     record: Record, occurrence: Occurrence, source: str, key: bytes, now_ms: int, asked_ms: int = NOBODY_ASKED
 ) -> Record:
-    """Return the record that stands for an occurrence, made from that of the one before, or of the beginning.
+    """Return the record that stands for an occurrence, made from the record before it in the series.
 
     Only the first occurrence replaces the schedules that the producer's record replaces. ``source`` is the place of the
-    record that the occurrence is written for, and ``asked_ms`` its timestamp where a producer has asked for this one.
+    record that the occurrence is written for. ``asked_ms`` is its timestamp where a producer has asked for this
+    occurrence.
     """
     headers = [header for header in record.headers if lowered(header[0]) not in _OF_ONE]
     headers.append((DELAY_SOURCE, source.encode()))
@@ -142,7 +143,7 @@ def record_of(
 
 
 def is_ours(record: Record, recurrence: Recurrence, key: bytes) -> bool:
-    """Whether a router with this key has written the record as it is."""
+    """Return whether a router with this key has written the record as it is."""
     headers = [header for header in record.headers if lowered(header[0]) != SERIES]
     occurrence = recurrence.occurrence
     if occurrence is None or not key:
@@ -151,13 +152,13 @@ def is_ours(record: Record, recurrence: Recurrence, key: bytes) -> bool:
 
 
 def _signature(record: Record, occurrence: Occurrence, key: bytes) -> bytes:
-    """Of all that a record is but its timestamp, which the broker may set."""
+    """Sign everything in a record except its timestamp, which the broker may set."""
     signing = blake2b(b"%d %d %d" % occurrence, digest_size=SIGNATURE_BYTES, key=key)
     parts = [record.key, record.value]
     for name, raw in record.headers:
         parts += name.encode("utf-8", "surrogatepass"), raw
     for part in parts:
-        # With its length, so that nothing can be moved from one to the next; null is not empty.
+        # The length comes first, so that no byte can be moved from one part to the next. Null differs from empty.
         signing.update(b";-" if part is None else b";%d:%b" % (len(part), part))
     return signing.digest()
 
@@ -170,14 +171,14 @@ def _matches_between(cron: str, zone: tzinfo, last_ms: int, before_ms: int) -> i
 
 
 def _matches(cron: str, zone: tzinfo, from_ms: int) -> Iterator[int]:
-    """Instants from this one on, none twice, as far as calendars go."""
+    """Yield the matching instants from ``from_ms`` on, none twice, as far as calendars go."""
     last_ms = from_ms - 1
     try:
         local = (_EPOCH + last_ms * _MS).astimezone(zone).replace(tzinfo=None, fold=0)
         searched = 0
         for minute in CronSim(cron, local):
             due_ms = _instant_ms(minute, zone)
-            # In a gap several run at one instant, and where clocks were set back the first time has passed.
+            # In a gap several local times run at one instant, and where clocks were set back the first time has passed.
             if due_ms > last_ms:
                 yield due_ms
                 last_ms, searched = due_ms, 0
@@ -185,12 +186,12 @@ def _matches(cron: str, zone: tzinfo, from_ms: int) -> Iterator[int]:
             if searched > _SEARCHED_AT_MOST:
                 return
     except (OverflowError, ValueError):
-        # Beyond the year 9999 there is nothing.
+        # Calendars end with the year 9999.
         return
 
 
 def _instant_ms(local: datetime, zone: tzinfo) -> int:
-    """The instant of a local time: the first of two, and where there is none the first one after the gap."""
+    """Return the instant of a local time: the first of two, or the first one after the gap where clocks skip it."""
     instant = local.replace(tzinfo=zone).astimezone(UTC)
     if instant.astimezone(zone).replace(tzinfo=None) != local:
         instant = _end_of_gap(local, zone)
@@ -198,7 +199,7 @@ def _instant_ms(local: datetime, zone: tzinfo) -> int:
 
 
 def _end_of_gap(local: datetime, zone: tzinfo) -> datetime:
-    """When clocks were set forward over a local time: found between what it would be by the old and the new offset."""
+    """Find the instant when clocks skipped a local time, between its instants by the new and the old offset."""
     before, after = (local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
     new_offset = after.astimezone(zone).utcoffset()
     while after - before > _SECOND:

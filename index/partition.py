@@ -1,8 +1,8 @@
 """The index of one delay partition: its pending, late, rejected and done records, and the next to leave.
 
 The caller indexes records in offset order (``add``, ``reject``, ``advance``), asks for the next batch (``plan``),
-writes it together with the batch's progress in one transaction, and says so (``confirm``). A batch that cannot be
-committed is never given back: its outcome may be unknown, so the whole index is thrown away with it.
+writes it together with the batch's progress in one transaction, and reports the commit (``confirm``). A batch that
+cannot be committed is never given back: its outcome may be unknown, so the whole index is thrown away with it.
 
 ::
 
@@ -13,8 +13,8 @@ committed is never given back: its outcome may be unknown, so the whole index is
 
 All late and rejected records leave in the next batch, whatever its size, so every committed C equals everything
 indexed, and nothing at or beyond a committed C has been released. Holding C back behind a late record while releasing
-beyond it would double records; passing it would lose them. The caller therefore bounds what it indexes between two
-batches (``owed``).
+beyond it would double records; passing it would lose them. So the caller limits the number of records that it
+indexes between two batches (``owed``).
 
 There is one exception, for a clock that was set back or a new owner whose clock is behind: a late record that is not
 due *now* stays, and C stays in front of it. Nothing beyond that C is released then either, because pending entries are
@@ -43,21 +43,22 @@ T = TypeVar("T")
 class PartitionIndex(Entering[P, R]):
     """The pending set of one delay partition and its progress.
 
-    ``P`` is the payload that the caller keeps of a record until its release, ``R`` until its rejection; ``size_of``
-    gives the bytes a payload will cost in a transaction. ``runs`` tells how entries are kept that wait for long.
+    ``P`` is the payload that the caller keeps of a record until its release, ``R`` the one until its rejection;
+    ``size_of`` gives the bytes that a payload costs in a transaction. ``runs`` decides how entries that wait for long
+    are kept.
     """
 
     def next_due_ms(self) -> int | None:
-        """Due time of the first pending record, or None."""
+        """Return the due time of the first pending record, or None."""
         return _earlier(self._pending.next_due_ms(), self._pending.catching_up.next_due_ms())
 
     def next_releasable_ms(self) -> int | None:
-        """Due time of the first pending record when it could be released, or None."""
+        """Return the due time of the first pending record that can be released, or None."""
         of_adopted_ms = self._pending.catching_up.next_releasable_ms(self._committed.watermark)
         return _earlier(self._pending.next_releasable_ms(), of_adopted_ms)
 
     def next_owed_ms(self) -> int | None:
-        """Return when the first owed record may leave, AT_ONCE unless the clock was set back; None without one."""
+        """Return when the first owed record may leave: AT_ONCE unless the clock was set back, None without one."""
         others = [self._rejected[0][0]] if self._rejected else []
         if self._named.first_owed is not None:
             others.append(self._named.first_owed)
@@ -67,20 +68,20 @@ class PartitionIndex(Entering[P, R]):
         return AT_ONCE if others and min(others) < self._named.cursor_before_links(offset) else due_ms
 
     def furthest_due_ms(self) -> int | None:
-        """Due time of the last pending record, or None."""
+        """Return the due time of the last pending record, or None."""
         return self._pending.furthest_due_ms()
 
     def plan(self, now_ms: int, max_entries: int, max_bytes: int, installs: Installs | None = None) -> Batch[P, R]:
-        """Take everything owed and the first due records, at most ``max_entries`` and ``max_bytes`` of the latter.
+        """Take everything owed and the first due records; of the due ones at most ``max_entries`` and ``max_bytes``.
 
-        Of the owed records, those from the first late one on that is not due at ``now_ms`` stay. A manifest that
-        ``installs`` is part of the batch: with that of a sealed bucket, S moves past it, and C with an adopted one.
+        Owed records stay from the first late one on that is not due at ``now_ms``. A manifest that ``installs`` holds
+        is part of the batch: S moves past the manifest of a sealed bucket, and C past an adopted one.
         """
         if self.replaying:
             raise ValueError(f"planned at {self._indexed_to}, before the replay reached {self._replay_below}")
         if self._in_flight is not None:
             raise ValueError("planned while a batch is in flight")
-        # While a receipt has to stay, nothing leaves that it may speak of: see index.named.
+        # While a receipt has to stay, nothing leaves that may be in it: see index.named.
         stays = self._named.owed and self._named.last_owed >= self._cursor_at(now_ms)
         catching_up = [] if stays else self._catch_up(now_ms, max_entries, max_bytes)
         due = self._pending.take_due(now_ms, max_entries)
@@ -96,7 +97,7 @@ class PartitionIndex(Entering[P, R]):
         progress = self._progress_after(due, cursor, installs)
         adopted: list[range] = []
         if isinstance(installs, Adoption):
-            # A record in transit may have been cancelled and be in it.
+            # The bucket may contain a record that was cancelled while it was in transit.
             adopted = [range(installs.manifest.from_offset, installs.manifest.to_offset)]
             behind = (*progress.catching_up, *installs.behind(progress.watermark))
             progress = progress._replace(catching_up=behind)
@@ -128,12 +129,12 @@ class PartitionIndex(Entering[P, R]):
             to_offset,
         )
         if isinstance(installs, Adoption):
-            # They were in transit when they were cancelled, and the job has read them.
+            # These records were in transit when they were cancelled, and the job has read them.
             count += self._named.mask.count(self._indexed_to, installs.manifest.to_offset)
         return progress._replace(cancelled=count)
 
     def _stays(self, progress: Progress) -> Callable[[Position], bool]:
-        """Return the test whether a schedule that is cancelled stays where it is until W comes to it."""
+        """Return a test that tells whether a cancelled schedule stays in its place until W reaches it."""
         parts, behind = self._pending, dict(progress.catching_up)
         manifests = {each.manifest.to_offset: each.manifest for each in parts.buckets.values()}
         ends = sorted(manifests)
@@ -151,7 +152,7 @@ class PartitionIndex(Entering[P, R]):
 
     @property
     def may_freeze(self) -> bool:
-        """True when all indexed records are below the committed C: a bucket of them ends below every later S."""
+        """True when all indexed records are below the committed C: then a bucket of them ends below every later S."""
         return self._in_flight is None and not self.replaying and self._committed.cursor == self._indexed_to
 
     @property
@@ -230,7 +231,7 @@ class PartitionIndex(Entering[P, R]):
         return manifest.to_offset
 
     def _cursor_at(self, now_ms: int) -> int:
-        # A tuple compares by due time first, and the usual answer, that all are due, must cost little.
+        # A tuple compares by due time first, and the usual case, that all are due, must be cheap.
         if not self._late or max(self._late)[0] <= now_ms:
             return self._indexed_to
         held_back = next(offset for due_ms, offset, _ in self._late if due_ms > now_ms)
@@ -254,7 +255,7 @@ def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:
 
 
 def _fitting(sizes: list[int], max_bytes: int) -> tuple[int, int]:
-    """Count the first entries that go into a batch, and their bytes."""
+    """Count the first entries that fit into a batch, and their bytes."""
     all_bytes = sum(sizes)
     if all_bytes <= max_bytes or not sizes:
         return len(sizes), all_bytes

@@ -1,4 +1,4 @@
-"""The partition that Kafka's producers give to a key."""
+"""The partition that Kafka's producers choose for a key."""
 
 from typing import Final
 

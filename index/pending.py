@@ -1,12 +1,12 @@
 """Pending entries in memory, in release order.
 
 Entries lie in *chunks* of due time. Only the chunk that is due next is kept sorted; the others are plain lists in
-arrival order, sorted once when their turn comes. Indexing is then an append (no tree walk, no heap sift) and releasing
-is a slice of a sorted list. That makes both cheap in Python: a heap of tuples costs 2 to 3 us a record at a million
-entries, this costs 0.2 us.
+arrival order, sorted once when their turn comes. Indexing is then an append (no tree walk, no heap sift), and releasing
+is a slice of a sorted list. Both are cheap in Python: a heap of tuples costs 2 to 3 us a record at a million entries,
+this costs 0.2 us.
 
 Rejected: one ``SortedList`` of all entries (1.5 us an insert at a million); a heap (see above); a timing wheel (its
-slots must be sorted anyway, since release order is by (due, offset) to the millisecond).
+slots must be sorted anyway, because release order is by (due, offset) to the millisecond).
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -19,8 +19,8 @@ from sortedcontainers import SortedDict
 P = TypeVar("P")
 
 Entry = tuple[int, int, P]
-"""(due_ms, offset, payload). A plain tuple, since one is made for every record; compares by due time, then by offset,
-and never by payload because offsets are unique."""
+"""(due_ms, offset, payload). A plain tuple, because one is made for every record. It compares by due time, then by
+offset, and never by payload, because offsets are unique."""
 
 CHUNK_BITS = 8
 """A chunk spans 256 ms as a rule: small enough that sorting one never stalls the release loop (20 k/s make 5 k entries,
@@ -69,7 +69,7 @@ class PendingIndex(Generic[P]):
     def take_due(self, now_ms: int, max_entries: int, before: tuple[int, int] = NO_LIMIT) -> list[Entry[P]]:
         """Remove and return the first entries due at or before ``now_ms``, in release order.
 
-        ``before`` is a (due, offset) that is not passed, for entries behind something that is not in memory.
+        ``before`` is a (due, offset) that is not passed: it holds back entries behind one that is not in memory.
         """
         taken: list[Entry[P]] = []
         while self._chunks and len(taken) < max_entries:
@@ -107,27 +107,27 @@ class PendingIndex(Generic[P]):
         return added
 
     def chunks(self) -> Iterator[list[Entry[P]]]:
-        """Every entry in release order and in runs, lazily; an entry that is removed meanwhile may be missing."""
+        """Yield all entries in release order, in runs; lazily, so an entry that is removed meanwhile may be missing."""
         for key in list(self._chunks):
             chunk = self._chunks.get(key)
             if chunk:
                 yield sorted(chunk)
 
     def sizes(self, from_chunk: int, max_chunks: int) -> list[tuple[int, int]]:
-        """(chunk, entries in it) of the first chunks from ``from_chunk`` on; chunk n begins at n << chunk_bits ms."""
+        """Return (chunk, its size) of the first chunks from ``from_chunk`` on; chunk n begins at n << chunk_bits ms."""
         return [(key, len(self._chunks[key])) for key in islice(self._chunks.irange(from_chunk), max_chunks)]
 
     def some(self, chunk: int, start: int, count: int) -> list[Entry[P]]:
-        """Entries of a chunk, in their present order; none when it has gone."""
+        """Return entries of a chunk, in their present order; none when the chunk has gone."""
         found = self._chunks.get(chunk)
         return found[start : start + count] if found else []
 
     def count_until(self, due_ms: int) -> int:
-        """Entries due by then, to a chunk exactly; O(chunks before it)."""
+        """Count the entries due by then, to the end of that chunk; O(chunks before it)."""
         return sum([len(self._chunks[key]) for key in self._chunks.irange(maximum=due_ms >> self.chunk_bits)])
 
     def take_all(self) -> list[list[Entry[P]]]:
-        """Remove and return everything, in runs of any order."""
+        """Remove and return all entries, in runs of any order."""
         runs = list(dict.values(self._chunks))
         self._chunks, self._sorted, self._count = SortedDict(), set(), 0
         return runs
@@ -157,7 +157,7 @@ class PendingIndex(Generic[P]):
         self._count += count
 
     def discard(self, due_ms: int, offset: int) -> Entry[P] | None:
-        """Remove one entry wherever it lies, if it is there; the first of a chunk sorts the chunk."""
+        """Remove one entry wherever it lies, if it is there; the first removal from a chunk sorts the chunk."""
         key = due_ms >> self.chunk_bits
         chunk = self._chunks.get(key)
         if chunk is None:
@@ -176,18 +176,18 @@ class PendingIndex(Generic[P]):
         return found
 
     def first(self) -> tuple[int, int] | None:
-        """(due_ms, offset) of the first entry, or None when nothing is pending."""
+        """Return the (due_ms, offset) of the first entry, or None when nothing is pending."""
         if not self._chunks:
             return None
         due_ms, offset, _ = self._head()[1][0]
         return due_ms, offset
 
     def next_due_ms(self) -> int | None:
-        """Due time of the first entry, or None when nothing is pending."""
+        """Return the due time of the first entry, or None when nothing is pending."""
         return self._head()[1][0][0] if self._chunks else None
 
     def furthest_due_ms(self) -> int | None:
-        """Due time of the last entry, or None; O(size of the last chunk)."""
+        """Return the due time of the last entry, or None; O(size of the last chunk)."""
         return max(entry[0] for entry in self._chunks.peekitem(-1)[1]) if self._chunks else None
 
     def check(self) -> None:

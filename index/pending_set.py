@@ -6,15 +6,15 @@
               ├── bucket 4 ──┼── bucket 5 ───┤ ├── frozen ──┼── mutable ──┤
                  stored / loaded entries        being sealed   indexed last
 
-Records are indexed into the *mutable* bucket. To seal it, it is *frozen*: intake goes on into a new one while its
-entries are written out, and only when the manifest is committed do they belong to a bucket; those due soon are *kept*
-in memory. Segments are *loaded* shortly before they are due. Release takes from all of them in one order, and never
-passes the first entry that is not in memory (the *barrier*).
+Records are indexed into the *mutable* bucket. To be sealed, it is *frozen*: intake goes on into a new one while its
+entries are written out. They belong to a bucket only when the manifest is committed; the entries due soon are *kept* in
+memory. Segments are *loaded* shortly before they are due. Release takes from all of them in one order, and never passes
+the first entry that is not in memory (the *barrier*).
 
 Entries that an adopted bucket owes up to the watermark are kept apart until it has caught up (:mod:`index.adopting`).
 
-An entry may be offered twice: by a replay, or by the segments of a merged bucket whose sources were loaded already.
-An entry at or before the watermark, or held already, is dropped; so every such race ends in one release.
+An entry may be offered twice: by a replay, or by the segments of a merged bucket whose sources were loaded already. An
+entry at or before the watermark, or held already, is dropped; so every such race ends in one release.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ P = TypeVar("P")
 class PendingSet(Generic[P]):
     """Pending entries across mutable bucket, frozen bucket and buckets, taken in (due, offset) order.
 
-    ``runs`` tells how those are kept that wait for long.
+    ``runs`` decides how entries that wait for long are kept.
     """
 
     def __init__(self, from_offset: int, runs: Runs[P] = NOTHING_WAITS) -> None:
@@ -53,17 +53,17 @@ class PendingSet(Generic[P]):
 
     @property
     def in_memory(self) -> int:
-        """Entries held in memory, those that only wait to be dropped excluded."""
+        """Number of entries in memory, without the entries that only wait to be dropped."""
         return sum(map(len, self._indexes())) + sum(map(len, self.catching_up.indexes()))
 
     @property
     def loaded(self) -> int:
-        """Entries of buckets that are in memory."""
+        """Number of entries of buckets that are in memory."""
         return len(self._loaded) + len(self._kept)
 
     @property
     def stored(self) -> int:
-        """Entries that are only in segments; counts the whole of a segment that is partly passed, or partly masked."""
+        """Number of entries that are only in segments; a segment that is partly passed or masked counts as a whole."""
         return sum(bucket.stored for bucket in self.buckets.values())
 
     @property
@@ -72,22 +72,22 @@ class PendingSet(Generic[P]):
         return bool(self._dropped)
 
     def in_memory_indexes(self) -> list[PendingIndex[P]]:
-        """The entries in memory that are due soon; read-only."""
+        """Return the indexes of the entries in memory that are due soon; read-only."""
         return [*self.catching_up.indexes(), self._loaded, *(part.soon for part in self._unsealed())]
 
     def waiting_runs(self) -> list[Run[P]]:
-        """The other entries in memory; read-only."""
+        """Return the runs of the other entries in memory; read-only."""
         waiting = [self._kept, *(part.waiting for part in self._unsealed())]
         return [run for each in waiting for run in each.runs()]
 
     @property
     def is_sealed(self) -> bool:
-        """True when no entry waits outside of buckets."""
+        """True when all pending entries are in buckets."""
         return self.frozen is None and not len(self.mutable)
 
     @property
     def unsealed_from(self) -> int:
-        """Below this offset all that is pending is in a bucket."""
+        """The offset below which all pending entries are in a bucket."""
         return self._unsealed()[0].from_offset
 
     def barrier(self) -> Position | None:
@@ -97,20 +97,20 @@ class PendingSet(Generic[P]):
         return min(barriers, default=None)
 
     def next_due_ms(self) -> int | None:
-        """Due time of the first entry, in memory or not, but for those that are catching up."""
+        """Return the due time of the first entry, in memory or not, without the buckets that are catching up."""
         barrier = self.barrier()
         due = [due_ms for index in self._indexes() if (due_ms := index.next_due_ms()) is not None]
         return min([*due, barrier.due_ms] if barrier else due, default=None)
 
     def next_releasable_ms(self) -> int | None:
-        """Due time of the first entry when it is in memory and before the barrier: else nothing can leave yet."""
+        """Return the due time of the first entry; None unless it is in memory and before the barrier."""
         first = min((first for index in self._indexes() if (first := index.first()) is not None), default=None)
         if first is None or first >= (self.barrier() or NO_LIMIT):
             return None
         return first[0]
 
     def furthest_due_ms(self) -> int | None:
-        """Due time of the last entry, in memory or not."""
+        """Return the due time of the last entry, in memory or not."""
         indexes = [*self.catching_up.indexes(), *self._indexes()]
         due = [due_ms for index in indexes if (due_ms := index.furthest_due_ms()) is not None]
         due += [bucket.manifest.last.due_ms for bucket in self.buckets.values() if bucket.next_segment is not None]
@@ -128,7 +128,7 @@ class PendingSet(Generic[P]):
         return taken
 
     def untake(self, entries: Sequence[Entry[P]]) -> None:
-        """Return entries that were taken and are not to leave after all."""
+        """Put back entries that were taken and are not to leave after all."""
         frozen_from, mutable_from = self.unsealed_from, self.mutable.from_offset
         self._loaded.put_back(entry for entry in entries if entry[1] < frozen_from)
         self.mutable.put_back([entry for entry in entries if entry[1] >= mutable_from])
@@ -136,16 +136,16 @@ class PendingSet(Generic[P]):
             self.frozen.put_back([entry for entry in entries if frozen_from <= entry[1] < mutable_from])
 
     def leave(self, entries: Sequence[Entry[P]]) -> None:
-        """Entries that were taken are leaving: they no longer hold S back."""
+        """Note that entries that were taken are leaving: they no longer hold S back."""
         offsets = BitMap64([offset for _, offset, _ in entries])
         self._held -= offsets
         for part in self._unsealed():
             part.settle().difference_update(offsets)
 
     def cancel(self, places: Sequence[Position]) -> None:
-        """Let go of those of these records that are in no bucket, nor being sealed: they no longer hold S back.
+        """Remove cancelled records that are neither in a bucket nor being sealed: they no longer hold S back.
 
-        Others stay until W comes to them, when the mask drops them: it is W that tells when a bucket is done.
+        Other cancelled records stay until W reaches them, when the mask drops them: W decides when a bucket is done.
         """
         mutable = self.mutable
         found = [mutable.discard(place) for place in places if place.offset >= mutable.from_offset]
@@ -154,17 +154,17 @@ class PendingSet(Generic[P]):
         self.drop(gone)
 
     def drop(self, entries: list[Entry[P]]) -> None:
-        """Take entries that will not leave, for ``dropping`` to give out."""
+        """Hand entries that will not leave to ``dropping``."""
         if entries:
             self._dropped.append(ListRun(entries))
 
     def ranges(self) -> list[range]:
-        """Return the ranges of offsets that buckets hold, that of the bucket being sealed included."""
+        """Return the ranges of offsets that buckets hold, including the bucket that is being sealed."""
         there = [range(b.manifest.from_offset, b.manifest.to_offset) for b in self.buckets.values()]
         return there if self.frozen is None else [*there, range(self.frozen.from_offset, self.mutable.from_offset)]
 
     def lowest_unsealed(self, *, without_frozen: bool = False) -> int | None:
-        """Return the lowest pending offset that is in no bucket; None without one."""
+        """Return the lowest pending offset that is in no bucket; None when there is none."""
         for part in [self.mutable] if without_frozen else self._unsealed():
             offsets = part.settle()
             if offsets:
@@ -172,27 +172,27 @@ class PendingSet(Generic[P]):
         return None
 
     def begin_at(self, offset: int) -> None:
-        """Have the range of the mutable bucket begin there; nothing in it may lie below."""
+        """Move the beginning of the mutable bucket's range to ``offset``; nothing in it may lie below."""
         self.mutable.from_offset = max(self.mutable.from_offset, offset)
 
     def freeze(self, to_offset: int) -> Unsealed[P]:
-        """Set the mutable bucket aside to be sealed and begin a new one at ``to_offset``."""
+        """Set the mutable bucket aside to be sealed, and begin a new one at ``to_offset``."""
         if self.frozen is not None:
             raise ValueError("a bucket is being sealed already")
         self.frozen, self.mutable = self.mutable, Unsealed(to_offset, self.runs)
         return self.frozen
 
     def thaw(self) -> None:
-        """Give up sealing: the frozen entries are as they were before."""
+        """Give up sealing: the frozen entries become mutable again."""
         assert self.frozen is not None
         self.frozen.take_over(self.mutable)
         self.mutable, self.frozen = self.frozen, None
 
     def install_sealed(self, manifest: Manifest, watermark: Position, keep_to: Position) -> None:
-        """Install the committed bucket of the frozen entries; keep those up to ``keep_to`` in memory, drop the rest."""
+        """Install the committed bucket of the frozen entries; keep entries up to ``keep_to`` in memory."""
         assert self.frozen is not None
         kept_to = max((s.last for s in manifest.segments if s.first <= keep_to), default=watermark)
-        # Of those due soon a few beyond stay too, of the last chunk: they are known when their segment is loaded.
+        # A few entries due later stay too, from the last chunk: they are known when their segment is loaded.
         self._held.update(self._loaded.put_chunks(self.frozen.soon.take_chunks(kept_to.due_ms)))
         kept = self.frozen.waiting.take_before(behind(kept_to))
         if kept is not None:
@@ -205,8 +205,9 @@ class PendingSet(Generic[P]):
     def install_merged(self, manifest: Manifest, sources: Sequence[int], watermark: Position) -> None:
         """Put a merged bucket in the place of its sources, whose loaded entries stay in memory.
 
-        It begins just before the first entry of any source that is not in memory. Where that source was last read does
-        not count: its next entry may be an hour away, and the entries of the others in memory would be loaded again.
+        Loading begins just before the first entry of any source that is not in memory. It does not begin where a source
+        was last read: the next entry of that source may be an hour away, and the entries of the others would be loaded
+        again.
         """
         barriers = [at for source in sources if (at := self.buckets.pop(source).barrier) is not None]
         loaded_to = manifest.last
@@ -229,7 +230,7 @@ class PendingSet(Generic[P]):
             self.catching_up.begin(bucket, behind)
 
     def close_caught_up(self, watermark: Position) -> None:
-        """Adopted buckets that owe nothing up to ``watermark`` are like others from here on."""
+        """Treat adopted buckets that owe nothing up to ``watermark`` like all others from here on."""
         for entries in self.catching_up.close(watermark):
             self._held.update(self._loaded.put_chunks(everything(entries)))
 
@@ -238,7 +239,7 @@ class PendingSet(Generic[P]):
         return bucket.behind is not None and self.catching_up.has_plenty(bucket.manifest.bucket_id)
 
     def load(self, bucket_id: int, number: int, entries: Sequence[Entry[P]], watermark: Position) -> list[Entry[P]]:
-        """Take in the next segment of a bucket; returns the entries that were dropped because they are known."""
+        """Take in the next segment of a bucket; return the entries that were dropped because they are known."""
         bucket = self.buckets[bucket_id]
         fresh = self._fresh(bucket, entries, watermark)
         bucket.loaded(number)
@@ -257,7 +258,7 @@ class PendingSet(Generic[P]):
         offsets = BitMap64([offset for _, offset, _ in entries])
         held = offsets & self._held
         fresh = entries
-        # As a rule nothing of it is known.
+        # As a rule none of its entries are known.
         if held or (entries and entries[0][:2] <= watermark):
             fresh = [entry for entry in entries if entry[:2] > watermark and entry[1] not in held]
             offsets = BitMap64([offset for _, offset, _ in fresh])
@@ -266,13 +267,13 @@ class PendingSet(Generic[P]):
         return fresh
 
     def discard_frozen(self) -> None:
-        """Everything that was being sealed has been released meanwhile: there is no bucket to make."""
+        """Drop the frozen bucket: all its entries have been released meanwhile."""
         assert self.frozen is not None
         assert not len(self.frozen)
         self.frozen = None
 
     def dropping(self) -> Iterator[Run[P]]:
-        """Let go of entries that a bucket holds now, a run at a time: freeing many at once would stall the release."""
+        """Yield entries to be freed, a run at a time: freeing many at once would stall the release."""
         while self._dropped:
             yield self._dropped.pop()
 

@@ -1,4 +1,4 @@
-"""The two numbers that make a release exactly-once, and where they start."""
+"""The two numbers that make a release exactly-once, and the numbers that a partition begins with."""
 
 from typing import NamedTuple
 
@@ -22,26 +22,26 @@ class Behind(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """Offsets [from_offset, to_offset) that were rejected as one, whatever may be read there another time."""
+    """Offsets [from_offset, to_offset) that were rejected as one, even if they can be read another time."""
 
     from_offset: int
     to_offset: int
 
 
 class Progress(NamedTuple):
-    """How far a delay partition is indexed and released; written in every transaction.
+    """The extent to which a delay partition is indexed and released; written in every transaction.
 
     * ``cursor`` (C): every record below this offset has been indexed.
     * ``watermark`` (W): every pending entry up to this position has been released.
     * ``sealed_to`` (S, at most C): no entry below this offset needs the delay topic read again.
     * ``next_bucket``: id of the next bucket; ids are never used twice, so no segment of one overwrites another's.
     * ``number``: counts the transactions of the partition, so that a reader sees a lost or repeated one.
-    * ``catching_up``: adopted buckets of which not everything up to W has left, by id; for their entries each has a
-      watermark of its own in the place of W.
-    * ``skipped``: what was rejected unread of [S, C), in offset order. Decisions replay; whether a client can read
-      something does not.
-    * ``series_key``: what the next occurrences of recurring schedules are signed with, see :mod:`index.occurrences`;
-      empty where nothing recurs.
+    * ``catching_up``: adopted buckets that still owe entries up to W, by id; each has a watermark of its own, which
+      replaces W for its entries.
+    * ``skipped``: the ranges of [S, C) that were rejected unread, in offset order. Decisions replay; whether a client
+      can read a batch does not.
+    * ``series_key``: the key that signs the next occurrences of recurring schedules, see :mod:`index.occurrences`;
+      empty where no schedule recurs.
     * ``cancelled``: how many records in buckets were cancelled and lie behind W, see :mod:`index.counted`.
     """
 
@@ -56,7 +56,7 @@ class Progress(NamedTuple):
     cancelled: int = 0
 
     def is_done(self, due_ms: int, offset: int) -> bool:
-        """Whether the record at ``offset`` has left: indexed before C and at or before W.
+        """Return whether the record at ``offset`` has left: indexed before C and at or before W.
 
         A late record was released by the transaction that moved C past it, so the same two comparisons hold for it.
 
@@ -67,10 +67,10 @@ class Progress(NamedTuple):
         return offset < self.cursor and (due_ms, offset) <= self.watermark
 
     def watermark_of(self, bucket_id: int) -> Position:
-        """What has left of a bucket: its own watermark while it is catching up, else W."""
+        """Return the watermark of a bucket: its own while it is catching up, else W."""
         return dict(self.catching_up).get(bucket_id, self.watermark)
 
 
 def start_of(log_start: int) -> Progress:
-    """Progress of a partition that begins at ``log_start``, the first offset its delay topic still holds."""
+    """Return the progress of a partition that begins at ``log_start``, the first offset its delay topic still holds."""
     return Progress(cursor=log_start, watermark=BEFORE_ALL, sealed_to=log_start)

@@ -1,8 +1,8 @@
-"""How the value of a control header is read: milliseconds, a partition, or bytes.
+"""Readers of control header values: milliseconds, a partition, or bytes.
 
-A value that cannot be read is a ValueError that says what is allowed; the caller knows the header and the value, and
-adds them. A number that is well formed, and only makes sense in another unit, is an ``UnitSuspectedError``: a record
-must not come a thousand times too early or too late because of a unit.
+A value that cannot be read raises a ValueError with the allowed values; the caller knows the header and the value, and
+adds them. A number that is well formed, but only makes sense in another unit, raises an ``UnitSuspectedError``: a
+record must not come a thousand times too early or too late because of a unit.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,11 +22,11 @@ MAX_PARTITION: Final = 2**31 - 1
 MAX_ID_BYTES: Final = 256
 
 Reader: TypeAlias = Callable[[bytes], int | bytes]
-"""Turns a header value into ms, a partition, or bytes."""
+"""Function that turns a header value into ms, a partition, or bytes."""
 
 MAX_HOPS: Final = 16
-"""Routers in a row that may pass a record on without a time. Records are handed through by two or three delay topics at
-most; delay topics of different routers that deliver to each other never end."""
+"""Most routers in a row that may pass a record on without a time. A record goes through two or three delay topics at
+most, but delay topics of different routers that deliver to each other would pass it on forever."""
 
 _USUAL_DIGITS: Final = 13
 _FIRST_SECONDS: Final = 10**9  # 2001 in seconds; in milliseconds it would be January 1970
@@ -42,13 +42,13 @@ class UnitSuspectedError(ValueError):
 
 
 class RefusedNameError(ValueError):
-    """A header of this name is refused, whatever its value."""
+    """A header whose name is refused with any value."""
 
 
 def reader(alias: Alias, *, short: bool = True) -> Reader:
-    """Return what reads values of this header; ValueError when the role is not written in that unit.
+    """Return the reader of the values of this header; raise ValueError when the role is not written in that unit.
 
-    Without ``short``, durations like ``15m`` are refused, as they once were.
+    Without ``short``, durations like ``15m`` are refused, as in the rules of 0.1.0.
     """
     known = (alias.role, alias.unit)
     found = _BEFORE_SHORT.get(known) if not short else None
@@ -60,7 +60,7 @@ def reader(alias: Alias, *, short: bool = True) -> Reader:
 
 
 def _at_native(raw: bytes) -> int:
-    # As many digits as milliseconds have from 2001 to 2286: nearly every record has them, and no other unit fits.
+    # Milliseconds from 2001 to 2286 have so many digits: nearly every record has them, and no other unit fits.
     if len(raw) == _USUAL_DIGITS and raw.isdigit() and raw >= b"1":
         return int(raw)
     return _at_ms(raw) if raw.isdigit() else _at_rfc3339(raw)
@@ -75,7 +75,7 @@ def _at_be_ms(raw: bytes) -> int:
 
 
 def is_certain(milliseconds: int) -> bool:
-    """Whether a due time that is written as this number can be taken for no other unit."""
+    """Return whether a due time written as this number can only be milliseconds."""
     return milliseconds < _FIRST_SECONDS or _FIRST_MILLIS <= milliseconds < _FIRST_MICROS
 
 
@@ -108,7 +108,7 @@ def _unit_of(value: int) -> str:
 
 
 def _at_rfc3339(raw: bytes) -> int:
-    # Before 1970 is as past as 1970 is; due times are never negative.
+    # A time before 1970 is as past as 1970 is; due times are never negative.
     return max(parse_instant_ms(raw), 0)
 
 
@@ -131,7 +131,7 @@ def _big_endian(raw: bytes) -> int:
 
 
 def read_hops(raw: bytes) -> int:
-    """The number in ``delay-hops``; 0 for what no router has written, which says nothing."""
+    """Read the number in ``delay-hops``; return 0 for a value that no router has written."""
     try:
         return parse_number(raw)
     except ValueError:

@@ -12,7 +12,7 @@ from index.schedule import Action, Control
 
 
 class Outcome(StrEnum):
-    """What became of a control; the ``outcome`` of its receipt."""
+    """The outcome of a control, as ``outcome`` in its receipt."""
 
     CANCELLED = "cancelled"
     REPLACED = "replaced"
@@ -31,23 +31,23 @@ _DONE: Final = {
 
 
 class Part(StrEnum):
-    """What a receipt that is too large may do without."""
+    """A part that a receipt leaves out when it would be too large."""
 
     CANCELLED = "cancelled"
     HEADERS = "headers"
 
 
 class Receipt(NamedTuple):
-    """The one answer to a control: which schedules it cancelled, by (due, offset) in the order of the log.
+    """The one answer to a control: the schedules that it cancelled, by (due, offset) in the order of the log.
 
-    ``due_ms`` is that of the schedule that takes their place, as it was asked for; None where none does. ``offset`` and
-    ``record`` are those of the control, and ``voids_itself`` says that it would have been a schedule and is not.
-    ``omitted`` are parts that are not written, because the receipts topic refuses so much. ``asked_ms`` tells by offset
-    when those of them were due that were to leave later (:mod:`index.spreading`).
+    ``due_ms`` is the due time of the schedule that replaces them, as it was requested; None where there is none.
+    ``offset`` and ``record`` belong to the control. ``voids_itself`` marks a control that would have been a schedule
+    and is not. ``omitted`` are parts that are not written, because the receipts topic refuses records of that size.
+    ``asked_ms`` gives by offset the requested due times of schedules that were to leave later (:mod:`index.spreading`).
 
     The last ``unwritten_count`` of ``cancelled`` have no record: a move that leaves with this receipt was to write each
-    of them, and this control came first (:mod:`index.named`). Such a schedule has the offset of its move. ``why`` tells
-    why a move could not write its schedule again.
+    of them, and this control came first (:mod:`index.named`). Such a schedule has the offset of its move. ``why`` is
+    the reason why a move could not write its schedule again.
     """
 
     offset: int
@@ -64,17 +64,17 @@ class Receipt(NamedTuple):
 
     @property
     def moved(self) -> Position | None:
-        """The schedule that it gives another due time: the last of those that it cancels."""
+        """The schedule that gets another due time: the last of the cancelled ones."""
         return self.cancelled[-1] if self.outcome is Outcome.MOVED else None
 
     @property
     def written(self) -> tuple[Position, ...]:
-        """Those of the cancelled schedules that have a record."""
+        """The cancelled schedules that have a record."""
         return self.cancelled[: len(self.cancelled) - self.unwritten_count]
 
     @property
     def unwritten(self) -> tuple[Position, ...]:
-        """Those of the cancelled schedules that a move in front was to write: the offset is that of the move."""
+        """The cancelled schedules that an earlier move was to write; each has the offset of its move."""
         return self.cancelled[len(self.cancelled) - self.unwritten_count :]
 
     @property
@@ -106,12 +106,12 @@ def receipt_of(
     record: Record,
     asked_ms: Mapping[int, int] = _NOTHING_SPREAD,
 ) -> Receipt:
-    """The receipt of a control at ``offset`` for what is ``pending`` of its id in front of it.
+    """Return the receipt of a control at ``offset``; ``pending`` are the schedules of its id in front of it.
 
-    ``asked_ms`` tells when that is due, by offset, where it is not when it leaves.
+    ``asked_ms`` gives their requested due times, by offset, where they differ from the times at which they leave.
 
-    A replacement that is to hold only for what is due at some time is no schedule where nothing is: what it was to take
-    the place of has left, or is another one by now, and both would come.
+    A replacement with ``if_due_ms`` is no schedule where no schedule is due then. The schedule that it was to replace
+    has left, or has changed by now, and otherwise both would be released.
 
     >>> nothing = Record(None, None, (), 0)
     >>> receipt_of(9, Control(Action.CANCEL, b"a"), (Position(70, 4),), None, nothing).outcome.value
@@ -132,9 +132,9 @@ def receipt_of(
 
 
 def receipt_value(receipt: Receipt) -> bytes:
-    """The value of a receipt's record.
+    """Encode the value of a receipt's record.
 
-    Where parts are left out, ``omitted`` tells how much of each there was.
+    ``omitted`` gives the size of each part that is left out.
 
     >>> control = Control(Action.REPLACE, b"a")
     >>> receipt_value(receipt_of(9, control, (Position(70, 4),), 90, Record(None, None, (), 0)))
@@ -156,7 +156,7 @@ def receipt_value(receipt: Receipt) -> bytes:
 
 
 def receipt_record(receipt: Receipt) -> Record:
-    """The record of a receipt: its key is the id, its headers are those of the control."""
+    """Return the record of a receipt: its key is the id, and its headers are the control's."""
     control = receipt.record
     headers = () if Part.HEADERS in receipt.omitted else control.headers
     return Record(receipt.control.deliver_id, receipt_value(receipt), headers, control.timestamp_ms)

@@ -1,4 +1,4 @@
-"""A record of a delay topic, as it came."""
+"""A record of a delay topic, as it was read."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from index.headers import Headers
 
 
 class Record(NamedTuple):
-    """What a producer wrote: null is not empty, and headers keep their order and their duplicates."""
+    """A record as its producer wrote it: null differs from empty, and headers keep their order and their duplicates."""
 
     key: bytes | None
     value: bytes | None

@@ -1,4 +1,4 @@
-"""Recurring schedules: what their headers say, and when the first occurrence is due.
+"""Recurring schedules: reads their headers, and computes when the first occurrence is due.
 
 ::
 
@@ -9,9 +9,9 @@
     deliver-times     a number           there are no more occurrences than this
     deliver-missed    one, all           after downtime one late occurrence and then the next, or each that was missed
 
-A schedule by cron is due at once, whatever it asks for, and nothing of it is released then: it is *begun*, which writes
-its first occurrence with its due time behind it. So a decision never depends on the rules of a time zone, which change
-several times a year: what was decided by older ones could not be decided again. They are asked once for each
+A schedule by cron is due at once, whatever its headers say. Nothing of it is released then: it *begins*, and the router
+writes its first occurrence, which carries its own due time. So a decision never depends on the rules of a time zone,
+which change several times a year: decisions by older rules could not be repeated. The zone is asked once for each
 occurrence, by the transaction that writes it (:mod:`index.occurrences`).
 """
 
@@ -33,7 +33,7 @@ MISSED: Final = "deliver-missed"
 
 UTC_ZONE: Final = "UTC"
 MAX_TEXT_BYTES: Final = 256
-"""Of cron fields and of a zone: each value of every field, written out, takes a little less."""
+"""Most bytes of cron fields and of a zone: cron fields that list every value take a little less."""
 
 SIGNATURE_BYTES: Final = 16
 
@@ -43,7 +43,7 @@ _read_instant: Final = reader(Alias("", Role.AT))
 
 
 class Occurrence(NamedTuple):
-    """One of a series, which is named by the offset of its first record; ``number`` counts from 1."""
+    """One occurrence of a series; the offset of the first record names the series, and ``number`` counts from 1."""
 
     first_offset: int
     number: int
@@ -51,9 +51,9 @@ class Occurrence(NamedTuple):
 
 
 class Recurrence(NamedTuple):
-    """How a schedule recurs; ``occurrence`` and ``signature`` only where a router has written the record.
+    """The recurrence of a schedule; ``occurrence`` and ``signature`` are set only in records that a router has written.
 
-    Either ``period_ms`` or ``cron`` is there.
+    Either ``period_ms`` or ``cron`` is set.
     """
 
     period_ms: int = 0
@@ -67,19 +67,19 @@ class Recurrence(NamedTuple):
 
     @property
     def begins(self) -> bool:
-        """Whether the record only begins a series: its first occurrence is still to be written."""
+        """True if the record only begins a series: its first occurrence is still to be written."""
         return bool(self.cron) and self.occurrence is None
 
 
 def may_recur(headers: Headers) -> bool:
-    """Whether a record has a header that says how it recurs, which may still be null."""
+    """Return whether a record has a header of a recurring schedule, which may still be null."""
     return any(lowered(name) in _OURS for name, _ in headers)
 
 
 def recurrence_of(headers: Headers) -> Recurrence | Rejection | None:
-    """How a record recurs; None where it does not, and a rejection where that cannot be read.
+    """Read how a record recurs; None where it does not, a rejection where its headers cannot be read.
 
-    A null value is no header, as everywhere.
+    A null value counts as no header, as everywhere.
 
     >>> recurrence_of([("deliver-every", b"PT10S"), ("deliver-times", b"3")])[:5]
     (10000, '', 'UTC', 9223372036854775807, 3)
@@ -106,10 +106,10 @@ def recurrence_of(headers: Headers) -> Recurrence | Rejection | None:
 
 
 def first_due(headers: Headers, start_ms: int | None, timestamp_ms: int, min_period_ms: int) -> int | Rejection | None:
-    """When the record is due for the first time, as its headers say; None where it does not recur.
+    """Return when the record is due for the first time, by its headers; None where it does not recur.
 
-    ``start_ms`` is what ``deliver-at`` or ``deliver-after`` say. Of a record that a router has written, its due time is
-    in it; whether a router has written it is looked at when it is due.
+    ``start_ms`` is the time in ``deliver-at`` or ``deliver-after``. A record written by a router carries its due time;
+    its signature is checked when it is due.
     """
     recurrence = recurrence_of(headers)
     if recurrence is None or isinstance(recurrence, Rejection):
@@ -132,7 +132,7 @@ def first_due(headers: Headers, start_ms: int | None, timestamp_ms: int, min_per
 
 
 def series_header(occurrence: Occurrence, signature: bytes) -> tuple[str, bytes]:
-    """The header by which a router knows the next occurrence for its own."""
+    """Return the header by which a router recognises the next occurrence as its own."""
     return SERIES, b"%d %d %d " % occurrence + signature.hex().encode()
 
 
@@ -200,5 +200,5 @@ def _invalid(name: str, why: str) -> Rejection:
 
 
 def problem_with(name: str, value: str, why: str) -> Rejection:
-    """What is wrong with a value that is only looked at when a series begins."""
+    """Return the rejection for a value that is only checked when a series begins."""
     return _invalid(f"{name} {quoted(value.encode())}", why)

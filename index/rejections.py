@@ -1,6 +1,6 @@
-"""What is said of a record that is rejected for its headers, and which of several problems it is said to have.
+"""Rejections for bad headers: their messages, and the choice among several problems of one record.
 
-Messages go into the rejected topic: printable, short, and with what is allowed.
+Messages go into the rejected topic: printable and short, and they name the allowed values.
 """
 
 from typing import Final
@@ -20,18 +20,18 @@ _ORDER: Final = (
 )
 
 REFUSED_NAME: Final = Rejection(Reason.INVALID_SCHEDULE, "")
-"""Stands for a header whose name is refused. What is said of it is worked out at the end, for the first: a record may
-have very many."""
+"""Placeholder for a header whose name is refused. The message is made at the end, for the first such header, because a
+record may have very many."""
 
 
 def repeated(name: str, role: Role) -> Rejection:
-    """A role is given twice."""
+    """Return the rejection of a record that gives a role twice."""
     message = f"{name}: '{role}' is given more than once, by this header or an alias of it"
     return Rejection(Reason.AMBIGUOUS_HEADER, message)
 
 
 def unreadable(name: str, raw: bytes | None, error: ValueError) -> Rejection:
-    """A value cannot be read, as the error of its reader says; REFUSED_NAME where nothing of that name is read."""
+    """Return the rejection for a value that its reader refuses; REFUSED_NAME where the name itself is refused."""
     if isinstance(error, RefusedNameError):
         return REFUSED_NAME
     if isinstance(error, UnitSuspectedError):
@@ -40,12 +40,12 @@ def unreadable(name: str, raw: bytes | None, error: ValueError) -> Rejection:
 
 
 def rank(problem: Rejection) -> int:
-    """Place of a problem in the order of reasons, the first of which is the reason given."""
+    """Return the rank of a problem in the order of reasons; the lowest rank is the reason given."""
     return _ORDER.index(problem.reason)
 
 
 def passed_on(hops: int) -> Rejection:
-    """Routers have released the record into delay topics all the time, and nobody has named a time."""
+    """Return the rejection of a record that routers release into delay topics again and again, without a time."""
     message = (
         f"routers have passed this record on {hops} times in a row without a time: do delay topics of several routers"
         " deliver to each other?"

@@ -1,7 +1,8 @@
 """The headers of a released record, of a rejected one, and of a receipt.
 
-Released: the record's own headers byte for byte, in order, duplicates and nulls kept, without the control headers
-and without inbound headers named like ours; then, so that a reader can trust them::
+Released: the record's own headers byte for byte, in order, duplicates and nulls kept, without the control headers and
+without incoming headers that have names of the router's own. The router's headers follow, so that a reader can trust
+them::
 
     delay-due               b"1767225600000"      epoch ms it was due; its timestamp when it named no time
     delay-spread            b"18541"              ms after that it was to leave, unless 0 (index.spreading)
@@ -12,17 +13,16 @@ and without inbound headers named like ours; then, so that a reader can trust th
     delay-occurrence        b"3"                  only of a recurring schedule: its number, from 1
     delay-series            b"orders.delay/3/17"  and topic/partition/offset of its first record
 
-Rejected: all headers as they came, the two of a recurring schedule whose occurrence it is, then ``delay-error``,
-``delay-error-message`` and ``delay-source``. Nothing is
-taken away, so inbound headers of these names stay; the router's are the last of their name, which is the one
-Kafka's ``Headers.lastHeader`` returns.
+Rejected: all headers as they came, the two headers of an occurrence where the record is one, then ``delay-error``,
+``delay-error-message`` and ``delay-source``. Incoming headers of these names stay as well; the router's are the last of
+their name, and Kafka's ``Headers.lastHeader`` returns the last.
 
 Receipt of a control: all headers of the control as they came, then ``delay-source``, which is the place of the control.
 
 Decision: ``delay-hops`` ends loops of delay topics that deliver to each other (index.readers.MAX_HOPS). Within one
-configuration such targets are refused; topics of other routers are not known by their names. Routers remove what names
-a time, so a loop that they make by themselves names none from its second round on; a record that an application
-schedules again, with all its headers, does. So only the first are counted, and retries have no limit.
+configuration such targets are refused; topics of other routers are not known by name. Routers remove headers that name
+a time, so a loop between routers alone names no time from its second round on. A record that an application schedules
+again, with all its headers, does name one. So only records without a time are counted, and retries have no limit.
 """
 
 from index.headers import (
@@ -47,7 +47,7 @@ from index.schedule import AT_ONCE, Rejection
 class ReleasedHeaders:
     """Builds the headers of the records that one partition releases; used by one thread.
 
-    ``stripped`` is that of the rules, ``source`` is what all records of the partition share, ``topic/partition/``.
+    ``stripped`` comes from the rules. ``source`` is the common beginning of all places, ``topic/partition/``.
     """
 
     def __init__(self, stripped: StrippedNames, source: str) -> None:
@@ -59,9 +59,9 @@ class ReleasedHeaders:
     def of(
         self, headers: Headers, due_ms: int, offset: int, timestamp_ms: int, deliver_id: bytes | None
     ) -> list[tuple[str, bytes | None]]:
-        """Return the headers of one record; ``due_ms`` and ``deliver_id`` are those of its schedule.
+        """Return the headers of one record; ``due_ms`` and ``deliver_id`` belong to its schedule.
 
-        AT_ONCE is a time nobody named, so the record's own timestamp stands for it. This runs for every released
+        AT_ONCE means that no time was named, so the record's own timestamp replaces it. This runs for every released
         record.
         """
         stripped = self._stripped
@@ -89,12 +89,12 @@ class ReleasedHeaders:
 
 
 def spread_header(shift_ms: int) -> tuple[str, bytes | None]:
-    """What is added to a released record that was to leave so long after it was due."""
+    """Return the header of a released record that was to leave ``shift_ms`` after it was due."""
     return DELAY_SPREAD, b"%d" % shift_ms
 
 
 def series_headers(occurrence: Occurrence, source: str) -> list[tuple[str, bytes | None]]:
-    """What is added to an occurrence of a recurring schedule, released or rejected; ``source`` as above."""
+    """Return the headers of an occurrence of a recurring schedule, released or rejected; ``source`` as above."""
     return [
         (DELAY_OCCURRENCE, b"%d" % occurrence.number),
         (DELAY_SERIES, f"{source}{occurrence.first_offset}".encode()),
@@ -112,5 +112,5 @@ def rejected_headers(headers: Headers | None, rejection: Rejection, source: str)
 
 
 def receipt_headers(headers: Headers, source: str) -> list[tuple[str, bytes | None]]:
-    """Build the headers of a receipt from those of its control; ``source`` is the control's whole place."""
+    """Build the headers of a receipt from the headers of its control; ``source`` is the control's whole place."""
     return [*headers, (DELAY_SOURCE, source.encode())]

@@ -1,19 +1,19 @@
-"""What must be kept of the delay topic and of the snapshots topic, said by committed progress and manifests alone.
+"""Retention: the parts of the delay topic and of the snapshots topic that must be kept, by committed state alone.
 
 ::
 
     delay topic       ░░░░░░░░│ pointed at │ sealed inline │ [S, C) in memory │ not indexed
                               ▲ the lowest pointer, else S
-    snapshots topic   ░░░░░░░░│ live segments, and pages of ids ... │ those of a seal or merge that is under way
+    snapshots topic   ░░░░░░░░│ live segments, and pages of ids ... │ records of a seal or merge that is under way
                               ▲ the lowest live one
 
-Neither ever moves back, not even across owners: a segment written later lies behind all that were known before, and
-what an older owner still believes in is at or before what a newer one needs. So an owner that was fenced without
-noticing may trim by what it knows and does no harm.
+Neither limit ever moves back, not even across owners: a segment written later lies behind all that were known before,
+and a record that an older owner still counts as needed lies at or before the records that a newer owner needs. So an
+owner that was fenced without noticing may trim by its own state and does no harm.
 
-Beside that, others need something while they build buckets that are to be adopted (:class:`Kept`): what they have
-staged, and what they are about to write, from where on they say beforehand. Who trims decides first up to where, and
-asks then: what a job writes that nobody had heard of by then lies behind.
+Jobs that build buckets to be adopted also need records (:class:`Kept`): the buckets that they have staged, and the
+segments that they are about to write, whose first offset they announce beforehand. Before an owner trims, it fixes its
+limit, and then it asks for the needs of jobs: segments of a job that it has not heard of by then lie behind the limit.
 """
 
 from collections.abc import Container, Iterable
@@ -24,14 +24,14 @@ from index.progress import Position, Progress
 
 
 class Kept(NamedTuple):
-    """From where on a backfill needs the two topics; None: nowhere."""
+    """The offsets from which on a backfill needs the two topics; None where it needs nothing."""
 
     delay_topic_from: int | None = None
     snapshots_from: int | None = None
 
 
 def kept_for_backfills(staged: Iterable[Manifest], written_from: Iterable[int]) -> Kept:
-    """What staged buckets need, and jobs that are writing segments from these record offsets on."""
+    """Return the needs of staged buckets, and of jobs that write segments from these record offsets on."""
     manifests = list(staged)
     ranges = [manifest.segments_from for manifest in manifests]
     records = [offset for manifest in manifests for offset in manifest.record_offsets]
@@ -39,9 +39,9 @@ def kept_for_backfills(staged: Iterable[Manifest], written_from: Iterable[int]) 
 
 
 def delay_topic_needed_from(committed: Progress, buckets: Iterable[Bucket]) -> int:
-    """The lowest offset of the delay topic that is still needed: min(S, lowest pending pointer).
+    """Return the lowest offset of the delay topic that is still needed: min(S, lowest pending pointer).
 
-    Pointers count until their whole bucket has left, since a manifest knows only the lowest of them.
+    Pointers count until their whole bucket has left, because a manifest knows only the lowest of them.
     """
     pointers = [
         bucket.manifest.needs_from
@@ -52,16 +52,17 @@ def delay_topic_needed_from(committed: Progress, buckets: Iterable[Bucket]) -> i
 
 
 def rules_needed_from(committed: Progress, buckets: Iterable[Manifest]) -> int:
-    """The lowest offset of a record that may be decided again: from S on, or when a segment of a bucket is loaded."""
+    """Return the lowest offset of a record that may be decided again: from S on, or when a segment is loaded."""
     return min([committed.sealed_to, *(manifest.from_offset for manifest in buckets)])
 
 
 def snapshots_needed_from(
     watermark: Position, buckets: Iterable[Bucket], being_read: Container[int] = ()
 ) -> int | None:
-    """The lowest record offset of a live segment, or of a page of ids of a bucket that has one; None: there is none.
+    """Return the lowest record offset of a live segment, or of a page of ids of a bucket with one; None without any.
 
-    Every segment counts of a bucket that is ``being_read``: who does reads what was live when it began.
+    Every segment counts in a bucket that is ``being_read``: its reader may still read segments that were live when it
+    began.
     """
     offsets: list[int] = []
     for bucket in buckets:
@@ -75,5 +76,5 @@ def snapshots_needed_from(
 
 
 def snapshots_known_to(buckets: Iterable[Bucket]) -> int:
-    """One past the highest record offset of any segment or page that a manifest names; 0 when there is none."""
+    """Return the offset behind the last segment or page that a manifest names; 0 when there is none."""
     return max((offset + 1 for bucket in buckets for offset in bucket.manifest.record_offsets), default=0)

@@ -1,11 +1,11 @@
-"""Which rules decided which records: the epochs of a delay partition, as one value that never changes.
+"""The history of rules: the epochs of a delay partition, as one immutable value.
 
-A decision must replay, so whoever decides a record, or decides it again, asks for the rules by its offset::
+A decision must replay, so every decision takes the rules by the offset of its record::
 
     offsets   100 ............ 250 ............ 400 ........ not read yet
     rules      A                B                C, in force
 
-A change of rules makes another history, and everybody is given that one as a whole.
+A change of rules makes a new history, which replaces the old one as a whole.
 
 >>> history = RuleHistory.beginning(100, Rules("d")).with_epoch(250, Rules("d", default_target="out"))
 >>> history.at(249).default_target, history.at(250).default_target
@@ -32,7 +32,7 @@ class RuleEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleHistory:
-    """Epochs by rising offset, one at least; FormatError when they are not."""
+    """Epochs by rising offset, at least one; raises FormatError otherwise."""
 
     epochs: tuple[RuleEpoch, ...]
     _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
@@ -45,12 +45,12 @@ class RuleHistory:
 
     @classmethod
     def beginning(cls, from_offset: int, rules: Rules) -> "RuleHistory":
-        """The history of a partition that has known no other rules."""
+        """Return the history of a partition that has known no other rules."""
         return cls((RuleEpoch(from_offset, rules),))
 
     @property
     def from_offset(self) -> int:
-        """The first offset of which it is known what decided it."""
+        """The first offset whose rules are known."""
         return self._starts[0]
 
     @property
@@ -60,25 +60,25 @@ class RuleHistory:
 
     @property
     def in_force(self) -> Rules:
-        """The rules that decide what is read next."""
+        """The rules that decide the next records."""
         return self.epochs[-1].rules
 
     def at(self, offset: int) -> Rules:
-        """The rules that decide the record at ``offset``; the oldest there are, where nobody needs it any more."""
+        """Return the rules that decide the record at ``offset``; the oldest known rules for records before them."""
         return self.epochs[self._number_of(offset)].rules
 
     def ends_at(self, offset: int) -> int | None:
-        """Where the epoch of ``offset`` ends; None for the last one."""
+        """Return the offset where the epoch of ``offset`` ends; None for the last one."""
         number = self._number_of(offset)
         return self._starts[number + 1] if number + 1 < len(self._starts) else None
 
     def over(self, lowest: int, highest: int) -> Rules | None:
-        """The rules that decide all records from ``lowest`` up to and with ``highest``; None where several do."""
+        """Return the rules that decide all records from ``lowest`` to ``highest`` inclusive; None where several do."""
         number = self._number_of(lowest)
         return self.epochs[number].rules if number == self._number_of(highest) else None
 
     def with_epoch(self, from_offset: int, rules: Rules) -> "RuleHistory":
-        """``rules`` decide from ``from_offset`` on; the same history where they are in force already.
+        """Add an epoch of ``rules`` that begins at ``from_offset``; the same history where they are in force already.
 
         An epoch that begins at or beyond ``from_offset`` has decided nothing, and is dropped.
         """
@@ -88,11 +88,11 @@ class RuleHistory:
         return RuleHistory((*before, RuleEpoch(from_offset, rules)))
 
     def since(self, needed_from: int) -> "RuleHistory":
-        """Without the epochs that end at or before ``needed_from``."""
+        """Drop the epochs that end at or before ``needed_from``."""
         return RuleHistory(self.epochs[self._number_of(needed_from) :])
 
     def check(self, needed_from: int) -> None:
-        """FormatError when records that are needed were decided by rules that are not known."""
+        """Raise FormatError when records that are needed were decided by rules that are not known."""
         if self.from_offset > needed_from:
             raise FormatError(f"rule epochs start at {self.from_offset}, but records from {needed_from} on need rules")
 

@@ -1,10 +1,10 @@
 """What becomes of a record in a delay topic: a schedule, a control, or a rejection with its reason.
 
-``Rules.decide`` looks at the record's headers and timestamp and at nothing else: no clock, no cluster, no
-memory of other records. What is indexed but not sealed is decided again after every restart and must come out
-the same; so the rules in force are kept in the state (``to_json``), each set with the offsets it applies to.
+``Rules.decide`` looks only at the record's headers and timestamp: at no clock, no cluster, and no other records.
+Records that are indexed but not sealed are decided again after every restart and must come out the same; so the state
+holds the rules in force (``to_json``), each set with the offsets it applies to.
 
-Everything that is wrong with a record is found, and the first of this order becomes its reason:
+All problems of a record are found, and the first one in this order becomes its reason:
 
 ==  ====================  ==============================================================================
 1   AMBIGUOUS_HEADER      a role given twice (an alias counts as its role), or the same target named twice
@@ -15,14 +15,14 @@ Everything that is wrong with a record is found, and the first of this order bec
 4   MAX_DELAY_EXCEEDED    due time - record timestamp is over ``max_delay_ms`` (PIP-315)
 5   TARGET_MISSING        no target in the record and no default target
 6   TARGET_NOT_ALLOWED    a target that is no topic name, can never be one, or is not on the allow-list
-7   DELAY_DISABLED        a target that is switched off (a delay topic that is rejects everything so, at once)
+7   DELAY_DISABLED        a target that is switched off (a switched-off delay topic rejects all, at once)
 ==  ====================  ==============================================================================
 
-The other codes are given later, by what only the cluster knows. A record with neither time header is due at
-once: its due time is ``AT_ONCE`` (0) and not its timestamp, because a producer's clock may run up to an hour
-ahead of the broker's (KIP-1030) and such a record would wait. ``deliver-at: 0`` is the same as no time.
-Rules with a ``delay_ms`` decide it as if it said ``deliver-after`` with that; then only ``deliver-at: 0`` is at once.
-Where targets have a spread, ``Rules.placed`` says when a record leaves, by its offset (:mod:`index.spreading`).
+The other codes are given later, by components that know the cluster. A record with neither time header is due at once:
+its due time is ``AT_ONCE`` (0) and not its timestamp, because a producer's clock may run up to an hour ahead of the
+broker's (KIP-1030) and such a record would wait. ``deliver-at: 0`` means the same as no time. Rules with a ``delay_ms``
+decide such a record as if it had a ``deliver-after`` of that length; then only ``deliver-at: 0`` is at once. Where
+targets have a spread, ``Rules.placed`` computes when a record leaves, by its offset (:mod:`index.spreading`).
 """
 
 import json
@@ -81,8 +81,8 @@ _new_tuple = tuple.__new__
 class Rules(StoredRules):
     """The rules of one delay topic; equal rules decide every record alike.
 
-    Derived: what a released record does not keep, what names mean, and whether ``placed`` changes anything.
-    Raises ValueError, naming the field, when one cannot be accepted.
+    Derived fields: the headers that a release removes, the meaning of header names, and whether ``placed`` changes
+    anything. Raises ValueError, naming the field, when a field cannot be accepted.
     """
 
     stripped: StrippedNames = field(init=False, repr=False, compare=False)
@@ -113,7 +113,7 @@ class Rules(StoredRules):
         named = (alias.name if self.are_of_0_1_0 else lowered(alias.name) for alias in self.aliases)
         targets = TargetRules(self.max_delay_ms, self.target_rules, self.spread_ms)
         derived: dict[str, object] = {
-            # One order, nothing twice: rules that mean the same are equal and have the same JSON.
+            # One order and no duplicates: rules that mean the same are equal and have the same JSON.
             "allowed_targets": tuple(sorted(set(self.allowed_targets))),
             "aliases": tuple(sorted({controls.aliases[name] for name in named})),
             "forbidden_targets": forbidden,
@@ -177,7 +177,7 @@ class Rules(StoredRules):
         route = tuple(to)
         targets = self._routes.get(route) or self._route(route, problems)
         if recurs and (due_ms := self._recurring_due(headers or (), at, after, timestamp_ms, problems)) is not None:
-            # It waits even where others leave at once, for it would never end.
+            # It waits even where others leave at once, because otherwise it would never end.
             at, hops = due_ms, None
         elif at is None or self.at_once:
             if self.delay_ms and not self.at_once and not seen & _BOTH_TIMES:
@@ -205,15 +205,15 @@ class Rules(StoredRules):
         return decision._replace(schedule=shifted) if isinstance(decision, Control) else shifted
 
     def spread_ms_of(self, targets: tuple[str, ...]) -> int:
-        """How much later than asked for a record with these targets leaves at most."""
+        """Return how much later than requested a record with these targets leaves at most, in ms."""
         return self._targets.spread_ms(targets)
 
     def allowed(self, target: str) -> bool:
-        """Whether records may be released to this topic; asked again at release, when the rules may be others."""
+        """Return whether records may be released to this topic; asked again at release, when other rules may apply."""
         return self._policy.refusal(target) is None
 
     def start_ms(self, headers: Headers, timestamp_ms: int) -> int:
-        """From when on a recurring schedule that was accepted runs: as it says, else from its timestamp."""
+        """Return when an accepted recurring schedule starts: at the time in its headers, else at its timestamp."""
         found: dict[int, Any] = {}
         for name, raw in headers:
             control = self.controls[name]
@@ -224,7 +224,7 @@ class Rules(StoredRules):
         return timestamp_ms + int(found.get(AFTER_BIT, 0))
 
     def names_time(self, headers: Headers | None) -> bool:
-        """Whether the record says when, if only with an instant that is long past, or by how it recurs."""
+        """Return whether the record names a time, even an instant long past, or recurs."""
         found = [(name, self.controls[name]) for name, raw in headers or () if raw is not None]
         return any(
             control[1] & _BOTH_TIMES or self.controls.recurs(name) for name, control in found if control is not None
@@ -236,7 +236,7 @@ class Rules(StoredRules):
 
     @classmethod
     def from_json(cls, stored: bytes) -> "Rules":
-        """Decode what ``to_json`` wrote; FormatError on anything else, another version included."""
+        """Decode the output of ``to_json``; raise FormatError for anything else, another version included."""
         try:
             rules = cls(**fields_of(json.loads(stored)))
         except (ValueError, TypeError, LookupError, RecursionError) as error:
@@ -246,7 +246,7 @@ class Rules(StoredRules):
         return rules
 
     def _route(self, to: tuple[bytes | None, ...], problems: list[Rejection]) -> tuple[str, ...]:
-        """Turn target headers into topic names and remember them; what is wrong with them joins the problems."""
+        """Turn target headers into topic names and remember them; add their problems to ``problems``."""
         if len(set(to)) < len(to):
             message = "deliver-to: the same target is named twice, which would deliver the record twice"
             problems.append(Rejection(Reason.AMBIGUOUS_HEADER, message))
@@ -271,12 +271,12 @@ class Rules(StoredRules):
         return worst if worst is not REFUSED_NAME else self._refused(headers)
 
     def _refused(self, headers: Headers) -> Rejection:
-        # Told of the first only: a record may have very many.
+        # Only the first is reported, because a record may have very many.
         name = next(name for name, _ in headers if self.controls.refuses(name))
         return Rejection(Reason.INVALID_SCHEDULE, self.controls.refusal(name))
 
     def _untimed(self, hops: int) -> list[Rejection]:
-        """What is wrong with a record that names no time."""
+        """Return the problems of a record that names no time."""
         if hops >= MAX_HOPS:
             return [passed_on(hops)]
         message = f"neither deliver-at nor deliver-after, and delay topic {self.topic} takes delays only"
@@ -290,7 +290,7 @@ class Rules(StoredRules):
         timestamp_ms: int,
         problems: list[Rejection],
     ) -> int | None:
-        """When a recurring schedule is due first; None where it does not recur after all."""
+        """Return when a recurring schedule is due first; None where it does not recur after all."""
         start_ms = at if at is not None or after is None else timestamp_ms + after
         due = first_due(headers, start_ms, timestamp_ms, self.min_period_ms)
         if isinstance(due, Rejection):

@@ -1,8 +1,8 @@
-"""Deciding many accepted records at once, when all of them have the same header names.
+"""Decisions on many accepted records at once, where all of them have the same header names.
 
-A segment holds what was accepted when it was indexed, thousands of records that one producer wrote the same way. What
-is left to find out is what their headers say, and that goes by columns: the first header of every record, the second of
-every record. Due times are not taken from the segment in good faith: they must be what the headers say.
+A segment holds records that were accepted when they were indexed: thousands of records that one producer wrote the same
+way. Only their header values are left to read, and they are read by columns: the first header of every record, the
+second of every record. Due times are not simply taken from the segment: they must agree with the headers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,13 +24,13 @@ _new_tuple = tuple.__new__
 def decide_alike(
     rules: Rules, names: Sequence[str], columns: Sequence[_Values], timestamps_ms: Sequence[int], dues_ms: Sequence[int]
 ) -> list[Schedule] | None:
-    """Schedules of records that ``rules`` have accepted as due at ``dues_ms``, as ``rules.decide`` would return them.
+    """Return the schedules of records that ``rules`` have accepted as due at ``dues_ms``, as ``rules.decide`` would.
 
-    ``columns`` has the header values of all records, by position; ``names`` is what each of them has there. None where
-    that cannot be seen this way, or is not so: then each record is to be decided by itself.
+    ``columns`` has the header values of all records, by position; ``names`` has the name of each column. None means
+    that the columns cannot show this, or contradict it: then each record has to be decided by itself.
     """
     if not rules.enabled or rules.spreads or AT_ONCE in dues_ms:
-        # At once are also those that a backfill has left to be rejected.
+        # Records that a backfill has left to be rejected are at once as well.
         return None
     found: dict[Role, _Values] = {}
     to: list[_Values] = []
@@ -43,7 +43,7 @@ def decide_alike(
         if alias.role == Role.TO:
             to.append(column)
             continue
-        # A lateness in other units would be read as another number, and nothing tells.
+        # A lateness in another unit would be read as another number, without notice.
         if (
             alias.role not in _SUPPORTED
             or alias.role in found
@@ -63,7 +63,7 @@ def decide_alike(
     keys: Iterable[bytes | KeepKey | None] = found.get(Role.KEY, repeat(KEEP_KEY))
     ids: Iterable[bytes | None] = found.get(Role.ID, repeat(None))
     both_times = repeat(Role.AT in found and Role.AFTER in found)
-    # Without a Python call for each: this runs for every record that is released.
+    # It avoids a Python call for each record: this runs for every record that is released.
     columns_of_schedule = zip(dues_ms, targets, partitions, keys, ids, both_times, lateness, repeat(0), strict=False)
     return list(map(_new_tuple, repeat(Schedule), columns_of_schedule))
 
@@ -79,7 +79,7 @@ def _dues(found: dict[Role, _Values], timestamps_ms: Sequence[int], delay_ms: in
 
 
 def _numbers(column: _Values) -> list[int]:
-    """Plain numbers only; what is written in another way or unit is none, or another one, and is noticed."""
+    """Read plain numbers; another notation or unit raises ValueError or gives another number, which is noticed."""
     raw: Any = column
     return list(map(int, raw))
 

@@ -1,6 +1,6 @@
-"""Rules as plain values, the way they are kept in the state: what ``Rules.to_json`` writes and ``from_json`` reads.
+"""Rules as plain values, in the form that the state keeps: ``Rules.to_json`` writes it and ``from_json`` reads it.
 
-A field that came later is written only where it is not at its default, so rules of before are the same bytes as ever.
+A field of a later version is written only where it differs from its default, so older rules keep their bytes.
 """
 
 from dataclasses import dataclass
@@ -14,38 +14,39 @@ RULES_VERSION: Final = 4
 records need them (:data:`KNOWN_VERSIONS`); any other version is refused, never guessed."""
 
 RULES_OF_0_1_0: Final = 2
-"""The version of the rules that 0.1.0 wrote. They know names of headers in lower case only and pass over all others,
-controls too (:mod:`index.control_headers`). They refuse a null time and durations like ``15m``. Topics of other routers
-may be targets. Headers that a client has altered are taken as they were handed over (:mod:`index.unreadable`)."""
+"""The version of the rules that 0.1.0 wrote. These rules know names of headers in lower case only and ignore all
+others, controls too (:mod:`index.control_headers`). They refuse a null time and durations like ``15m``. Topics of other
+routers may be targets. Headers that a client has altered are taken as they were handed over
+(:mod:`index.unreadable`)."""
 
 KNOWN_VERSIONS: Final = (RULES_OF_0_1_0, RULES_VERSION)
 
 MIN_PERIOD_MS: Final = 1_000
-"""Unless it is configured otherwise."""
+"""Default of ``min_period_ms``."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRules:
-    """What is ruled for one delay topic, as it is configured and kept; :class:`index.rules.Rules` decides by it.
+    """The rules of one delay topic, as they are configured and kept; :class:`index.rules.Rules` decides by them.
 
     * ``topic``: the delay topic.
     * ``default_target``: where records without a target go; "" = such records are rejected.
     * ``allowed_targets``: names, or patterns with ``*``; see index.targets.
-    * ``max_delay_ms``: 0 = no limit.
+    * ``max_delay_ms``: longest delay; 0 = no limit.
     * ``aliases``: other names for control headers; see index.headers.
     * ``forbidden_targets``: every topic that belongs to a router; the delay topic itself is always added.
-    * ``enabled``: while it is False, every record is rejected with DELAY_DISABLED, whatever else is wrong with it.
-    * ``version``: of the code that decides.
+    * ``enabled``: while it is False, every record is rejected with DELAY_DISABLED, before any other problem.
+    * ``version``: version of the code that decides.
     * ``at_once``: while it is True, times are read and not waited for: every record is due at once.
-    * ``target_rules``: what is ruled for single targets; see index.targets.
+    * ``target_rules``: rules of single targets; see index.targets.
     * ``require_time``: a record without a time is rejected.
-    * ``ignores_unknown``: ``deliver-`` headers that are unknown mean nothing; else they are refused.
-    * ``recurring``: schedules may recur, see index.recurring; else what asks for that is rejected.
-    * ``min_period_ms``: the shortest time between two occurrences of one.
-    * ``delay_ms``: how long a record waits that says nothing of when; 0: not at all.
-    * ``spread_ms``: records due at one instant leave within this span behind it, see index.spreading; 0: then.
+    * ``ignores_unknown``: unknown ``deliver-`` headers mean nothing; else they are refused.
+    * ``recurring``: schedules may recur, see index.recurring; else records that ask for it are rejected.
+    * ``min_period_ms``: the shortest time between two occurrences of a schedule.
+    * ``delay_ms``: delay of a record that names no time; 0: none.
+    * ``spread_ms``: records due at one instant leave within this span after it, see index.spreading; 0: at it.
     """
 
     topic: str
@@ -67,12 +68,12 @@ class StoredRules:
 
     @property
     def are_of_0_1_0(self) -> bool:
-        """Whether 0.1.0 wrote these rules."""
+        """True if 0.1.0 wrote these rules."""
         return self.version == RULES_OF_0_1_0
 
 
 def plain_of(rules: StoredRules) -> dict[str, Any]:
-    """Every field as JSON takes it."""
+    """Return every field as a JSON value."""
     plain: dict[str, Any] = {
         "aliases": rules.aliases,
         "allowed_targets": rules.allowed_targets,
@@ -87,7 +88,7 @@ def plain_of(rules: StoredRules) -> dict[str, Any]:
     if rules.at_once:
         plain["at_once"] = True
     if rules.target_rules:
-        # One without a spread has three values, as ever.
+        # A rule without a spread has three values, as in rules of earlier versions.
         plain["target_rules"] = [rule if rule.spread_ms is not None else rule[:3] for rule in rules.target_rules]
     if rules.require_time:
         plain["require_time"] = True
@@ -105,7 +106,7 @@ def plain_of(rules: StoredRules) -> dict[str, Any]:
 
 
 def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
-    """The fields of rules from what ``plain_of`` gave; ValueError, TypeError or LookupError on anything else."""
+    """Read the fields of rules from the output of ``plain_of``; raise ValueError, TypeError or LookupError."""
     version = plain["version"]
     # JSON's true would pass for 1.
     if type(version) is not int or version not in KNOWN_VERSIONS:
@@ -131,13 +132,13 @@ def fields_of(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def differing(one: StoredRules, other: StoredRules) -> tuple[str, ...]:
-    """Names of the fields, as they are stored, by which rules differ."""
+    """Return the names of the fields, as they are stored, in which the rules differ."""
     before, after = plain_of(one), plain_of(other)
     return tuple(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 
 def refuse_unknown(version: int) -> None:
-    """ValueError when rules of this version cannot be decided by."""
+    """Raise ValueError when this program cannot decide by rules of this version."""
     if version not in KNOWN_VERSIONS:
         raise ValueError(f"version {version}: this program knows only version {_known()}")
 

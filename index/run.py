@@ -1,21 +1,21 @@
 """Runs: entries in release order, held together, so that they can be kept as columns instead of a tuple each.
 
-An entry is (due, offset, payload). What comes in and what leaves now are lists of such tuples: each is touched once
-more and gone. What waits for long is not touched until it is sealed or due, and as tuples it costs an object of each
-number and each payload, scattered over memory that Python keeps once it had it. So it is kept in *runs*, which only
-have to look like entries::
+An entry is (due, offset, payload). Entries that come in or leave now are lists of such tuples: each is touched once
+more and gone. An entry that waits for long is not touched until it is sealed or due. As a tuple it costs an object for
+each number and each payload, scattered over memory that Python does not give back. So such entries are kept in *runs*,
+which only have to look like entries::
 
-    due       │ 5000 │ 5000 │ 7001 │ ...         a run of columns: whoever knows what a payload is has three numbers
-    offset    │   12 │   17 │   11 │ ...         and some bytes of it
+    due       │ 5000 │ 5000 │ 7001 │ ...         a run of columns: a caller that knows the type of a payload keeps
+    offset    │   12 │   17 │   11 │ ...         three numbers and some bytes for each
     payload   │ ..   │ ...  │ .    │ ...
 
-:class:`ListRun` is the definition, and says what any other run has to do. It is what is used where nobody has better.
+:class:`ListRun` is the definition: any other run has to behave like it. It is used where there is no better run.
 
 Measured with 100,000 records of 200 bytes, scattered over an hour, in us of CPU a record (``python -m
 tests.bench.waiting``, 2026-11-24, 2 cores that did other things too; columns put in order by the router's kernel):
 
 ===========================================  ======  =======
-what                                         tuples  columns
+step                                         tuples  columns
 ===========================================  ======  =======
 index them, as they are handed over            0.30     0.54
 take them in release order, cut, and join      1.44     0.86
@@ -24,10 +24,10 @@ MiB for four buckets, one after the other        75       48
 MiB when all are sealed and gone                 73       18
 ===========================================  ======  =======
 
-Rejected: columns for what is due soon, or loaded from a segment to be released within seconds (it becomes tuples anyway
-when it leaves, and then making columns of it first is one pass more); one column for all that waits, sorted when it is
-sealed (70 ms in one piece, while nothing is released); a run for each chunk of due time, as what is due soon lies
-(a record each, when due times are scattered over weeks).
+Rejected: columns for entries that are due soon, or loaded from a segment to be released within seconds (they become
+tuples anyway when they leave, and making columns first is one pass more); one column for all waiting entries, sorted
+when it is sealed (70 ms in one piece, while nothing is released); a run for each chunk of due time, like the chunks of
+entries that are due soon (a run of one record, when due times are scattered over weeks).
 """
 
 from bisect import bisect_left
@@ -48,35 +48,35 @@ _due_of = itemgetter(0)
 
 
 class Run(Protocol[P]):
-    """Some entries in release order, of which no two have the same offset."""
+    """Some entries in release order; no two of them have the same offset."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of entries."""
 
     def __iter__(self) -> Iterator[Entry[P]]:
-        """Every entry as a tuple."""
+        """Iterate over the entries as tuples."""
 
     def place(self, number: int) -> Place:
-        """(due_ms, offset) of an entry."""
+        """Return the (due_ms, offset) of an entry."""
 
     @property
     def offsets(self) -> Sequence[int]:
-        """The offset of each."""
+        """The offsets of the entries."""
 
     def count_before(self, place: Place) -> int:
-        """How many entries lie before a (due_ms, offset), whether there is one at it or not."""
+        """Return how many entries lie before a (due_ms, offset), whether there is one at it or not."""
 
     def slice(self, start: int, stop: int) -> "Run[P]":
-        """Some of them, as a run that shares nothing with this one."""
+        """Return some of the entries, as a run that shares nothing with this one."""
 
     def take(self, count: int) -> list[Entry[P]]:
-        """Remove and return the first ones."""
+        """Remove and return the first entries."""
 
     def discard(self, place: Place) -> Entry[P] | None:
         """Remove the entry at a (due_ms, offset), if it is there."""
 
     def merged_with(self, others: Sequence["Run[P]"]) -> "Run[P]":
-        """All entries of this run and the others as one."""
+        """Return all entries of this run and the others as one run."""
 
     def check(self) -> None:
         """Assert every invariant; O(n)."""
@@ -84,11 +84,11 @@ class Run(Protocol[P]):
 
 @dataclass(frozen=True, slots=True)
 class Runs(Generic[P]):
-    """How entries are kept that wait for long.
+    """The form in which entries that wait for long are kept.
 
-    ``waiting`` divides entries into those, and the others, in the order in which they were; ``made`` makes a run of
-    some that are in release order, which is done with the newest when there are ``enough`` of them. Those that do not
-    wait for long are kept in chunks of 2**``chunk_bits`` ms.
+    ``waiting`` divides entries into entries that wait for long and the others, both in their old order. ``made`` makes
+    a run of entries in release order; it is called for the newest entries when there are ``enough`` of them. Entries
+    that do not wait for long are kept in chunks of 2**``chunk_bits`` ms.
     """
 
     waiting: Callable[[Sequence[Entry[P]]], tuple[Sequence[Entry[P]], Sequence[Entry[P]]]]
@@ -98,7 +98,7 @@ class Runs(Generic[P]):
 
 
 class ListRun(Generic[P]):
-    """A run as the list of its entries.
+    """A run that is the list of its entries.
 
     >>> run = ListRun([(1_000, 9, "a"), (2_000, 5, "b"), (2_000, 7, "c")])
     >>> run.count_before((2_000, 6)), run.place(2)
@@ -119,26 +119,26 @@ class ListRun(Generic[P]):
         return iter(self.entries)
 
     def place(self, number: int) -> Place:
-        """(due_ms, offset) of an entry."""
+        """Return the (due_ms, offset) of an entry."""
         due_ms, offset, _ = self.entries[number]
         return due_ms, offset
 
     @property
     def offsets(self) -> Sequence[int]:
-        """The offset of each."""
+        """The offsets of the entries."""
         return [offset for _, offset, _ in self.entries]
 
     def count_before(self, place: Place) -> int:
-        """How many entries lie before a (due_ms, offset)."""
+        """Return how many entries lie before a (due_ms, offset)."""
         # A pair is less than a triple that begins with it, so payloads are never compared.
         return bisect_left(self.entries, place)
 
     def slice(self, start: int, stop: int) -> "ListRun[P]":
-        """Some of them."""
+        """Return some of the entries."""
         return ListRun(self.entries[start:stop])
 
     def take(self, count: int) -> list[Entry[P]]:
-        """Remove and return the first ones."""
+        """Remove and return the first entries."""
         taken = self.entries[:count]
         del self.entries[:count]
         return taken
@@ -151,13 +151,13 @@ class ListRun(Generic[P]):
         return self.entries.pop(at)
 
     def merged_with(self, others: Sequence[Run[P]]) -> "ListRun[P]":
-        """All entries as one run."""
+        """Return all entries as one run."""
         return ListRun(in_order([self, *others]))
 
     def add(self, entries: Iterable[Entry[P]]) -> None:
-        """Add entries whose offsets are behind all that are here."""
+        """Add entries whose offsets are behind all others."""
         self.entries += entries
-        # What is equally due keeps its order, which is that of the offsets: numbers sort faster than tuples.
+        # Equally due entries keep their order, which is by offset: numbers sort faster than tuples.
         self.entries.sort(key=_due_of)
 
     def check(self) -> None:
@@ -166,23 +166,23 @@ class ListRun(Generic[P]):
 
 
 NOTHING_WAITS: Runs[Any] = Runs(lambda entries: ((), entries), ListRun)
-"""For whoever has no better way to keep entries than as they came."""
+"""The choice of callers without a better form than lists: all entries stay as they came."""
 
 
 def behind(place: Place) -> Place:
-    """The (due_ms, offset) that follows on a place."""
+    """Return the (due_ms, offset) that follows on a place."""
     due_ms, offset = place
     return due_ms, offset + 1
 
 
 def in_order(runs: Iterable[Iterable[Entry[P]]]) -> list[Entry[P]]:
-    """All entries of some runs, in release order."""
-    # A merge of sorted runs, which is what Timsort does with them; no two offsets are equal.
+    """Return all entries of some runs, in release order."""
+    # Timsort merges sorted runs; no two offsets are equal.
     return sorted([entry for run in runs for entry in run])
 
 
 class _Head(Generic[P]):
-    """What a merge holds of a source: one of its runs, and how much of that is left."""
+    """The state of a source in a merge: one of its runs, and the part of it that is left."""
 
     def __init__(self, runs: Iterable[Run[P]]) -> None:
         self._runs = iter(runs)
@@ -190,7 +190,7 @@ class _Head(Generic[P]):
         self._start = 0
 
     def is_there(self) -> bool:
-        """Whether anything is left of the source; the next run is taken up when nothing is of the one before."""
+        """Return whether the source has entries left; take up its next run when the last one is used up."""
         while self._start == len(self._run):
             following = next(self._runs, None)
             if following is None:
@@ -203,7 +203,7 @@ class _Head(Generic[P]):
         return self._run.place(len(self._run) - 1)
 
     def take_to(self, place: Place) -> Run[P]:
-        """Take what is left of the run up to a place, and what is at it."""
+        """Take the entries that are left of the run, up to and including a place."""
         start, self._start = self._start, self._run.count_before(behind(place))
         return self._run.slice(start, self._start)
 

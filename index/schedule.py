@@ -7,7 +7,7 @@ AT_ONCE: Final = 0
 """Due time of a record without one: it is past on every clock."""
 
 NO_EXPIRY: Final = -1
-"""Of a record that does not say how late it may be released; policies decide then."""
+"""Lateness limit of a record that names none; policies decide then."""
 
 BY_KEY: Final = -1
 """Partition of a record that is to be placed by its key."""
@@ -24,7 +24,7 @@ KEEP_KEY: Final = KeepKey.KEEP_KEY
 
 
 class Reason(StrEnum):
-    """Why a record went to the rejected topic; the value of its ``delay-error`` header."""
+    """The reason why a record went to the rejected topic; the value of its ``delay-error`` header."""
 
     MAX_DELAY_EXCEEDED = "MAX_DELAY_EXCEEDED"
     INVALID_SCHEDULE = "INVALID_SCHEDULE"
@@ -41,14 +41,14 @@ class Reason(StrEnum):
 
 
 class Rejection(NamedTuple):
-    """A record that is not to be released, with a message for whoever reads the rejected topic."""
+    """A record that is not to be released, with a message for the readers of the rejected topic."""
 
     reason: Reason
     message: str
 
 
 class Schedule(NamedTuple):
-    """What a record asks for: when, where, and what of it is to be changed.
+    """The request in a record: due time, targets, and changes to the record.
 
     * ``due_ms``: when it is to leave, in epoch milliseconds, never negative; AT_ONCE without a time header.
     * ``targets``: topics, none twice, in the order of the headers.
@@ -56,8 +56,8 @@ class Schedule(NamedTuple):
     * ``key``: of the released record, null as None, or KEEP_KEY.
     * ``deliver_id``: the caller's name for this schedule.
     * ``both_times``: whether a ``deliver-after`` was outranked by a ``deliver-at``.
-    * ``expire_after_ms``: how late it may be released at most, 0 for no limit whatever policies say, or NO_EXPIRY.
-    * ``shift_ms``: how much of ``due_ms`` is the spread of its targets, see index.spreading.
+    * ``expire_after_ms``: how late it may be released at most, 0 for no limit under any policy, or NO_EXPIRY.
+    * ``shift_ms``: the part of ``due_ms`` that is the spread of its targets, see index.spreading.
 
     >>> from index.rules import Rules
     >>> rules = Rules(topic="orders.delay", default_target="orders", max_delay_ms=3_600_000)
@@ -78,7 +78,7 @@ class Schedule(NamedTuple):
 
     @property
     def asked_ms(self) -> int:
-        """When it is due by what the record says."""
+        """The due time that the record names."""
         return self.due_ms - self.shift_ms
 
 

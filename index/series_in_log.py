@@ -1,14 +1,14 @@
-"""The recurring schedules of a delay partition by its log alone, for a partition whose state is begun anew.
+"""The recurring schedules of a delay partition, found in its log alone, for a partition whose state is begun anew.
 
-The log holds the occurrences that have left beside the one that is pending, since each was a record of it. Of a series
-only the last of its records can be pending: the transaction that writes it has released, moved or begun the one before.
-A state that is begun anew must not release the others, for each of them would be followed by a next one, and the series
-would go on several times::
+The log holds the pending occurrence of a series and the ones that have left, because each was a record of it. Only the
+last record of a series can be pending: the transaction that writes it has released, moved or begun the one before. A
+state that is begun anew must not release the others: each of them would be followed by a next one, and the series would
+go on several times::
 
     log   ── F ──── 2 ──── 3 ──── 4 ──►      F the first record of a series, 2 to 4 its occurrences
              gone   gone   gone   pending
 
-Only records that are signed count (:mod:`index.occurrences`): nobody else's record can take the place of the last.
+Only signed records count (:mod:`index.occurrences`): no record of a producer can take the place of the last.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ _NO_ID: Final = bytes(HASH_BYTES)
 
 
 class SeriesInLog(NamedTuple):
-    """The recurring schedules that a log tells of.
+    """The recurring schedules that are found in a log.
 
-    * ``gone``: offsets of records that have left, since a later record of their series is there.
+    * ``gone``: offsets of records that have left, because a later record of their series follows.
     * ``known``: how many series have an occurrence in the log that the key has signed.
     * ``unknown``: how many others have an occurrence there; a router with this key will take these for forged.
     """
@@ -41,16 +41,16 @@ class SeriesInLog(NamedTuple):
 
     @property
     def mask(self) -> Mask:
-        """Make the mask that keeps these from being released again; not stored yet."""
+        """The mask that keeps the gone records from being released again; not stored yet."""
         mask = Mask()
         mask.add(self.gone)
         return mask
 
     def transit(self, cursor: int) -> Mapping[Lot, Sequence[InTransit]]:
-        """Return the note by which the mask is asked about records that are read from ``cursor`` on, if it has some.
+        """Return a note that makes a router ask the mask about records from ``cursor`` on, if the mask has any of them.
 
-        A router asks the mask about records that it reads for the first time only up to the last one in transit.
-        No id has the hash of the note.
+        A router asks the mask about records that it reads for the first time only up to the last one in transit. No id
+        has the hash of the note.
         """
         if not self.gone or self.gone.max() < cursor:
             return {}
@@ -58,7 +58,10 @@ class SeriesInLog(NamedTuple):
 
 
 def series_in_log(records: Iterable[tuple[int, Record]], key: bytes, from_offset: int) -> SeriesInLog:
-    """Find the series that ``key`` signs in the records of a log, by offset and from ``from_offset`` on."""
+    """Find the series that ``key`` signs in a log, from its records by offset.
+
+    Only offsets from ``from_offset`` on are reported as gone.
+    """
     last: dict[int, int] = {}
     unknown: set[int] = set()
     gone = BitMap64()

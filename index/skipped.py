@@ -1,7 +1,7 @@
 """Ranges of a delay partition that were rejected as one, because they could not be read.
 
-Another client may well read them, or this one with other settings; by then the rejection has left. So until S has
-passed such a range, progress speaks of it, and a replay accepts nothing of it.
+Another client may well read them, or this one with other settings; by then the rejection has left. So the progress
+holds such a range until S has passed it, and a replay accepts no record of it.
 """
 
 from bisect import bisect_right
@@ -11,7 +11,7 @@ from index.progress import Skipped
 
 
 class SkippedRanges:
-    """In offset order; ranges that touch are one."""
+    """The skipped ranges in offset order; ranges that touch become one."""
 
     def __init__(self, ranges: Iterable[Skipped]) -> None:
         self._ranges = list(ranges)
@@ -26,16 +26,16 @@ class SkippedRanges:
         self._ranges.append(Skipped(from_offset, to_offset))
 
     def covers(self, offset: int) -> bool:
-        """Whether an offset lies in one of them."""
+        """Return whether an offset lies in one of the ranges."""
         at = bisect_right(self._ranges, offset, key=_from_offset) - 1
         return at >= 0 and offset < self._ranges[at].to_offset
 
     def between(self, sealed_to: int, cursor: int) -> tuple[Skipped, ...]:
-        """Those that progress has to speak of: indexed before C, and read again from S on."""
+        """Return the ranges that the progress must hold: indexed before C, and read again from S on."""
         return tuple(each for each in self._ranges if each.from_offset < cursor and each.to_offset > sealed_to)
 
     def forget(self, sealed_to: int) -> None:
-        """Drop what lies below S: nobody reads it again."""
+        """Drop ranges below S: they are never read again."""
         if self._ranges:
             self._ranges = [each for each in self._ranges if each.to_offset > sealed_to]
 

@@ -1,32 +1,35 @@
-"""Bursts: records due at one instant leave evenly over the span behind it, where their targets have a ``spread_ms``.
+"""Bursts: records due at one instant leave evenly over the span after it, where their targets have a ``spread_ms``.
 
 ::
 
-    asked for   09:00:00 | all 100,000
+    requested   09:00:00 | all 100,000
     leave       09:00:00 |  .  .  .  .  .  .  .  .  .  .  .  .  | 09:00:30     never before, always less than 30 s after
 
-When a record leaves must replay: it is part of its place (due, offset), by which everything is sorted, sealed and
-compared with W. So the shift is worked out where a record is decided, from its offset and the rules of its epoch alone,
-and what waits knows nothing but the shifted time. ``Schedule.due_ms`` is that one, ``Schedule.shift_ms`` says how much
-of it nobody asked for. What goes by which:
+The time at which a record leaves must replay: it is part of its place (due, offset), by which everything is sorted,
+sealed and compared with W. So the shift is computed where a record is decided, from its offset and the rules of its
+epoch alone, and waiting entries have only the shifted time. ``Schedule.due_ms`` is the shifted time, and
+``Schedule.shift_ms`` the part of it that the record did not ask for. The two times are used as follows:
 
 ==========================================  ========================================================================
-when it leaves                              order, W, buckets, lists, ``deliver-expire-after``, lateness
-what was asked for (``Schedule.asked_ms``)  ``delay-due``, the maximum delay, ``deliver-if-due``, receipts, when the
-                                            next occurrence of a series is due, ``deliver-until``
+time                                        used for
+==========================================  ========================================================================
+shifted (``Schedule.due_ms``)               order, W, buckets, lists, ``deliver-expire-after``, lateness
+requested (``Schedule.asked_ms``)           ``delay-due``, the maximum delay, ``deliver-if-due``, receipts, the due time
+                                            of the next occurrence of a series, ``deliver-until``
 ==========================================  ========================================================================
 
-A released record says both: ``delay-due``, and ``delay-spread`` where that is not all. What names no time, or one that
-had passed when it was written, leaves at once, as without a spread. With several targets the largest spread counts.
+A released record has both: ``delay-due``, and ``delay-spread`` where the shift is not 0. A record that names no time,
+or a time that had passed when it was written, leaves at once, as without a spread. With several targets the largest
+spread counts.
 
-The multiples of the golden ratio modulo 1 fall into the largest gap that those before have left: any run of consecutive
-offsets is even, of 100,000 as of 10, and no state has to be kept.
+Each multiple of the golden ratio modulo 1 falls into the largest gap that the earlier ones have left: any run of
+consecutive offsets is even, of 100,000 as of 10, and no state has to be kept.
 
-Rejected: a hash of the record: even only as dice are, some milliseconds get three times their share, two that are alike
-leave together, and to read it costs a pass over the payload. Rejected: a place in line for each due time: it depends on
-what else is pending, which no replay knows. Rejected: spreading at release, as a rate does: W would pass what has not
-left, or order would not be (due, offset). Rejected: keeping what was asked for in segments: what they hold is decided
-again by the rules of its epoch when it is loaded, which tells both.
+Rejected: a hash of the record: it is only as even as dice, some milliseconds get three times their share, two equal
+records leave together, and it costs a pass over the payload. Rejected: a place in line for each due time: it depends on
+the other pending records, which no replay knows. Rejected: spreading at release, as a rate limit does: W would pass
+records that have not left, or the order would not be (due, offset). Rejected: keeping the requested time in segments:
+their records are decided again by the rules of their epoch when they are loaded, which gives both times.
 """
 
 from typing import Final
@@ -35,7 +38,7 @@ from index.schedule import AT_ONCE, Schedule
 from index.times import INT64_MAX
 
 MAX_SPREAD_MS: Final = 86_400_000
-"""A day: behind that nobody would call it the same instant."""
+"""A day: no longer span would count as the same instant."""
 
 _GOLDEN: Final = 0x9E37_79B9_7F4A_7C15
 """2**64 divided by the golden ratio, odd."""
@@ -44,7 +47,7 @@ _FRACTION: Final = (1 << 64) - 1
 
 
 def shift_ms(offset: int, spread_ms: int) -> int:
-    """How much later than asked for the record at an offset leaves: 0 to below ``spread_ms``.
+    """Return how much later than requested the record at an offset leaves: from 0 to below ``spread_ms``.
 
     >>> [shift_ms(offset, 30_000) for offset in range(5)]
     [0, 18541, 7082, 25623, 14164]
@@ -53,7 +56,7 @@ def shift_ms(offset: int, spread_ms: int) -> int:
 
 
 def spread(schedule: Schedule, spread_ms: int, timestamp_ms: int, offset: int) -> Schedule:
-    """The schedule of the record at an offset, shifted within ``spread_ms``.
+    """Return the schedule of the record at an offset, shifted within ``spread_ms``.
 
     >>> from index.rules import Rules
     >>> asked = Rules("d", default_target="t").decide([("deliver-at", b"1800000000000")], 1_700_000_000_000)

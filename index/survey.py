@@ -1,10 +1,10 @@
-"""How what is pending is spread over time and targets, and how large its segments are: counted in steps.
+"""The spread of pending entries over time and targets, and the size of their segments: counted in steps.
 
 A count of everything at once would stall the release: a partition may hold a list for each of 200,000 due times and
-thousands of segments. So it is a generator, and each step looks at a few thousand of them; where there are fewer, the
-whole is one step. Entries in memory are counted by chunk (256 ms), those in segments by the due times that their
-manifest has (:mod:`index.due_marks`); what is loaded or sealed between two steps may be counted in both places. Targets
-of entries in memory are looked up one by one, those of segments are in the manifests.
+thousands of segments. So the count is a generator, and each step looks at a few thousand of them; where there are
+fewer, the whole is one step. Entries in memory are counted by chunk (256 ms), entries in segments by the due times in
+their manifest (:mod:`index.due_marks`); an entry that is loaded or sealed between two steps may be counted in both
+places. Targets of entries in memory are looked up one by one, targets of segments are in the manifests.
 """
 
 from bisect import bisect_left
@@ -24,13 +24,13 @@ from index.target_counts import Route, by_target, counts_of, largest
 P = TypeVar("P")
 
 BOUNDS_MS = (0, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000)
-"""Upper ends of the ranges, from now on; the first range is what is overdue, and one more lies beyond the last."""
+"""Upper ends of the ranges, from now on; the first range is overdue, and one more range lies beyond the last end."""
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 SPREAD_BOUNDS_MS = tuple(
     sorted({*BOUNDS_MS, *range(MINUTE_MS, HOUR_MS, MINUTE_MS), *range(HOUR_MS, BOUNDS_MS[-1], HOUR_MS)})
 )
-"""The same, and between them the next hour by minute and the next week by hour."""
+"""The same ends, and between them the next hour by minute and the next week by hour."""
 
 _RANGE_OF = tuple(bisect_left(BOUNDS_MS, bound_ms) for bound_ms in (*SPREAD_BOUNDS_MS, BOUNDS_MS[-1] + 1))
 
@@ -40,9 +40,9 @@ ENTRIES_AT_ONCE = 5_000
 
 
 class Survey(NamedTuple):
-    """``by_due`` counts the entries in each range of due time, ``snapshot_bytes`` are those of live segments.
+    """Counts of pending entries: ``by_due`` in each range of due time; ``snapshot_bytes`` is the size of live segments.
 
-    ``spread`` is the same as ``by_due`` by the ranges of SPREAD_BOUNDS_MS.
+    ``spread`` counts like ``by_due``, by the ranges of SPREAD_BOUNDS_MS.
     """
 
     by_due: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
@@ -52,7 +52,9 @@ class Survey(NamedTuple):
 
 
 def each_step(spread: Sequence[int], step_ms: int, steps: int) -> tuple[int, ...]:
-    """What is due in each minute, or hour, from now on, of counts in the ranges of SPREAD_BOUNDS_MS; without overdue.
+    """Return the entries due in each minute, or hour, from now on, without the overdue ones.
+
+    ``spread`` has their counts in the ranges of SPREAD_BOUNDS_MS.
 
     >>> two_in_the_first_minute_and_one_in_the_third = [5, 0, 1, 1, 0, 1]
     >>> each_step(two_in_the_first_minute_and_one_in_the_third, MINUTE_MS, 4)
@@ -67,18 +69,18 @@ def each_step(spread: Sequence[int], step_ms: int, steps: int) -> tuple[int, ...
 
 
 class _Counts:
-    """Entries in each range so far."""
+    """Entries counted so far in each range."""
 
     def __init__(self, now_ms: int, overdue: int) -> None:
         self._bounds_ms = [now_ms + bound_ms for bound_ms in SPREAD_BOUNDS_MS]
         self._spread = [overdue, *(0 for _ in SPREAD_BOUNDS_MS)]
 
     def add(self, due_ms: int, entries: int) -> None:
-        """So many are due then."""
+        """Count some entries that are due at one time."""
         self._spread[bisect_left(self._bounds_ms, due_ms)] += entries
 
     def add_segment(self, segment: SegmentRef, from_ms: int) -> None:
-        """What is due from then on in a segment."""
+        """Count the entries of a segment that are due from ``from_ms`` on."""
         low, high = (bisect_left(self._bounds_ms, due_ms) for due_ms in (segment.first.due_ms, segment.last.due_ms))
         before = due_by(segment, from_ms - 1)
         below = [before, *(max(due_by(segment, self._bounds_ms[place]), before) for place in range(low, high))]
@@ -86,13 +88,13 @@ class _Counts:
             self._spread[place] += two - one
 
     def add_run(self, run: Run[P]) -> None:
-        """What is in a run."""
+        """Count the entries of a run."""
         upto = [run.count_before((bound_ms + 1, -1)) for bound_ms in self._bounds_ms]
         for place, (one, two) in enumerate(pairwise([0, *upto, len(run)])):
             self._spread[place] += two - one
 
     def survey(self, snapshot_bytes: int, by_target: TargetCounts) -> Survey:
-        """All of it."""
+        """Return the survey of all entries counted."""
         by_due = [0] * (len(BOUNDS_MS) + 1)
         for place, entries in zip(_RANGE_OF, self._spread, strict=True):
             by_due[place] += entries
@@ -108,7 +110,8 @@ def survey(
 ) -> Generator[None, None, Survey]:
     """Count in steps of about a millisecond; the result is the generator's return value.
 
-    Without ``routes_of``, the targets of entries, nothing is counted by target. ``held`` are overdue all the same.
+    ``routes_of`` returns the targets of entries; without it nothing is counted by target. ``held`` entries count as
+    overdue.
     """
     counts = _Counts(now_ms, overdue=sum(map(len, held)))
     targets: Counter[str] = Counter()
@@ -140,7 +143,7 @@ def _count_segments(
     for bucket in parts.buckets.values():
         segments = bucket.manifest.segments
         unloaded = segments[len(segments) if bucket.next_segment is None else bucket.next_segment :]
-        # Of the first one a part may have left, or be in memory.
+        # A part of the first segment may have left, or be in memory.
         stored += [(segment, bucket.loaded_to.due_ms) for segment in unloaded]
         size_bytes += sum(segment.size_bytes for segment in segments[bucket.passed(watermark) :])
     remaining = iter(stored)
@@ -159,7 +162,7 @@ def _slices(lane: Sequence[Entry[P]]) -> Iterator[Sequence[Entry[P]]]:
 
 
 def _pieces(run: Run[P]) -> Iterator[Run[P]]:
-    """What lies in a run, some at a time; what leaves meanwhile may be missing, or there twice."""
+    """Yield the entries of a run, some at a time; entries that leave meanwhile may be missing, or come twice."""
     start = 0
     while start < len(run):
         yield run.slice(start, start + ENTRIES_AT_ONCE)
@@ -167,7 +170,7 @@ def _pieces(run: Run[P]) -> Iterator[Run[P]]:
 
 
 def _runs(index: PendingIndex[P]) -> Iterator[list[Entry[P]]]:
-    """What lies in an index, some at a time; what is added or leaves meanwhile may be missing, or there twice."""
+    """Yield the entries of an index, some at a time; entries added or taken meanwhile may be missing, or come twice."""
     run: list[Entry[P]] = []
     chunk = 0
     while sizes := index.sizes(chunk, CHUNKS_AT_ONCE):
@@ -187,7 +190,7 @@ def _count_chunks(counts: _Counts, index: PendingIndex[P]) -> Generator[None, No
     chunk = 0
     while sizes := index.sizes(chunk, CHUNKS_AT_ONCE):
         for chunk, entries in sizes:
-            # By its last millisecond, so that nothing counts as overdue that is not.
+            # By the last millisecond of the chunk, so that no entry counts as overdue too early.
             counts.add(((chunk + 1) << index.chunk_bits) - 1, entries)
         chunk += 1
         if len(sizes) == CHUNKS_AT_ONCE:

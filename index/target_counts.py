@@ -1,7 +1,8 @@
-"""How many entries go to which target: of a segment when it is made, of what is in memory when it is surveyed.
+"""Counts of entries by target: of a segment when it is made, of entries in memory when they are surveyed.
 
-Producers choose targets within the allow-list, which may be a pattern, so there may be as many as records. Kept are the
-largest, and what is left is counted together under :data:`OTHERS`, which is no topic name. A record may have several.
+Producers choose targets within the allow-list, which may be a pattern, so there may be as many targets as records. Only
+the largest are kept, and the others are counted together under :data:`OTHERS`, which is no topic name. A record may
+have several targets.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,22 +12,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from index.bucket import Manifest, SegmentRef, TargetCounts
 
 Route = str | tuple[str, ...]
-"""The targets of one record; a single one also as itself, since that is counted faster."""
+"""The targets of one record; a single target also as itself, because that is counted faster."""
 
 MOST_TARGETS = 20
 OTHERS = ""
 
 
 def count_routes(routes: Sequence[Route]) -> TargetCounts:
-    """Entries by target, the largest first."""
-    # As a rule there is one, and then this costs a few nanoseconds each.
+    """Count entries by target, the largest first."""
+    # As a rule there is one route, and then this costs a few nanoseconds each.
     kinds = set(routes)
     counts = dict.fromkeys(kinds, len(routes)) if len(kinds) == 1 else Counter(routes)
     return largest(by_target(counts))
 
 
 def by_target(counts: Mapping[Route, int]) -> Counter[str]:
-    """Entries by target from entries by route; an entry without targets is one of others."""
+    """Sum the entries by target from entries by route; an entry without targets counts under OTHERS."""
     summed: Counter[str] = Counter()
     for route, count in counts.items():
         for target in (route,) if isinstance(route, str) else route or (OTHERS,):
@@ -35,7 +36,7 @@ def by_target(counts: Mapping[Route, int]) -> Counter[str]:
 
 
 def largest(counts: Mapping[str, int]) -> TargetCounts:
-    """The largest targets, the largest first, and at the end what is left."""
+    """Return the largest targets, the largest first, and the sum of the others at the end."""
     ordered = sorted(counts.items(), key=lambda each: (each[0] == OTHERS, -each[1], each[0]))
     named = [each for each in ordered if each[0] != OTHERS]
     others = counts.get(OTHERS, 0) + sum(count for _, count in named[MOST_TARGETS:])
@@ -43,15 +44,15 @@ def largest(counts: Mapping[str, int]) -> TargetCounts:
 
 
 def counts_of(segment: SegmentRef) -> TargetCounts:
-    """What is known of a segment; all of it is of others where nothing is."""
+    """Return the known counts of a segment; without any, all its entries count under OTHERS."""
     return segment.targets or ((OTHERS, segment.entries),)
 
 
 def in_proportion(ref: SegmentRef, sources: Iterable[Manifest]) -> TargetCounts:
-    """Counts of a segment that was merged from these buckets: in the proportions of the segments it overlaps.
+    """Estimate the counts of a segment that was merged from these buckets, in the proportions of its sources.
 
-    Exact where those have one target. What a merge reads has no schedules, and of pointers not even headers: counting
-    would mean to read and decide every record again.
+    They are exact where the segments that it overlaps have one target. A merge reads no schedules, and of pointers not
+    even headers: counting would mean to read and decide every record again.
     """
     summed: Counter[str] = Counter()
     entries = 0

@@ -1,20 +1,20 @@
-"""Which topics a record of a delay topic may be released to, and what is ruled for a single one of them.
+"""The topics to which a delay topic may release records, and the rules of single targets.
 
-A header that names a topic is a way around ACLs: whoever may write to the delay topic could write to any topic
-the router can (reliability note, rules S01 to S06). So targets are allowed one by one, per delay topic, by the
-operator:
+A header that names a topic is a way around ACLs: a producer who may write to the delay topic could write to any topic
+that the router can write to (reliability note, rules S01 to S06). So the operator allows targets one by one, for each
+delay topic:
 
-1. never: names starting with ``__``, every topic of the router, and whatever is named like the topics that a router
-   keeps beside a delay topic (``SCHEME``), whoever's it is and whatever is allowed: a record released into one of those
-   would loop, or be taken for state;
+1. never: names starting with ``__``, every topic of the router, and every name that the topics of any router beside a
+   delay topic may have (``SCHEME``), even where it is allowed: a record released into one of those would loop, or be
+   taken for state;
 2. always: the delay topic's own ``default_target``, which is the operator's choice too;
 3. else: names matched in full by an entry of ``allowed_targets``, in which ``*`` stands for any characters, none
    included, and every other character, ``.`` too, for itself. Without entries only the default target is left.
 
-For a single target more may be ruled, on top of the rules of the delay topic (:mod:`index.rules`). Its own maximum
-delay takes the place of the delay topic's, shorter or longer, and so does its own spread (:mod:`index.spreading`). A
-record with several targets goes to all of them or to none, at one time, so the strictest of its targets decides, and
-the largest spread. While a target is switched off, whatever names it is rejected with DELAY_DISABLED.
+A single target may have rules of its own, on top of the rules of the delay topic (:mod:`index.rules`). Its own maximum
+delay replaces the delay topic's, shorter or longer, and so does its own spread (:mod:`index.spreading`). A record with
+several targets goes to all of them or to none, at one time, so the strictest of its targets decides, and the largest
+spread. While a target is switched off, every record that names it is rejected with DELAY_DISABLED.
 """
 
 import re
@@ -30,10 +30,10 @@ MAX_TOPIC_CHARS: Final = 249
 INTERNAL_PREFIX: Final = "__"
 
 STATE_ENDING: Final = ".delay-state"
-"""How the name of the topic ends that tells of a delay topic: whatever precedes the ending is one."""
+"""Ending of the name of a state topic; the part before it is the name of the delay topic."""
 
 SCHEME: Final = (STATE_ENDING, ".delay-snapshots", ".delay-backfill", ".rejected", ".receipts")
-"""How the names of topics end that a router keeps beside a delay topic, unless it is configured otherwise."""
+"""Endings of the names of topics that a router keeps beside a delay topic, unless they are configured otherwise."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PATTERN = re.compile(r"[a-zA-Z0-9._*-]{1,249}")
@@ -61,15 +61,15 @@ def illegal_pattern(pattern: str) -> str | None:
 
 
 def topic_of(raw: bytes | None) -> str:
-    """The topic that a header names; bytes outside ASCII become a character no topic name has, and are refused."""
+    """Return the topic that a header names; bytes outside ASCII become a character that no topic name has."""
     return "" if raw is None else raw.decode("ascii", "replace")
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether the pattern, with ``*`` as its only wildcard, covers the whole name.
+    """Return whether the pattern, with ``*`` as its only wildcard, covers the whole name.
 
     The pieces between the stars are found left to right, each at its first place. That is exact for this kind of
-    pattern and never goes back, so no name and no pattern takes longer than their lengths explain.
+    pattern and never goes back, so the time is bounded by the lengths of name and pattern.
 
     >>> matches("billing.*", "billing.eu"), matches("billing.*", "billingXeu"), matches("*.eu", "billing.eu")
     (True, False, True)
@@ -99,7 +99,7 @@ def of_scheme(name: str) -> str | None:
 class TargetPolicy:
     """The three rules above for one delay topic; immutable.
 
-    Without ``refuses_scheme`` the first rule is what it once was, and knows the router's own topics only.
+    Without ``refuses_scheme`` the first rule is that of 0.1.0, which knows only the router's own topics.
     """
 
     __slots__ = ("_allowed", "_default", "_forbidden", "_refuses_scheme")
@@ -112,7 +112,7 @@ class TargetPolicy:
         *,
         refuses_scheme: bool = True,
     ) -> None:
-        """Check names and patterns; ValueError when one is illegal or the default target can never be one."""
+        """Check names and patterns; raise ValueError when one is illegal or the default target can never be one."""
         self._refuses_scheme = refuses_scheme
         self._default = default_target
         self._allowed = tuple(allowed_targets)
@@ -141,7 +141,7 @@ class TargetPolicy:
 
 
 class TargetRule(NamedTuple):
-    """Rules of one target; ``max_delay_ms`` and ``spread_ms`` None are the delay topic's, 0 is no limit, and none."""
+    """The rules of one target; None for ``max_delay_ms`` and ``spread_ms`` means the delay topic's, 0 means none."""
 
     target: str
     max_delay_ms: int | None = None
@@ -150,12 +150,12 @@ class TargetRule(NamedTuple):
 
 
 class TargetRules:
-    """The rules of all targets of one delay topic, made for deciding; immutable."""
+    """The rules of all targets of one delay topic, prepared for decisions; immutable."""
 
     __slots__ = ("_disabled", "_limits_ms", "_spreads_ms", "_topic_limit_ms", "_topic_spread_ms", "max_ahead_ms")
 
     def __init__(self, topic_limit_ms: int, rules: Sequence[TargetRule], topic_spread_ms: int = 0) -> None:
-        """ValueError naming the target when one cannot be accepted."""
+        """Raise ValueError, naming the target, when a rule cannot be accepted."""
         names = [rule.target for rule in rules]
         for name in names:
             if names.count(name) > 1:
@@ -175,31 +175,31 @@ class TargetRules:
                 message = f"target_rules {name!r}: spread_ms {spread_ms}: expected 0 (none) to {MAX_SPREAD_MS}"
                 raise ValueError(message)
         limits_ms = [limit_ms for limit_ms in (topic_limit_ms, *self._limits_ms.values()) if limit_ms]
-        # Nothing up to here is over any limit, which one comparison tells of nearly every record.
+        # A delay up to here is within every limit, so one comparison is enough for nearly every record.
         self.max_ahead_ms = min(limits_ms, default=INT64_MAX)
 
     def limit_ms(self, targets: Iterable[str]) -> int:
-        """The longest delay of a record with these targets, 0 for no limit."""
+        """Return the longest delay of a record with these targets, 0 for no limit."""
         limits_ms = [self._limits_ms.get(target, self._topic_limit_ms) for target in targets]
         return min((limit_ms for limit_ms in limits_ms if limit_ms), default=0)
 
     @property
     def longest_ms(self) -> int:
-        """The longest delay of a record with whatever target, 0 for no limit."""
+        """The longest delay of a record with any targets, 0 for no limit."""
         limits_ms = [self._topic_limit_ms, *self._limits_ms.values()]
         return max(limits_ms) if all(limits_ms) else 0
 
     @property
     def spreads(self) -> bool:
-        """Whether what goes to any target is spread."""
+        """True if any target has a spread."""
         return bool(self._topic_spread_ms or any(self._spreads_ms.values()))
 
     def spread_ms(self, targets: Iterable[str]) -> int:
-        """The span over which a record with these targets is spread, 0 for none."""
+        """Return the span over which a record with these targets is spread, 0 for none."""
         return max((self._spreads_ms.get(target, self._topic_spread_ms) for target in targets), default=0)
 
     def disabled(self, targets: Sequence[str]) -> str | None:
-        """The first of these targets that is switched off."""
+        """Return the first of these targets that is switched off; None if all are on."""
         if not self._disabled:
             return None
         return next((target for target in targets if target in self._disabled), None)

@@ -1,4 +1,4 @@
-"""What is wrong with a due time, seen with the timestamp of its record."""
+"""Problems of a due time in relation to the timestamp of its record."""
 
 from index.controls import AFTER_BIT
 from index.schedule import Action, Control, Reason, Rejection
@@ -6,7 +6,10 @@ from index.times import INT64_MAX
 
 
 def problems_of_times(times: int, due_ms: int, timestamp_ms: int, limit_ms: int) -> list[Rejection]:
-    """Every problem; ``times`` tells which time headers were given, ``limit_ms`` is the longest delay, 0 for none."""
+    """Return every problem of a due time.
+
+    ``times`` has the bits of the given time headers. ``limit_ms`` is the longest delay, 0 for no limit.
+    """
     if timestamp_ms < 0:
         if times == AFTER_BIT or (times and limit_ms):
             counted = "deliver-after" if times == AFTER_BIT else "the maximum delay"

@@ -1,7 +1,7 @@
-"""How a header says *when*: a number, an ISO 8601 duration, one as in the configuration, or an RFC 3339 instant.
+"""Times in headers: a number, an ISO 8601 duration, a duration as in the configuration, or an RFC 3339 instant.
 
-Every result is a whole number of milliseconds, found by integer arithmetic alone and rounded **up**, so that
-no rounding ever delivers a record early.
+Every result is a whole number of milliseconds, found by integer arithmetic alone and rounded **up**, so that no
+rounding ever delivers a record early.
 
 ========  =====================================  ============================================================
 notation  accepted                               refused, among others
@@ -12,10 +12,10 @@ short     ``500ms 10s 5m 36h 7d``, one unit      ``1h30m``, ``1.5h``, ``15M``, `
 instant   ``2030-01-31T08:00:00Z``, ``+02:00``   no offset, a space for the T, February 30, 24:00:00
 ========  =====================================  ============================================================
 
-The grammars are patterns of our own because the standard library is far more lenient: ``int()`` takes
-underscores, signs and every Unicode digit; ``datetime.fromisoformat`` takes week dates and instants without an
-offset (reliability note, rule S27). All functions raise ValueError with a message that says what is allowed;
-the caller knows the header and the value, and adds them.
+The grammars are patterns of our own because the standard library is far more lenient: ``int()`` takes underscores,
+signs and every Unicode digit; ``datetime.fromisoformat`` takes week dates and instants without an offset (reliability
+note, rule S27). All functions raise ValueError with a message that says which notations are allowed; the caller knows
+the header and the value, and adds them.
 """
 
 import re
@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Final
 
 INT64_MAX: Final = 2**63 - 1
-"""Kafka's timestamps are signed 64-bit milliseconds; nothing above this can be one."""
+"""Kafka's timestamps are signed 64-bit milliseconds, so this is the largest."""
 
 _MAX_DIGITS: Final = 19  # int64 has 19; the limit also keeps int() from working through a megabyte of digits
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
@@ -113,7 +113,7 @@ def parse_written_duration_ms(raw: bytes) -> int:
 def parse_iso_duration_ms(raw: bytes, allowed: str = _DURATION_ALLOWED) -> int:
     """Read an ISO 8601 duration, weeks to seconds with up to 9 decimals on these, as ms rounded up.
 
-    ``allowed`` is what is said of any other text.
+    ``allowed`` is the error message for any other text.
 
     Producers name the same few lengths again and again, so they are remembered; a text that matches is short.
     """

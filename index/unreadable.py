@@ -1,20 +1,20 @@
-"""Headers that a client cannot hand over as they are, and how a rejected record keeps every byte of them.
+"""Headers that a client cannot hand over as they are, and the form in which a rejected record keeps every byte of them.
 
-Kafka takes any bytes for a header's name, and any number of headers. A client may not: librdkafka, and what is built on
-it, ends a name at its first NUL, gives up at a name that is no UTF-8, and gives no headers at all where there are more
-than 100,000; a Java client puts U+FFFD for what is no UTF-8, so that nobody can tell what such a name was. Such a
-record is rejected with UNREADABLE, and then the clients that read the rejected topic must not fail where this one did.
-So the names that are text stay headers, in their order, and one header more, the last before ``delay-error``, holds
-all of them as they came::
+Kafka takes any bytes for a header's name, and any number of headers. A client may not. librdkafka, and clients built on
+it, end a name at its first NUL, give up at a name that is no UTF-8, and give no headers at all where there are more
+than 100,000. A Java client replaces bytes that are no UTF-8 with U+FFFD, so that the original name is lost. Such a
+record is rejected with UNREADABLE, and the clients that read the rejected topic must not fail where this one did. So
+the names that are text stay headers, in their order, and one more header, the last before ``delay-error``, holds all of
+them as they came::
 
     delay-unreadable-headers   the record's headers in Kafka's own encoding (record format v2): a count, then for each
                                the length of its name, the name, the length of its value (-1: null), the value;
                                numbers are zigzag varints
 
-:func:`decode_headers` reads it. Of more than ``MAX_HEADERS`` headers none stays beside it.
+:func:`decode_headers` reads it. Where there are more than ``MAX_HEADERS`` headers, no other header stays.
 
-Rejected: writing the names as they came, through librdkafka's C interface. Whoever reads the rejected topic with a
-client of that family would be stopped by them in turn, and more than 100,000 headers could not be read by any.
+Rejected: writing the names as they came, through librdkafka's C interface. Such names would stop any reader of the
+rejected topic with a client of that family in turn, and no client could read more than 100,000 headers.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ from index.schedule import Decision, Reason, Rejection
 DELAY_UNREADABLE_HEADERS: Final = "delay-unreadable-headers"
 
 MAX_HEADERS: Final = 10_000
-"""Of one record. A header takes 3 bytes of a log and some 120 of memory, so that the bytes of a record say little about
-what it costs. Ten thousand are more than any client sends by reason, and cost 1.2 MB."""
+"""Most headers of one record. A header takes 3 bytes of a log and some 120 of memory, so the size of a record says
+little about its cost. Ten thousand are more than any sensible client sends, and cost 1.2 MB."""
 
 RawHeader: TypeAlias = tuple[bytes, bytes | None]
 
@@ -38,9 +38,10 @@ _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 class UnreadableHeaders(list[tuple[str, bytes | None]]):
-    """What a rejected record has instead of its headers.
+    """The headers that a rejected record has instead of its own.
 
-    ``why`` they could not be read, and what was ``handed`` over in their place, None for nothing at all.
+    ``why`` says why they could not be read. ``handed`` are the headers that the client handed over in their place, None
+    for nothing at all.
     """
 
     def __init__(self, raw: bytes, headers: Sequence[RawHeader], why: str, handed: Headers | None) -> None:
@@ -51,9 +52,9 @@ class UnreadableHeaders(list[tuple[str, bytes | None]]):
 
 
 def examined(raw: bytes, handed: Headers | None) -> Headers:
-    """A record's headers from how they are encoded: as a client hands them over, or UnreadableHeaders.
+    """Decode a record's headers: as a client hands them over, or as UnreadableHeaders.
 
-    ValueError when that is not what Kafka's encoding of headers looks like.
+    It raises ValueError unless ``raw`` is Kafka's encoding of headers.
     """
     count, at = _varint(raw, 0)
     if count > MAX_HEADERS:
@@ -68,7 +69,7 @@ def examined(raw: bytes, handed: Headers | None) -> Headers:
 
 
 def are_plain(headers: Headers) -> bool:
-    """Whether a Java client, too, has handed these over as they came."""
+    """Return whether a Java client, too, has handed these headers over as they came."""
     names = "".join([name for name, _ in headers])
     return "\0" not in names and _REPLACED not in names and len(headers) <= MAX_HEADERS
 
@@ -94,12 +95,12 @@ def as_accepted(record: Record) -> Record:
 
 
 def count_headers(raw: bytes) -> int:
-    """Return how many headers an encoding says that it holds; none of them is decoded."""
+    """Return the number of headers in an encoding; none of them is decoded."""
     return _varint(raw, 0)[0]
 
 
 def decode_headers(raw: bytes) -> list[RawHeader]:
-    """The headers as they came, from the content of ``delay-unreadable-headers``; ValueError on anything else."""
+    """Decode the content of ``delay-unreadable-headers`` to the headers as they came; raise ValueError otherwise."""
     return _decoded(raw, *_varint(raw, 0))
 
 

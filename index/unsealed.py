@@ -1,4 +1,4 @@
-"""Entries that are in no bucket yet: those of the mutable bucket, and of one that is being sealed."""
+"""Entries that are in no bucket yet: the entries of the mutable bucket, and of one that is being sealed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -12,13 +12,13 @@ from index.waiting import Waiting
 P = TypeVar("P")
 
 PIECE_ENTRIES = 2_500
-"""So many are taken in release order at once: about a segment, and a few milliseconds."""
+"""Entries taken in release order at once: about a segment, and a few milliseconds."""
 
 
 class Unsealed(Generic[P]):
-    """The entries of one ledger range that are in no bucket yet; ``offsets`` gives S as its minimum.
+    """The entries of one ledger range that are in no bucket yet; the minimum of ``offsets`` is S.
 
-    Those that are due soon are in ``soon``, as they came, and those that wait for long in ``waiting``.
+    Entries that are due soon are in ``soon``, as they came, and entries that wait for long in ``waiting``.
     """
 
     def __init__(self, from_offset: int, runs: Runs[P]) -> None:
@@ -34,7 +34,7 @@ class Unsealed(Generic[P]):
         return len(self.soon) + len(self.waiting)
 
     def add(self, entries: Sequence[Entry[P]]) -> None:
-        """Add entries in the order of their offsets, all of which are behind those that are here."""
+        """Add entries in the order of their offsets; all of them are behind the entries that are here."""
         waiting, soon = self._waiting_of(entries)
         if waiting:
             self.waiting.add(waiting)
@@ -43,13 +43,13 @@ class Unsealed(Generic[P]):
         self._fresh += [offset for _, offset, _ in entries]
 
     def put_back(self, entries: Sequence[Entry[P]]) -> None:
-        """Return entries that were taken, in release order, to where they were; ``pieces`` may come to them yet."""
+        """Put taken entries, in release order, back to where they were; ``pieces`` may still come to them."""
         waiting, soon = self._waiting_of(entries)
         self.waiting.put_back(waiting)
         self.soon.put_back(soon)
 
     def settle(self) -> BitMap64:
-        """The offsets of all entries."""
+        """Return the offsets of all entries."""
         if self._fresh:
             self.offsets.update(self._fresh)
             self._fresh = []
@@ -61,15 +61,15 @@ class Unsealed(Generic[P]):
         return self.waiting.discard(place) if found is None else found
 
     def count_until(self, due_ms: int) -> int:
-        """Entries due by then, to a chunk exactly."""
+        """Count the entries due by then, to the end of that chunk."""
         return self.soon.count_until(due_ms) + self.waiting.count_until(due_ms)
 
     def pieces(self) -> Iterator[Run[P]]:
-        """Every entry in release order, lazily: what is removed meanwhile may be missing or not."""
+        """Yield all entries in release order, lazily: an entry that is removed meanwhile may be missing or not."""
         return _interleaved(self.waiting.pieces(PIECE_ENTRIES), _gathered(self.soon.chunks()))
 
     def take_over(self, newer: "Unsealed[P]") -> None:
-        """Add all that another has, whose range follows on this one's."""
+        """Add all entries of another range, which follows on this one."""
         for chunk in newer.soon.chunks():
             self.soon.add(chunk)
         for run in newer.waiting.take_all():
@@ -85,7 +85,7 @@ class Unsealed(Generic[P]):
 
 
 def _gathered(chunks: Iterable[list[Entry[P]]]) -> Iterator[Run[P]]:
-    """Chunks that follow each other, so many in a run that it is worth it."""
+    """Join chunks that follow each other to runs of a worthwhile size."""
     gathered: list[Entry[P]] = []
     for chunk in chunks:
         gathered += chunk
@@ -97,7 +97,7 @@ def _gathered(chunks: Iterable[list[Entry[P]]]) -> Iterator[Run[P]]:
 
 
 def _interleaved(one: Iterator[Run[P]], other: Iterator[Run[P]]) -> Iterator[Run[P]]:
-    """What two have in release order, in that order."""
+    """Merge two sources that are in release order."""
     first, second = next(one, None), next(other, None)
     while first is not None and second is not None:
         end = behind(min(first.place(len(first) - 1), second.place(len(second) - 1)))
@@ -114,6 +114,6 @@ def _interleaved(one: Iterator[Run[P]], other: Iterator[Run[P]]) -> Iterator[Run
 
 
 def _rest(run: Run[P], end: Place) -> Run[P] | None:
-    """What lies at ``end`` and behind it."""
+    """Return the entries at ``end`` and behind it; None when there are none."""
     count = run.count_before(end)
     return run.slice(count, len(run)) if count < len(run) else None

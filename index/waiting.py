@@ -1,9 +1,9 @@
 """Entries that wait for long, in runs: indexed by the million, and looked at again when they are sealed or due.
 
-What comes in goes into the *newest* run, a list, until that is long enough to be made one of columns
-(:class:`index.run.Runs`). There are some dozens of those, each in release order, so what comes next of all of them lies
-at their beginnings, and a piece of that is a slice of each. No piece is more than asked for: neither releasing nor
-sealing may stand still for what is due behind it.
+New entries go into the *newest* run, a list, until it is long enough to become a run of columns
+(:class:`index.run.Runs`). There are some dozens of runs, each in release order, so the next entries of all lie at their
+beginnings, and a piece is a slice of each. No piece is larger than asked for: neither releasing nor sealing may delay
+the entries that are due behind it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _BEFORE_ALL: Place = (-1, -1)
 
 
 class _Window(NamedTuple, Generic[P]):
-    """The entries of a run from one on and up to another."""
+    """The entries of a run from ``start`` up to ``stop``."""
 
     run: Run[P]
     start: int
@@ -26,7 +26,7 @@ class _Window(NamedTuple, Generic[P]):
 
     @property
     def first(self) -> Place:
-        """Where the first one lies."""
+        """The place of the first entry."""
         return self.run.place(self.start)
 
     def __bool__(self) -> bool:
@@ -55,7 +55,7 @@ class Waiting(Generic[P]):
         return self._count
 
     def add(self, entries: Sequence[Entry[P]]) -> None:
-        """Add entries, in the order of their offsets, all of which are behind those that are here."""
+        """Add entries, in the order of their offsets; all of them are behind the entries that are here."""
         self._newest.add(entries)
         self._count += len(entries)
         if len(self._newest) >= self._enough:
@@ -63,7 +63,7 @@ class Waiting(Generic[P]):
         self._look()
 
     def add_run(self, run: Run[P]) -> None:
-        """Add a run; what is added behind it has higher offsets."""
+        """Add a run; entries that are added after it have higher offsets."""
         self._close_newest()
         if len(run):
             self._older.append(run)
@@ -71,30 +71,30 @@ class Waiting(Generic[P]):
         self._look()
 
     def put_back(self, entries: Sequence[Entry[P]]) -> None:
-        """Return entries that were taken, in release order; ``pieces`` that come to them have them."""
+        """Put back entries that were taken, in release order; ``pieces`` that still come to them yield them."""
         if entries:
             self._older.append(ListRun([*entries]))
             self._count += len(entries)
             self._look()
 
     def first(self) -> Place | None:
-        """(due_ms, offset) of the first entry, or None when nothing waits."""
+        """Return the (due_ms, offset) of the first entry, or None when nothing waits."""
         return self._first
 
     def next_due_ms(self) -> int | None:
-        """Due time of the first entry, or None when nothing waits."""
+        """Return the due time of the first entry, or None when nothing waits."""
         return None if self._first is None else self._first[0]
 
     def furthest_due_ms(self) -> int | None:
-        """Due time of the last entry, or None when nothing waits."""
+        """Return the due time of the last entry, or None when nothing waits."""
         return max((run.place(len(run) - 1)[0] for run in self.runs()), default=None)
 
     def runs(self) -> list[Run[P]]:
-        """Every run, with something in each; to look at only."""
+        """Return all runs that are not empty; read-only."""
         return [*self._older, self._newest] if len(self._newest) else [*self._older]
 
     def count_until(self, due_ms: int) -> int:
-        """Entries due by then."""
+        """Count the entries due by then."""
         if self._first is None or self._first[0] > due_ms:
             return 0
         return sum([run.count_before((due_ms + 1, 0)) for run in self.runs()])
@@ -124,7 +124,10 @@ class Waiting(Generic[P]):
         return None
 
     def pieces(self, max_entries: int) -> Iterator[Run[P]]:
-        """Every entry in release order, so many in a run, lazily: what is removed meanwhile may be missing or not."""
+        """Yield all entries in release order, in runs of at most ``max_entries``.
+
+        It is lazy: an entry that is removed meanwhile may be missing or not.
+        """
         self._close_newest()
         after = _BEFORE_ALL
         while rest := [window for run in self.runs() if (window := _Window(run, run.count_before(after), len(run)))]:
@@ -135,7 +138,7 @@ class Waiting(Generic[P]):
             yield first.merged_with(others) if others else first
 
     def take_before(self, end: Place) -> Run[P] | None:
-        """Remove what lies before a (due_ms, offset), and return it as one run; None when there is nothing."""
+        """Remove the entries before a (due_ms, offset), and return them as one run; None when there are none."""
         taken: list[Run[P]] = []
         for run in self.runs():
             if count := run.count_before(end):
@@ -148,7 +151,7 @@ class Waiting(Generic[P]):
         return taken[0].merged_with(taken[1:])
 
     def take_all(self) -> list[Run[P]]:
-        """Remove and return everything, in runs of any order."""
+        """Remove and return all entries, in runs of any order."""
         runs = self.runs()
         self._older, self._newest, self._count, self._first = [], ListRun([]), 0, None
         return runs
@@ -173,12 +176,12 @@ class Waiting(Generic[P]):
 
 
 def _end_of_piece(windows: Sequence[_Window[P]], most: int) -> Place:
-    """A (due_ms, offset) before which these windows have at least one entry, and no more than ``most``.
+    """Return a (due_ms, offset) before which these windows have at least one entry, and no more than ``most``.
 
-    Each that reaches so far gives its share, and the one whose share ends first says where the piece ends.
+    Each window that reaches so far gives its share, and the piece ends where the first share ends.
     """
     lowest = min(windows, key=lambda window: window.first)
-    # What begins behind all that the lowest may give is no part of this piece, and gets no share of it.
+    # A window that begins behind the whole share of the lowest one is no part of this piece, and gets no share of it.
     end = behind(lowest.run.place(min(lowest.stop, lowest.start + most) - 1))
     reaching = [window for window in windows if window.first < end]
     count = sum([window.stop - window.start for window in reaching])

@@ -19,18 +19,18 @@ JOBS: Final = {
     "rebuild": "spark_backfill.build.rebuild_command",
     "schedule": "spark_backfill.schedule.command",
 }
-"""The module that has the command of each job, which is called ``NAME_command`` there."""
+"""The module with the command of each job, which is called ``NAME_command`` there."""
 
 
 class Jobs(Commands):
-    """Finds the commands of the jobs without importing those that were not asked for."""
+    """Finds the command of a job without importing the other jobs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the help text."""
+        """Return all names, in the order of the help text."""
         return sorted([*JOBS, *super().list_commands(ctx)])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name."""
+        """Return the command of that name."""
         if cmd_name not in JOBS:
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(importlib.import_module(JOBS[cmd_name]), f"{cmd_name}_command")
@@ -50,5 +50,5 @@ def jars_command() -> None:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line."""
     cli.main(prog_name="python -m spark_backfill")

@@ -1,4 +1,4 @@
-"""What the commands share: options, lines for people on stderr, and exit codes."""
+"""Shared parts of the commands: options, lines for people on stderr, and exit codes."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Commands(click.Group):
     """A group whose errors are one clear line and an exit code, never a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; configuration and usage give 2, failures 1."""
+        """Run the command; configuration and usage errors exit with 2, failures with 1."""
         try:
             return super().invoke(ctx)
         except ConfigError as error:
@@ -33,13 +33,13 @@ class Commands(click.Group):
             fail(str(error), FAILED)
         except KafkaException as exception:
             fail(f"Kafka: {exception.args[0].str()}", FAILED)
-        # PySpark hands on what it does not know as it came over its bridge to the JVM.
+        # PySpark passes on errors that it does not know as they came over its bridge to the JVM.
         except (PySparkException, Py4JJavaError) as error:
             fail(f"Spark: {first_lines(str(error))}", FAILED)
 
 
 def config_option(command: Command) -> Command:
-    """``--config FILE``, as the argument ``config_file``."""
+    """Add ``--config FILE``, as the argument ``config_file``."""
     option = click.option(
         "--config",
         "-c",
@@ -52,7 +52,7 @@ def config_option(command: Command) -> Command:
 
 
 def conf_option(command: Command) -> Any:
-    """``--conf KEY=VALUE`` and ``--master URL``, as the argument ``conf``: settings of the Spark session."""
+    """Add ``--conf KEY=VALUE`` and ``--master URL``, as the argument ``conf``: settings of the Spark session."""
 
     @click.option(
         "--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark, as spark-submit takes it; repeatable."
@@ -66,7 +66,7 @@ def conf_option(command: Command) -> Any:
 
 
 def kafka_option(command: Command) -> Command:
-    """``--kafka-option KEY=VALUE``, as the argument ``kafka_options``: settings of Spark's Kafka connector."""
+    """Add ``--kafka-option KEY=VALUE``, as the argument ``kafka_options``: settings of Spark's Kafka connector."""
     option = click.option(
         "--kafka-option",
         "kafka_options",
@@ -79,18 +79,18 @@ def kafka_option(command: Command) -> Command:
 
 
 def say(line: str) -> None:
-    """A line for the person who waits; stdout is for results."""
+    """Print a line for the waiting user; stdout is for results."""
     click.echo(f"{time.strftime('%H:%M:%S')} {line}", err=True)
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Say what went wrong and end with a code."""
+    """Print an error and end with an exit code."""
     for line in message.splitlines() or [""]:
         click.echo(f"error: {line}", err=True)
     raise click.exceptions.Exit(code)
 
 
 def first_lines(text: str, count: int = 12) -> str:
-    """The front of a message of Spark, whose rest is a stack trace of the JVM."""
+    """Return the first lines of a message of Spark; the others are a stack trace of the JVM."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     return "\n".join(lines[:count])

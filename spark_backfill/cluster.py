@@ -1,4 +1,4 @@
-"""Questions of the driver to the cluster, and the few records it reads itself: those of state and staging topics."""
+"""Requests of the driver to the cluster, and the few records that it reads itself, from state and staging topics."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -23,7 +23,7 @@ _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNO
 
 
 class Connection(Protocol):
-    """What says how to reach the cluster: the settings, or a job made from them."""
+    """The way to reach the cluster: the settings, or a job made from them."""
 
     @property
     def kafka(self) -> Mapping[str, str]:
@@ -43,14 +43,14 @@ class Topic(NamedTuple):
 
 
 class LogRange(NamedTuple):
-    """The first offset a partition still holds, and the one behind its last committed record."""
+    """The first offset that a partition still holds, and the one behind its last committed record."""
 
     start: int
     end: int
 
 
 def connect(settings: Connection) -> AdminClient:
-    """Return an admin client; ConfigError when librdkafka refuses the configuration."""
+    """Return an admin client; raise ConfigError when librdkafka refuses the configuration."""
     try:
         return AdminClient({**settings.kafka, "client.id": f"{settings.group_id}-spark"})
     except KafkaException as exception:
@@ -76,7 +76,7 @@ def topics(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
 
 
 def topic(admin: AdminClient, name: str) -> Topic:
-    """One topic; JobError when it does not exist."""
+    """Return one topic; raise JobError when it does not exist."""
     found = topics(admin, [name]).get(name)
     if found is None:
         raise JobError(f"topic {name} does not exist; 'delay-router check' tells what is missing")
@@ -84,7 +84,7 @@ def topic(admin: AdminClient, name: str) -> Topic:
 
 
 def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Effective settings of topics, by name."""
+    """Return the effective settings of topics, by name."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(names))]
     if not resources:
         return {}
@@ -96,12 +96,12 @@ def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[s
 
 
 def all_topics(admin: AdminClient) -> list[str]:
-    """Names of all topics that we may see."""
+    """Return the names of all visible topics."""
     return sorted(admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
 
 
 def log_ranges(admin: AdminClient, name: str, partitions: Iterable[int]) -> dict[int, LogRange]:
-    """What each partition holds now: everything committed, read_committed."""
+    """Return the range of committed offsets that each partition holds now."""
     places = [TopicPartition(name, partition) for partition in partitions]
     starts = _offsets(admin, places, OffsetSpec.earliest())
     ends = _offsets(admin, places, OffsetSpec.latest())
@@ -131,14 +131,14 @@ def _offsets(
     asked = dict.fromkeys(places, spec)
     futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
     found = {place.partition: int(future.result(REQUEST_TIMEOUT_S + 1).offset) for place, future in futures.items()}
-    # What the client makes of a request whose connection was lost: a result without an error, and no offset.
+    # The client turns a request whose connection was lost into a result without an error and without an offset.
     if OFFSET_INVALID in found.values():
         raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"{places[0].topic}: no broker has told its offsets"))
     return found
 
 
 def group_members(admin: AdminClient, group_id: str) -> list[str]:
-    """Client ids and hosts of the members of a consumer group; none when there is no such group."""
+    """Return client ids and hosts of the members of a consumer group; none when there is no such group."""
     (future,) = admin.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S).values()
     try:
         described = future.result(REQUEST_TIMEOUT_S + 1)
@@ -152,7 +152,7 @@ def group_members(admin: AdminClient, group_id: str) -> list[str]:
 def records_of(
     settings: Connection, name: str, partition: int, end: int
 ) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Keys and values of a partition from its beginning to ``end``, which its log has reached; read_committed."""
+    """Yield keys and values of a partition from its beginning to ``end``, which its log has reached; read_committed."""
     if end <= 0:
         return
     consumer = Consumer(reading(settings.kafka, settings.group_id))
@@ -182,7 +182,7 @@ def reading(kafka: Mapping[str, str], group_id: str) -> dict[str, Any]:
     return {
         **kafka,
         "client.id": f"{group_id}-spark",
-        # Required by the client even where partitions are assigned by hand.
+        # The client requires it even where partitions are assigned by hand.
         "group.id": group_id,
         "isolation.level": "read_committed",
         "enable.auto.commit": False,

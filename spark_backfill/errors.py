@@ -1,4 +1,4 @@
-"""Errors of the jobs; what a user can mend by other arguments is a ConfigError, as everywhere."""
+"""Errors of the jobs; an error that other arguments mend is a ConfigError, as everywhere."""
 
 import re
 from typing import Final, NamedTuple
@@ -7,15 +7,15 @@ from index.errors import DelayRouterError
 
 
 class JobError(DelayRouterError):
-    """A job that cannot be done as asked, or did not get through; the message names the thing and the remedy."""
+    """A job that is impossible as requested, or failed; the message names the thing and the remedy."""
 
 
 class NeedsOwnerError(JobError):
-    """Records that are to be indexed cancel, replace or move others, which only the router can do that owns them."""
+    """A record to index cancels, replaces or moves others, which only the router that owns the partition can do."""
 
 
 class GoneError(JobError):
-    """Something that a job was to read was removed meanwhile; by what is stored now, it may not need it any more."""
+    """An input of a job was removed meanwhile; by the state as stored now, the job may not need it any more."""
 
 
 _OWN: Final = re.compile(r"^(?:spark_backfill|index)\.errors\.(\w+): (.+)$", re.MULTILINE)
@@ -23,18 +23,18 @@ _DATA_LOSS: Final = "Some data may have been lost because they are not available
 
 
 class Said(NamedTuple):
-    """An error of ours within one of Spark: the name of its class, and its message."""
+    """An error of ours inside one of Spark: the name of its class, and its message."""
 
     name: str
     message: str
 
 
 def said_by_task(text: str) -> Said | None:
-    """What a task or a commit refuses, which arrives as the traceback of its Python process; None for other errors."""
+    """Find the error of a task or a commit in the traceback of its Python process; None for other errors."""
     found = _OWN.search(text)
     return None if found is None else Said(*found.groups())
 
 
 def is_data_loss(text: str) -> bool:
-    """Whether an error of Spark says that records were removed while it read them."""
+    """Return whether an error of Spark says that records were removed while it read them."""
     return _DATA_LOSS in text

@@ -1,11 +1,10 @@
 """Tables in any format that Spark knows: options for its readers and writers, and its errors in a sentence.
 
-Spark finds a format by its name among the jars it was given. Some are its own, others come as a package; which one that
-is stands here for the formats that are asked for most, so that an error can name it.
+Spark finds a format by its name among its jars. Some formats are its own, others come as a package. The packages of the
+most common formats are listed here, so that an error can name them.
 
-Options may hold secrets, as the password of a database. Those come from a file or a variable of the environment, and
-nothing that is said or logged shows them: Spark is told to leave them out of its plans, and texts of errors pass
-``FormatOptions.hidden``.
+Options may hold secrets, such as the password of a database. These come from a file or an environment variable, and no
+message or log shows them: Spark leaves them out of its plans, and texts of errors pass ``FormatOptions.hidden``.
 """
 
 import os
@@ -30,7 +29,7 @@ from spark_backfill.errors import JobError
 from spark_backfill.source import key_values
 
 OF_FILES: Final = frozenset({"parquet", "orc", "csv", "json", "xml", "text", "avro"})
-"""Formats whose source is a path, of which it can be asked beforehand whether anything is there."""
+"""Formats whose source is a path, so that a job can check beforehand whether anything is there."""
 
 _PACKAGES: Final[Mapping[str, str]] = {
     "avro": f"org.apache.spark:spark-avro_2.13:{pyspark.__version__}",
@@ -48,7 +47,7 @@ _CAUSE: Final = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+[\w$]+: (.+)$", re.MU
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """Options of a reader or writer of Spark; the values of those keys that are ``secret`` are never shown."""
+    """Options of a reader or writer of Spark; the values of the keys in ``secret`` are never shown."""
 
     values: Mapping[str, str]
     secret: frozenset[str] = frozenset()
@@ -60,7 +59,7 @@ class FormatOptions:
         return text
 
     def redact(self, spark: SparkSession) -> None:
-        """Have Spark show none of them in its plans, whatever their keys are called."""
+        """Make Spark hide the secret options in its plans, whatever their keys are called."""
         if self.secret:
             keys = "|".join(re.escape(key) for key in sorted(self.secret))
             spark.conf.set(_REDACTED, f"{spark.conf.get(_REDACTED)}|(?i)^(?:{keys})$")
@@ -69,7 +68,7 @@ class FormatOptions:
 def options_of(
     given: Sequence[str], files: Sequence[str], variables: Sequence[str], environ: Mapping[str, str]
 ) -> FormatOptions:
-    """What ``--option``, ``--option-file`` and ``--option-env`` say; ConfigError, which never has a value in it.
+    """Read ``--option``, ``--option-file`` and ``--option-env``; raise ConfigError, which never has a value in it.
 
     >>> options_of(["url=jdbc:x"], [], ["password=DB_PASSWORD"], {"DB_PASSWORD": "hunter2"}).hidden("hunter2!")
     '***!'
@@ -96,7 +95,7 @@ def _content(key: str, name: str) -> str:
 
 
 def format_options(of_what: str, *former: str) -> Callable[[Command], Command]:
-    """``--option``, ``--option-file`` and ``--option-env`` as the argument ``options``; ``former``: other names."""
+    """Add ``--option``, ``--option-file`` and ``--option-env`` as the argument ``options``; ``former``: other names."""
     made = (
         click.option("--option", *former, "given", multiple=True, metavar="KEY=VALUE", help=f"Option of {of_what}."),
         click.option(
@@ -134,7 +133,7 @@ def in_a_sentence(what: str, kind: str, options: FormatOptions) -> Iterator[None
 
 
 def remedy(kind: str, said: str) -> str | None:
-    """What to do about an error of Spark that comes of something missing; None when it is about something else."""
+    """Return a remedy for an error of Spark about something missing; None for other errors."""
     if _NOT_FOUND.search(said):
         near = get_close_matches(kind, [name for name in _KNOWN if name != kind], n=1)
         hint = f", did you mean {near[0]}?" if near else "."
@@ -169,8 +168,8 @@ def sentence(said: str) -> str:
 
 
 def require_there(spark: SparkSession, source: str) -> None:
-    """ConfigError when a path has nothing; Spark finds that out, too, and logs a stack trace first."""
-    # PySpark has no other way to ask whether there is a file, wherever it lies.
+    """Raise ConfigError when a path has nothing; Spark finds that out, too, but logs a stack trace first."""
+    # PySpark has no other way to ask whether a file exists in any file system.
     jvm, session = spark._jvm, spark._jsparkSession  # noqa: SLF001
     assert jvm is not None, "a session has a JVM until it is stopped"
     path = jvm.org.apache.hadoop.fs.Path(source)

@@ -1,8 +1,8 @@
 """The jars of Spark's Kafka connector: resolved once by Maven and kept in a cache directory.
 
 The cache is ``$XDG_CACHE_HOME/kafka-delay-router/spark-kafka-<version>-<digest of pom.xml>`` (``~/.cache`` without the
-variable). Which registry the jars come from is Maven's own configuration. Rejected: ``spark.jars.packages``; Ivy does
-not find what Maven has left in the local repository as a POM without its jar.
+variable). Maven's own configuration names the registry. Rejected: ``spark.jars.packages``; Ivy does not find an
+artifact that Maven has left in the local repository as a POM without its jar.
 """
 
 import fcntl
@@ -23,11 +23,11 @@ DOWNLOAD_TIMEOUT_S: Final = 900.0
 """4 jars, 10 MB: seconds on a good line, but a slow mirror must not look like a hang for ever."""
 
 CONNECTOR: Final = "spark-sql-kafka-0-10"
-"""What the jar of the connector is called, whatever its versions."""
+"""Start of the name of the connector's jar, in any version."""
 
 
 def connector_jars(say: Callable[[str], None]) -> list[Path]:
-    """The jars to give to Spark, fetched with Maven the first time; ``say`` gets one line before that.
+    """Return the jars for Spark, fetched with Maven the first time; ``say`` gets one line before that.
 
     Raises JobError when Maven is missing or fails.
     """
@@ -43,12 +43,12 @@ def connector_jars(say: Callable[[str], None]) -> list[Path]:
 
 
 def connector_version() -> str:
-    """Version of the connector, as the POM has it."""
+    """Return the version of the connector in the POM."""
     return str(re.findall(r"<connector\.version>([\d.]+)<", _pom())[0])
 
 
 def _pom() -> str:
-    # Not a path: the package may lie in a zip that came with --py-files.
+    # A path would not do: the package may lie in a zip that came with --py-files.
     return importlib.resources.files("spark_backfill").joinpath("pom.xml").read_text(encoding="utf-8")
 
 

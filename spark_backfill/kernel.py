@@ -1,19 +1,19 @@
-"""Native code for what a task does with every record, where the Python of an executor has it.
+"""Native code for the work of a task on every record, where the Python of an executor has it.
 
-It is the router's kernel. A wheel that was built with it says so by an *entry point*, and a task looks for that: what
-runs on executors imports nothing of the router. Where there is none, as with the rooms of ``make spark-zip`` alone, a
-task does the same in Python; both give the same bytes, and a job says at its end which it was.
+It is the router's kernel. A wheel that was built with it has an *entry point*, and a task looks for that: code on
+executors imports nothing of the router. Without one, as with the packages of ``make spark-zip`` alone, a task does the
+same in Python. Both give the same bytes, and a job reports at its end which of them ran.
 
-Decisions, with what was rejected
----------------------------------
-* *An entry point.* Rejected: to import ``sidecar.kernel`` where it can be found, for a job would depend on the router
-  in every way but by name; compiled modules of a room of their own, since half of what they do is the router's; to send
-  it along from the driver, which sends a name, and the executor has to find what is behind it all the same.
-* *From the same place* as the code of the job. A zip in front of an installed wheel has modules of its own, of another
-  version some day, which the kernel of the wheel would be mixed with. Rejected: to compare versions, which a zip has
-  not, and which are alike while something is being developed.
-* *The driver's word travels.* DELAY_ROUTER_KERNEL=off there holds for all tasks, and in the environment of an executor
-  for that one. Rejected: the executor's alone, which is set in another way on each kind of cluster.
+Decisions, and rejected alternatives
+------------------------------------
+* *An entry point.* Rejected: importing ``sidecar.kernel`` where it can be found, because a job would depend on the
+  router in every way but by name; compiled modules of a package of their own, because half of their work is the
+  router's; sending the kernel from the driver, which sends a name, and the executor still has to find the code.
+* *From the same place* as the code of the job. A zip in front of an installed wheel has modules of its own, one day of
+  another version, and the kernel of the wheel would be mixed with them. Rejected: comparing versions, which a zip does
+  not have, and which stay alike during development.
+* *The driver's choice travels.* DELAY_ROUTER_KERNEL=off there holds for all tasks, and in the environment of an
+  executor for that one. Rejected: the executor's choice alone, which is set in another way on each kind of cluster.
 """
 
 import os
@@ -33,69 +33,69 @@ from snapshots.rows import RowPacker
 GROUP: Final = "kafka_delay_router.kernel"
 
 INTERFACE: Final = 1
-"""Of what is asked for here. The entry point says which one it has."""
+"""Version of the interface that this module needs. The entry point names its own."""
 
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
 HOME: Final = Path(__file__).parents[1]
-"""Where this code is: a folder, or a zip."""
+"""The folder, or zip, that this code lies in."""
 
 
 class Decider(Protocol):
-    """Decides records that lie as columns, by one set of rules."""
+    """A decider of records in columns, by one set of rules."""
 
     def decide(self, batch: Any, start: int, dues_ms: Any, rows: list[Any], ids: list[tuple[int, bytes]]) -> int:
-        """Decide from a record on: the place of the first that is for Python to decide, or behind the last.
+        """Decide from a record on; return the place of the first record that Python has to decide, or behind the last.
 
-        Due times and rows are put into their places, and the numbers of records with ids, with these, into ``ids``.
+        Due times and rows are put into their places, and the numbers of records with ids, with the ids, into ``ids``.
         """
 
 
 class Native(Protocol):
-    """What is behind the entry point."""
+    """The object behind the entry point."""
 
     @property
     def interface(self) -> int:
-        """Which interface this is."""
+        """Version of the interface."""
 
     @property
     def home(self) -> Path:
-        """The folder, or zip, in which the code is that it works with."""
+        """The folder, or zip, of the code that it works with."""
 
     def why_not(self, environ: Mapping[str, str]) -> str:
-        """Why it cannot be used in a process with this environment; empty where it can."""
+        """Say why it cannot be used in a process with this environment; return "" where it can."""
 
     @property
     def codec(self) -> SegmentCodec:
-        """What encodes and decodes segments."""
+        """The codec of segments."""
 
     def decider(self, rules: Rules, packer: RowPacker, *, packs: bool) -> Decider | None:
-        """What decides by these rules, and packs rows if ``packs``; None where Python decides all records."""
+        """Return a decider for these rules, which packs rows if ``packs``; None where Python decides all records."""
 
     def batch(self, timestamps_ms: Any, keys: Any, values: Any, header_ends: Any, names: Any, contents: Any) -> Any:
-        """Records for a decider: arrays of 64 bits, and columns of ``(places, content, is_null)`` as in Arrow."""
+        """Collect records for a decider: arrays of 64 bits, and Arrow columns as ``(places, content, is_null)``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a task works with: native code, or Python and why."""
+    """The kernel of a task: native code, or Python and the reason."""
 
     native: Native | None
     why_not: str = ""
 
     @property
     def name(self) -> str:
-        """As a job tells it."""
+        """Name of the kernel in the report of a job."""
         return "native" if self.native is not None else f"python, since {self.why_not}"
 
     @property
     def codec(self) -> SegmentCodec:
-        """What encodes and decodes segments."""
+        """The codec of segments."""
         return PYTHON_CODEC if self.native is None else self.native.codec
 
 
 def asked(environ: Mapping[str, str]) -> str:
-    """What the driver was told of the kernel, to be sent to the tasks; ConfigError for a word that means nothing."""
+    """Return the driver's choice of a kernel, to be sent to the tasks; raise ConfigError for an unknown word."""
     given = environ.get(SWITCH, "")
     if given not in {"", "on", "off"}:
         raise ConfigError(f"{SWITCH}={given}: write off or on")
@@ -103,7 +103,7 @@ def asked(environ: Mapping[str, str]) -> str:
 
 
 def chosen(driver: str = "") -> Kernel:
-    """What this process works with, if the driver was told so; the entry points are looked at once."""
+    """Return the kernel of this process, given the driver's choice; the entry points are looked up once."""
     return _off("the driver") if driver == "off" else _of_process()
 
 
@@ -127,7 +127,7 @@ def _of_process() -> Kernel:
 
 
 def found(offers: Iterable[EntryPoint], environ: Mapping[str, str]) -> Kernel:
-    """The kernel of one of some entry points; the first reason why not, where none can be used."""
+    """Return the kernel of the first usable entry point; without one, the first reason."""
     if environ.get(SWITCH) == "off":
         return _off("the executor")
     reasons = []

@@ -1,7 +1,7 @@
 """The Spark session: defaults that give way to ``--conf``, ``spark-defaults.conf`` and ``spark-submit``.
 
-Under ``spark-submit`` the JVM runs already, with the jars it was given; started by ``python -m spark_backfill`` it is
-launched from here, in local mode when no master is named anywhere.
+Under ``spark-submit`` the JVM runs already, with the jars it was given. ``python -m spark_backfill`` launches it here,
+in local mode when no master is named anywhere.
 """
 
 import os
@@ -20,11 +20,11 @@ from spark_backfill.jars import CONNECTOR, connector_jars, connector_version
 
 DEFAULTS: Final = {
     "spark.master": "local[*]",
-    # Progress is printed by the jobs themselves, in records.
+    # The jobs print their progress themselves, in records.
     "spark.ui.showConsoleProgress": "false",
     # A batch of 10,000 records, Spark's own limit, is more than a worker's memory where records are large.
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
-    # Times in the topics are epoch milliseconds; nothing may depend on where a job runs.
+    # Times in the topics are epoch milliseconds; results must not depend on the zone of a machine.
     "spark.sql.session.timeZone": "UTC",
 }
 
@@ -34,7 +34,7 @@ _JAR_KEYS: Final = ("spark.jars", "spark.jars.packages")
 def start(application: str, conf: Sequence[str], say: Callable[[str], None]) -> SparkSession:
     """Start the session of a job. ``conf``: KEY=VALUE of the command line. ``say``: gets a line before a download.
 
-    Raises ConfigError for a ``conf`` that is none, JobError when Spark does not start or lacks the Kafka connector.
+    Raises ConfigError for an invalid ``conf``, JobError when Spark does not start or lacks the Kafka connector.
     """
     given = parse_conf(conf)
     launched = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -60,13 +60,13 @@ def start(application: str, conf: Sequence[str], say: Callable[[str], None]) -> 
 
 
 def has_connector() -> bool:
-    """Whether the Spark that is to be started has the connector among its own jars, as that of our image."""
+    """Return whether the Spark to be started has the connector among its own jars, as in our image."""
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     return any((home / "jars").glob(f"{CONNECTOR}*.jar"))
 
 
 def parse_conf(conf: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE as pairs; ConfigError for anything else."""
+    """Read KEY=VALUE as pairs; raise ConfigError for anything else."""
     pairs = {}
     for each in conf:
         key, equals, value = each.partition("=")
@@ -77,9 +77,9 @@ def parse_conf(conf: Sequence[str]) -> dict[str, str]:
 
 
 def require_connector(spark: SparkSession) -> None:
-    """JobError when the session cannot read Kafka."""
+    """Raise JobError when the session cannot read Kafka."""
     try:
-        # It complains about its options, unless it is not there at all.
+        # The connector complains about its options, unless it is missing.
         spark.read.format("kafka").load()
     except Exception as error:  # noqa: BLE001 -- py4j hands on IllegalArgumentException and others as it likes
         if "DATA_SOURCE_NOT_FOUND" in str(error) or "Failed to find" in str(error):

@@ -1,7 +1,7 @@
-"""What the jobs need of the router's configuration: the same TOML file under the same environment variables.
+"""The part of the router's configuration that the jobs use: the same TOML file and environment variables.
 
 The router checks its configuration when it starts, so nothing is checked twice here: keys that the jobs do not use are
-passed over, and what they use only has to be readable. A test holds that the rules made here equal the router's.
+ignored, and the others only have to be readable. A test checks that the rules made here equal the router's.
 """
 
 import json
@@ -24,7 +24,7 @@ ENV_PREFIX: Final = "DELAY_ROUTER__"
 DEFAULT_FILE: Final = Path("delay-router.toml")
 
 _FILE: Final = "_file"
-"""Ends a key that names a file with the secret in it."""
+"""Ending of a key that names a file with the secret in it."""
 
 _DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -44,7 +44,7 @@ class DelayTopic:
 
     @property
     def name(self) -> str:
-        """The delay topic itself."""
+        """Name of the delay topic."""
         return self.rules.topic
 
 
@@ -58,7 +58,7 @@ class Settings:
     source: str
 
     def delay_topic(self, name: str) -> DelayTopic:
-        """Return the delay topic of that name; ConfigError when none is configured."""
+        """Return the delay topic of that name; raise ConfigError when none is configured."""
         for topic in self.delay_topics:
             if topic.name == name:
                 return topic
@@ -67,7 +67,7 @@ class Settings:
 
 
 def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """The configuration of ``path`` (else ``DELAY_ROUTER_CONFIG``, else ``./delay-router.toml``) and environment.
+    """Read the configuration of ``path`` (else ``DELAY_ROUTER_CONFIG``, else ``./delay-router.toml``) and environment.
 
     Raises ConfigError, naming key and file.
     """
@@ -111,7 +111,10 @@ def _overlay(raw: dict[str, Any], environ: Mapping[str, str]) -> None:
 
 
 def _overlay_kafka(kafka: dict[str, str], spelled: str, value: str) -> None:
-    """``sasl_password_file`` is ``sasl.password_file``, which wins over the password; not librdkafka's own files."""
+    """Set a key: ``sasl_password_file`` is ``sasl.password_file``, which replaces the password.
+
+    Keys of librdkafka that name files of its own keep their spelling.
+    """
     key = spelled.replace("_", ".")
     if spelled.endswith(_FILE) and not key.startswith("sasl.oauthbearer.assertion."):
         key = spelled.removesuffix(_FILE).replace("_", ".") + _FILE
@@ -127,7 +130,10 @@ def _secret(key: str, path: str) -> str:
 
 
 def _dotted(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
-    """Keys without quotes are tables in tables, and mean the same; values in librdkafka's spelling."""
+    """Yield dotted keys: keys without quotes are nested tables with the same meaning.
+
+    Values are in librdkafka's spelling.
+    """
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _dotted(value, f"{prefix}{key}.")
@@ -160,7 +166,7 @@ def _settings(raw: Mapping[str, Any], source: str) -> Settings:
 
 
 def _names(table: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
-    """Effective names of the delay topic and of its state, snapshots, rejected, backfill and receipts topics."""
+    """Return the names of the delay topic and of its state, snapshots, rejected, backfill and receipts topics."""
     name = table["name"]
     return (
         name,

@@ -1,7 +1,7 @@
 """Offsets of topics as a DataFrame, by Spark's own Kafka connector: pinned, read_committed, with headers.
 
-The connector is a Java client, and the configuration holds librdkafka's keys: what both know is translated, and what
-cannot be is asked for (``--kafka-option``), so that a job never reads with less security than the router.
+The connector is a Java client, and the configuration holds librdkafka's keys. Keys that both know are translated; for
+the others the user is asked (``--kafka-option``), so that a job never reads with less security than the router.
 """
 
 import json
@@ -47,16 +47,16 @@ class OffsetRange(NamedTuple):
 
     @property
     def span(self) -> int:
-        """Offsets in it; records are fewer where transactions ended."""
+        """Number of offsets in the range; records are fewer where transactions ended."""
         return self.to_offset - self.from_offset
 
 
 def read_ranges(
     spark: SparkSession, options: Mapping[str, str], topic: str, ranges: Iterable[OffsetRange], split_records: int
 ) -> DataFrame:
-    """Records of the ranges, of which there must be one: key, value, headers, topic, partition, offset, timestamp.
+    """Read the ranges, at least one, as columns key, value, headers, topic, partition, offset and timestamp.
 
-    ``options`` are those of ``connector_options``; a task reads about ``split_records`` offsets. A range that retention
+    ``options`` come from ``connector_options``; a task reads about ``split_records`` offsets. A range that retention
     has cut into fails the query: nothing is skipped.
     """
     given = list(ranges)
@@ -77,14 +77,14 @@ def read_ranges(
 
 
 def connector_options(kafka: Mapping[str, str], overrides: Sequence[str] = ()) -> dict[str, str]:
-    """Options of the connector for librdkafka's keys; ``overrides`` are KEY=VALUE of the command line and win.
+    """Translate librdkafka's keys to options of the connector; ``overrides`` are KEY=VALUE of the command line and win.
 
-    ConfigError for security settings that have no counterpart and are not overridden.
+    Raises ConfigError for security settings that have no counterpart and are not overridden.
     """
     given = key_values("--kafka-option", overrides, "kafka.ssl.truststore.location=FILE")
     options = {
         "kafka.bootstrap.servers": kafka.get("bootstrap.servers") or kafka["metadata.broker.list"],
-        # A fetch of the default 1 MiB a partition is a third of the throughput (librdkafka fetches as much).
+        # A fetch of the default 1 MiB a partition has a third of the throughput (librdkafka fetches as much).
         "kafka.max.partition.fetch.bytes": "8388608",
     }
     if protocol := kafka.get("security.protocol"):
@@ -101,7 +101,7 @@ def connector_options(kafka: Mapping[str, str], overrides: Sequence[str] = ()) -
 
 
 def key_values(option: str, given: Sequence[str], example: str) -> dict[str, str]:
-    """What a repeatable option KEY=VALUE was given; ConfigError, with the example, for anything else."""
+    """Read the values of a repeatable option KEY=VALUE; raise ConfigError, with the example, for anything else."""
     pairs = {}
     for each in given:
         key, equals, value = each.partition("=")
@@ -145,7 +145,7 @@ def _ssl(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pem(kafka: Mapping[str, str], name: str) -> str:
-    """The text itself, not its place: executors need not have the file."""
+    """Return the text itself, not its place, because executors may lack the file."""
     if text := kafka.get(f"{name}.pem"):
         return text
     place = kafka.get(f"{name}.location")

@@ -1,4 +1,4 @@
-"""How far Spark has come with a group of its jobs, from its own status: for lines that say so."""
+"""The progress of Spark on a group of its jobs, from its own status."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from pyspark import SparkContext
 
 
 class Stage(NamedTuple):
-    """Tasks of a stage that are done, and all of them."""
+    """The finished tasks of a stage, and all its tasks."""
 
     done: int
     tasks: int
@@ -16,7 +16,7 @@ class Stage(NamedTuple):
 
 
 def stages_of(context: SparkContext, group: str) -> list[Stage]:
-    """The stages of the jobs of a group that have begun, or are to, in their order."""
+    """Return the stages of the jobs of a group that have begun, or are to, in their order."""
     tracker = context.statusTracker()
     found = []
     for job in sorted(tracker.getJobIdsForGroup(group)):

@@ -1,7 +1,7 @@
-"""``audit``: counts from the topics alone what was sent, released, rejected, doubled, early and lost.
+"""``audit``: counts from the topics alone the records sent, released, rejected, doubled, early and lost.
 
-May import what all jobs share (the modules at the root of :mod:`spark_backfill`), and no other room: it judges what the
-router did and what the other jobs built, so it works out due times and targets by itself.
+It may import the shared modules at the root of :mod:`spark_backfill`, and no other package of it: it judges the work of
+the router and of the other jobs, so it computes due times and targets by itself.
 
 Start at :mod:`spark_backfill.audit.job`.
 """

@@ -28,12 +28,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Duration(click.ParamType[int]):
-    """A length of time as the configuration writes it, in ms."""
+    """A length of time as in the configuration, in ms."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it; usage error for anything else."""
+        """Read a duration; raise a usage error for anything else."""
         match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", str(value))
         if match is None:
             self.fail(f"{value!r} is not a duration such as 500ms, 10s, 5m, 36h or 7d", param, ctx)
@@ -107,7 +107,7 @@ def audit_command(
 
 
 def edge(text: str | None, option: str) -> Edge | None:
-    """Read ``--from`` or ``--to``: digits are an offset, the rest an instant; ConfigError for anything else."""
+    """Read ``--from`` or ``--to``: digits are an offset, the rest an instant; raise ConfigError if it is neither."""
     if text is None:
         return None
     if text.isascii() and text.isdigit():

@@ -1,6 +1,6 @@
-"""Every record that bears on the verdicts as one narrow row: what was sent, released, rejected, and named in receipts.
+"""All records that bear on the verdicts, as narrow rows: sent, released and rejected records, and places in receipts.
 
-All rows share one schema, so that they meet in a single shuffle by the place they come from:
+All rows share one schema, so that they meet in a single shuffle by the place of the sent record:
 
 =========  ============================  =====================  ==========================
 column     SENT                          RELEASED               REJECTED
@@ -17,9 +17,9 @@ bits<n>    targets it asks for           the target it is in    0
 flags      WANTS, UNREAD, MISSING        CREATE_TIME            0
 =========  ============================  =====================  ==========================
 
-Rows of receipts (:mod:`spark_backfill.audit.receipts`) have nothing but slot, offset, kind and flags.
+Rows of receipts (:mod:`spark_backfill.audit.receipts`) have only slot, offset, kind and flags.
 
-A set of targets is a bitmap of 62 a column: fixed-width rows aggregate without objects.
+A set of targets is a bitmap of 62 targets a column: fixed-width rows aggregate without objects.
 """
 
 import json
@@ -50,11 +50,11 @@ REJECTED: Final = 2
 WANTS: Final = 1
 """The record names a target, or its topic has a default one."""
 UNREAD: Final = 2
-"""It asks for a topic that exists but is not read in this audit."""
+"""The record asks for a topic that exists but is not read in this audit."""
 MISSING: Final = 4
-"""It asks for a topic that does not exist."""
+"""The record asks for a topic that does not exist."""
 CREATE_TIME: Final = 8
-"""Its timestamp is not the broker's append time."""
+"""The timestamp of the record is not the broker's append time."""
 
 BITS: Final = 62
 NO_SLOT: Final = -1
@@ -65,14 +65,14 @@ _SOURCE_PARTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Everything that is pinned: what is judged, where copies may be, and the names the audit knows.
+    """The pinned scope of an audit: judged records, offsets that may hold copies, and names that the audit knows.
 
     * ``delay_ends``: ends of the delay partitions behind every copy that may have been seen.
     * ``targets``: topics read for released records, in the order of their bits.
     * ``unread``: further topics that exist.
     * ``others``: delay topics of the configuration that are not audited; their copies are ignored.
     * ``outgoing``: offsets [from, to) of target and rejected topics.
-    * ``receipts``: the same of receipts topics.
+    * ``receipts``: offsets [from, to) of receipts topics.
     """
 
     judged: tuple[Judged, ...]
@@ -89,17 +89,17 @@ class Scene:
         return max(1, -(-len(self.targets) // BITS))
 
     def places(self) -> list[Place]:
-        """The delay partition of each slot."""
+        """Return the delay partition of each slot."""
         return [(each.topic.name, partition) for each in self.judged for partition in range(each.partitions)]
 
 
 def bits(word: int) -> str:
-    """Name of a column of bits."""
+    """Return the name of a column of bits."""
     return f"bits{word}"
 
 
 def facts(spark: SparkSession, options: Mapping[str, str], scene: Scene, split_records: int) -> DataFrame:
-    """All rows; a task reads about ``split_records`` offsets."""
+    """Return the rows of all records; a task reads about ``split_records`` offsets."""
     first_slot, rows = 0, []
     for each in scene.judged:
         ranges = {(each.topic.name, p): (start, each.ends[p]) for p, start in each.starts.items()}
@@ -151,7 +151,7 @@ def _sent(records: DataFrame, scene: Scene, judged: Judged, first_slot: int) -> 
     headers, control, key, names = f.col("headers"), f.col("control"), f.col("key"), f.col("names")
     default = judged.topic.rules.default_target
     no_names = f.array(f.lit(default)) if default else f.expr("cast(array() as array<string>)")
-    # In steps, so that a value that several columns need is worked out once.
+    # In steps, so that a value that several columns need is computed once.
     controlled = records.select("*", protocol.control(headers).alias("control"), protocol.user(headers).alias("user"))
     asked = protocol.targets(control)
     named = controlled.select("*", f.when(f.size(asked) > 0, asked).otherwise(no_names).alias("names"))
@@ -182,7 +182,7 @@ def _bits_of(names: Column, targets: Sequence[str], word: int) -> Column:
 
 
 def _bit_of(name: Column, targets: Sequence[str], word: int) -> Column:
-    """The bit of a target in this word; 0 when it has none there."""
+    """Return the bit of a target in this word; 0 when it has none there."""
     bit: Column | None = None
     for place, target in enumerate(targets[word * BITS : (word + 1) * BITS]):
         value = f.lit(1 << place).cast("bigint")
@@ -230,7 +230,7 @@ def _receipts(records: DataFrame, scene: Scene) -> DataFrame:
 
 
 def _user_headers(headers: Column, scene: Scene) -> Column:
-    """Headers that came from the producer, by the aliases of the delay topic the copy comes from."""
+    """Return the headers that came from the producer, by the aliases of the delay topic that the copy comes from."""
     by_aliases = {frozenset(each.topic.rules.aliases): Protocol(each.topic.rules.aliases) for each in scene.judged}
     if len(by_aliases) == 1:
         return next(iter(by_aliases.values())).user(headers)
@@ -244,7 +244,7 @@ def _user_headers(headers: Column, scene: Scene) -> Column:
 
 
 def _placed(parsed: DataFrame, scene: Scene, *kept: str) -> DataFrame:
-    """Give rows the slot and offset they are about, beside columns of theirs; drop those of records not judged."""
+    """Give rows the slot and offset of their source, beside the columns ``kept``; drop sources that are not judged."""
     parts = f.col("parts")
     topic, partition = f.get(parts, f.lit(0)), whole_number(f.get(parts, f.lit(1)))
     offset = whole_number(f.get(parts, f.lit(2)))

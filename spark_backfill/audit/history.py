@@ -12,7 +12,8 @@ from spark_backfill.errors import JobError
 from spark_backfill.settings import Settings
 
 CLOCK_SKEW_MS: Final = 600_000
-"""How far the clocks of two brokers may be apart where a topic is not read from its beginning."""
+"""Largest difference between the clocks of two brokers that is allowed for, where a topic is not read from its
+beginning."""
 
 FOR_EVER: Final = 2**63 - 1
 
@@ -26,9 +27,10 @@ def horizons(
     settings_of: Mapping[str, Mapping[str, str]],
     began_ms: int,
 ) -> dict[str, int]:
-    """Per topic, the moment (epoch ms) before which records may have been removed; 0 when it holds all it ever got.
+    """Return, by topic, the moment before which records may have been removed, in epoch ms; 0 when none were.
 
-    Whether a missing record was lost or removed cannot be known before it. A compacted topic can never tell.
+    A record that is missing from before that moment may be lost or removed: this cannot be known. A compacted topic can
+    never tell.
     """
     cut = {place: start for place, start in starts.items() if start > 0}
     oldest = first_timestamps(settings, cut, ends)
@@ -49,8 +51,8 @@ def read_from(
 ) -> dict[Place, int]:
     """Return the offset from which to read each partition of the outgoing topics.
 
-    A copy is appended after its record was; so where brokers write both timestamps, records older than the oldest
-    judged record, less CLOCK_SKEW_MS, are skipped.
+    A copy is appended after its record. So where brokers write both timestamps, records older than the oldest judged
+    record, less CLOCK_SKEW_MS, are skipped.
     """
     delays = list(judged)
     first = {(each.topic.name, partition): start for each in delays for partition, start in each.starts.items()}
@@ -71,7 +73,7 @@ def read_from(
 
 
 def first_timestamps(settings: Settings, starts: Mapping[Place, int], ends: Mapping[Place, int]) -> dict[Place, int]:
-    """Timestamp of the first committed record at or behind each start; partitions without one are left out."""
+    """Return the timestamp of the first committed record at or behind each start, for the partitions that have one."""
     wanted = {place: start for place, start in starts.items() if start < ends[place]}
     found: dict[Place, int] = {}
     if not wanted:

@@ -1,12 +1,12 @@
-"""The audit: counts from the topics alone what became of every record, at the size of a cluster.
+"""The audit: reports from the topics alone the outcome of every record, at the size of a cluster.
 
-The router is not asked, and beside constants (names of headers, units of aliases) and the configuration none of its
-code is used: due times, targets and what must not change are worked out again, in
-:mod:`spark_backfill.audit.protocol`. ``python -m sidecar.audit`` does the same in one process, without aliases.
+The router is not asked. Beside constants (names of headers, units of aliases) and the configuration, the audit uses
+none of its code: due times, targets and digests are computed again, in :mod:`spark_backfill.audit.protocol`. ``python
+-m sidecar.audit`` does the same in one process, without aliases.
 
-What is looked at is pinned first (:mod:`spark_backfill.audit.scope`), every record becomes a narrow row
-(:mod:`spark_backfill.audit.facts`), rows meet by the place they come from (:mod:`spark_backfill.audit.verdicts`), and
-verdicts are counted (:mod:`spark_backfill.audit.summary`). The driver sees counts and a few samples, never records.
+First the scope is pinned (:mod:`spark_backfill.audit.scope`). Every record becomes a narrow row
+(:mod:`spark_backfill.audit.facts`), rows meet by the place of the sent record (:mod:`spark_backfill.audit.verdicts`),
+and verdicts are counted (:mod:`spark_backfill.audit.summary`). The driver sees counts and a few samples, never records.
 """
 
 import time
@@ -45,23 +45,23 @@ class Pinned:
 
 
 class Audited:
-    """Verdicts that have been reached and are kept by Spark, to be counted and written."""
+    """Verdicts that Spark keeps, to be counted and written."""
 
     def __init__(self, cells: DataFrame) -> None:
         self._cells = cells
 
     def total(self) -> Tally:
-        """Counts of everything; zeros where there is nothing."""
+        """Count everything; zeros where there is nothing."""
         return (self.by(()) or [NO_RECORDS])[0]
 
     def by(self, keys: Sequence[str]) -> list[Tally]:
-        """Counts by topic, partition or hour (GROUPS), in order."""
+        """Count by topic, partition or hour (GROUPS), in order."""
         found = counted(self._cells, keys)
         rows = (found.orderBy(*keys) if keys else found).collect()
         return [tally(row.asDict(), keys) for row in rows]
 
     def samples(self, count: int = SAMPLES) -> list[dict[str, Any]]:
-        """The first findings of each kind, a few of all."""
+        """Return a few findings, ordered by kind."""
         ordered = findings(self._cells).orderBy("outcome", "topic", "partition", "offset")
         return [row.asDict() for row in ordered.limit(count).collect()]
 
@@ -87,7 +87,7 @@ def pin(settings: Settings, request: Request) -> Pinned:
 def audit(
     spark: SparkSession, settings: Settings, options: Mapping[str, str], pinned: Pinned, say: Say
 ) -> Iterator[Audited]:
-    """Reach the verdicts, and keep them until the context ends; ``options`` are those of Spark's Kafka source.
+    """Reach the verdicts, and keep them until the context ends; ``options`` configure Spark's Kafka source.
 
     Raises ConfigError for a target topic that does not exist, JobError when a transaction stays open.
     """
@@ -110,7 +110,7 @@ def audit(
 
 
 def _scene(settings: Settings, pinned: Pinned, say: Say) -> tuple[Scene, dict[str, int]]:
-    """Everything else that is pinned (steps 2 to 4), and the horizons of outgoing topics."""
+    """Pin the remainder of the scope (steps 2 to 4); return it with the horizons of the outgoing topics."""
     admin, request = pinned.admin, pinned.request
     left_s = pinned.grace_ends_s - time.monotonic()
     if left_s > 0:

@@ -1,11 +1,11 @@
-"""What a record asks for and what must not change of it, worked out from its headers by expressions of Spark.
+"""The delay protocol for the audit: due time, targets and digests of a record, as Spark expressions on its headers.
 
-Nothing of this is shared with the router, whose work it judges; names and units of headers are constants. All
-arithmetic is in integers and decimals, rounded up to whole milliseconds, and whatever cannot be read or does not fit
-64 bits is UNREADABLE, never an error: anybody may write to a delay topic.
+No code is shared with the router, whose work is judged here; names and units of headers are constants. All arithmetic
+is in integers and decimals, rounded up to whole milliseconds. A value that cannot be read or does not fit 64 bits gives
+UNREADABLE, never an error, because any producer may write to a delay topic.
 
 Rows come from Spark's Kafka source: ``key``, ``value``, ``headers`` (array of ``key`` string, ``value`` binary),
-``timestamp_ms`` and the rest.
+``timestamp_ms`` and the other columns.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,18 +25,18 @@ UNREADABLE: Final = -1
 CONTROL_PREFIX: Final = "deliver-"
 SOURCE_HEADER: Final = "delay-source"
 REDRIVE_MARK: Final = "delay-redriven-offsets"
-"""The only header of a record that says which rejected records were driven again."""
+"""The only header of a record that lists redriven records of a rejected topic."""
 
 REJECTION_HEADERS: Final = ("delay-error", "delay-error-message", "delay-source")
 
 _LONG: Final = "bigint"
-# 19 digits of weeks in milliseconds need 29.
+# 19 digits of weeks in milliseconds need 29 digits.
 _WIDE: Final = "decimal(38,0)"
 _NANO_DIGITS: Final = 9
 _NANOS_PER_MS: Final = 1_000_000
 _LEAP_SECOND: Final = 60
 
-# \A and \z: '$' would let a line feed pass.
+# \A and \z, because '$' would let a line feed pass.
 _NUMBER: Final = r"\A[0-9]{1,19}\z"
 _INSTANT: Final = (
     r"\A([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9]|60)(?:\.([0-9]{1,9}))?"
@@ -60,7 +60,7 @@ _DURATION_UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 class Protocol:
     """Expressions for the records of one delay topic; ``aliases`` are its other names for control headers.
 
-    ``delay_ms`` is how long a record waits that says nothing of when; 0: not at all.
+    ``delay_ms`` is the delay of a record that names no time; 0: none.
     """
 
     def __init__(self, aliases: Sequence[Alias] = (), delay_ms: int = 0) -> None:
@@ -70,16 +70,16 @@ class Protocol:
         self._alias_names = sorted({alias.name for alias in self._aliases[len(NATIVE) :]})
 
     def control(self, headers: Column) -> Column:
-        """The control headers among ``headers``."""
+        """Select the control headers among ``headers``."""
         return f.filter(headers, lambda each: self._is_control(each["key"]))
 
     def user(self, headers: Column) -> Column:
-        """The headers a released record keeps: neither control nor provenance."""
+        """Select the headers that a released record keeps: neither control nor provenance."""
         ours = sorted(PROVENANCE)
         return f.filter(headers, lambda each: ~(self._is_control(each["key"]) | plain(each["key"]).isin(ours)))
 
     def due_ms(self, control: Column, timestamp_ms: Column) -> Column:
-        """Due time in epoch ms, AT_ONCE or UNREADABLE."""
+        """Compute the due time in epoch ms, AT_ONCE or UNREADABLE."""
         at, after = self._of(control, Role.AT), self._of(control, Role.AFTER)
         at_ms = f.greatest(self._read(f.get(at, f.lit(0)), Role.AT), f.lit(0).cast(_LONG))
         after_ms = f.try_add(timestamp_ms, self._read(f.get(after, f.lit(0)), Role.AFTER))
@@ -94,7 +94,7 @@ class Protocol:
         return f.coalesce(due, f.lit(UNREADABLE).cast(_LONG))
 
     def targets(self, control: Column) -> Column:
-        """Names of the targets the record asks for, as an array of strings; empty when it names none."""
+        """Return the names of the requested targets, as an array of strings; empty when the record names none."""
         return f.transform(self._of(control, Role.TO), lambda each: f.coalesce(each["value"].cast("string"), f.lit("")))
 
     def has_id(self, control: Column) -> Column:
@@ -102,7 +102,7 @@ class Protocol:
         return f.size(self._of(control, Role.ID)) > 0
 
     def released_key(self, control: Column, key: Column) -> Column:
-        """Key the released record has."""
+        """Return the key of the released record."""
         given = self._of(control, Role.KEY)
         return f.when(f.size(given) > 0, f.get(given, f.lit(0))["value"]).otherwise(key)
 
@@ -110,7 +110,7 @@ class Protocol:
         at_once = f.lit(AT_ONCE).cast(_LONG)
         if not self._delay_ms:
             return at_once
-        # How a record recurs says when it is due, too.
+        # The headers of a recurring schedule give a due time, too.
         recurs = f.exists(control, lambda each: plain(each["key"]).isin(*_RECURS) & each["value"].isNotNull())
         return f.when(recurs, at_once).otherwise(f.try_add(timestamp_ms, f.lit(self._delay_ms).cast(_LONG)))
 
@@ -121,11 +121,11 @@ class Protocol:
     def _of(self, control: Column, role: Role) -> Column:
         names = sorted({alias.name for alias in self._aliases if alias.role == role})
         found = f.filter(control, lambda each: plain(each["key"]).isin(names))
-        # A time that is null is none.
+        # A null time counts as no header.
         return f.filter(found, lambda each: each["value"].isNotNull()) if role in _TIMES else found
 
     def _read(self, header: Column, role: Role) -> Column:
-        """Milliseconds of a time header, by the unit its name stands for; null when it cannot be read."""
+        """Read the milliseconds of a time header, in the unit of its name; null when it cannot be read."""
         value, name = header["value"], plain(header["key"])
         units = {alias.name: alias.unit for alias in self._aliases if alias.role == role}
         native = _milliseconds(value, role, Unit.NATIVE)
@@ -139,31 +139,34 @@ class Protocol:
 
 
 def plain(name: Column) -> Column:
-    """A header name with A to Z in lower case: names of the protocol count in any case."""
+    """Return a header name with A to Z in lower case: names of the protocol count in any case."""
     return f.translate(name, _UPPER, _LOWER)
 
 
 def digest(key: Column, value: Column, headers: Column) -> Column:
-    """64-bit digest of what must not change; null is not empty, and an accidental change passes once in 2**64."""
+    """Compute a 64-bit digest of the parts that must not change.
+
+    Null differs from empty, and an accidental change passes once in 2**64.
+    """
     told_apart = f.transform(headers, lambda each: f.struct(each["key"], each["value"].isNull(), each["value"]))
     return f.xxhash64(key.isNull(), key, value.isNull(), value, f.size(headers), told_apart)
 
 
 def source(headers: Column) -> Column:
-    """Parts of the last ``delay-source``, an array of strings; null without one.
+    """Split the last ``delay-source`` into its parts, an array of strings; null without one.
 
-    The last, because the router appends its own, and an inbound one may stand before it in a rejected record.
+    It is the last one because the router appends its own, and an incoming one may stand before it in a rejected record.
     """
     return f.split(_last(headers, SOURCE_HEADER), "/")
 
 
 def spread_ms(headers: Column) -> Column:
-    """How long after it was due a released record was to leave; 0 where it says nothing."""
+    """Return how long after its due time a released record was to leave, in ms; 0 without the header."""
     return f.coalesce(whole_number(_last(headers, DELAY_SPREAD)), f.lit(0).cast(_LONG))
 
 
 def whole_number(text: Column) -> Column:
-    """A number of ASCII digits that fits 64 bits, else null."""
+    """Read a number of ASCII digits that fits 64 bits; null otherwise."""
     return f.when(text.rlike(_NUMBER), text.try_cast(_LONG))
 
 
@@ -173,7 +176,7 @@ def _last(headers: Column, name: str) -> Column:
 
 
 def rejected_as_sent(headers: Column) -> Column:
-    """Headers of a rejected record without the three that are added last; null when these are not there."""
+    """Return the headers of a rejected record without the three that are added last; null when these are missing."""
     sent = f.size(headers) - len(REJECTION_HEADERS)
     added = [f.get(headers, sent + place)["key"] == name for place, name in enumerate(REJECTION_HEADERS)]
     return f.when((sent >= 0) & added[0] & added[1] & added[2], f.slice(headers, f.lit(1), f.greatest(sent, f.lit(0))))
@@ -215,7 +218,7 @@ def _milliseconds(value: Column, role: Role, unit: Unit) -> Column:
 
 
 def _short_ms(text: Column) -> Column:
-    """A number and its unit, as ``15m``."""
+    """Read a number and its unit, as ``15m``."""
     unit, unit_ms = f.regexp_extract(text, _SHORT, 2), f.lit(None).cast(_LONG)
     for name, each_ms in _SHORT_UNITS_MS.items():
         unit_ms = f.when(unit == name, f.lit(each_ms).cast(_LONG)).otherwise(unit_ms)
@@ -231,7 +234,7 @@ def _instant_ms(text: Column) -> Column:
     ahead = _int(ahead_hours) * 60 + _int(ahead_minutes)
     minutes = days * 1440 + _int(hour) * 60 + _int(minute) - f.when(sign == "-", -ahead).otherwise(ahead)
     ms = (minutes * 60 + _int(second)) * 1000
-    # Second 60 is over when the next minute begins.
+    # Second 60 ends when the next minute begins.
     whole = ms + f.when(_int(second) == _LEAP_SECOND, f.lit(0).cast(_LONG)).otherwise(_fraction_ms(fraction))
     return f.when(text.rlike(_INSTANT), whole)
 
@@ -246,11 +249,11 @@ def _duration_ms(text: Column) -> Column:
 
 
 def _fraction_ms(decimals: Column) -> Column:
-    """Decimals of a second as ms, rounded up; 0 without any."""
+    """Convert the decimals of a second to ms, rounded up; 0 without any."""
     nanos = _int(f.rpad(decimals, _NANO_DIGITS, "0"))
     return f.ceil(nanos / _NANOS_PER_MS).cast(_LONG)
 
 
 def _int(digits: Column) -> Column:
-    """A number of few digits; 0 for no text at all."""
+    """Read a number of few digits; 0 for an empty text."""
     return f.when(digits == "", f.lit(0).cast(_LONG)).otherwise(digits.try_cast(_LONG))

@@ -1,7 +1,7 @@
-"""Receipts of controls as rows: one for the control that each answers, and one for each record that it names.
+"""Receipts of controls as rows: one for the control that a receipt answers, and one for each record that it names.
 
 A control is a record with ``deliver-cancel``, ``-replace`` or ``-move``. It has exactly one receipt, unless it is
-rejected, and what the receipt names is not released any more. Nothing of this is shared with the router.
+rejected, and the records that the receipt names are not released any more. No code is shared with the router.
 """
 
 from typing import Final
@@ -13,31 +13,31 @@ from spark_backfill.audit.protocol import Protocol, plain, source
 
 RECEIPT: Final = 3
 NAMED: Final = 4
-"""Kinds of rows, beside those of :mod:`spark_backfill.audit.facts`."""
+"""Kinds of rows, beside the kinds of :mod:`spark_backfill.audit.facts`."""
 
 CONTROL: Final = 16
-"""It has to have a receipt."""
+"""The record must have a receipt."""
 CANCELS: Final = 32
-"""It is no schedule, whatever comes of it."""
+"""The record is no schedule, whatever its receipt says."""
 CONDITIONAL: Final = 64
-"""It is no schedule where its receipt is IN_VAIN."""
+"""The record is no schedule where its receipt is IN_VAIN."""
 HAS_ID: Final = 128
-"""A receipt may name it."""
+"""A receipt may name the record."""
 
 REPLACED: Final = 256
-"""The receipt is that of a replacement."""
+"""The receipt answers a replacement."""
 IN_VAIN: Final = 512
 """The receipt says that there was nothing to cancel or to replace."""
 MALFORMED: Final = 1024
-"""It is no receipt."""
+"""The record is no receipt."""
 MOVED: Final = 2048
-"""The receipt is that of a move, and says that it is done."""
+"""The receipt answers a move, and says that it is done."""
 
 _SAID: Final = "action string, outcome string, cancelled array<struct<offset:bigint>>"
 
 
 def asks(protocol: Protocol, control: Column) -> Column:
-    """What a record asks for as a control, and whether others may ask for it, from its control headers."""
+    """Compute the flags of a record from its control headers: its requests as a control, and whether it has an id."""
 
     def has(*names: str) -> Column:
         return f.exists(control, lambda each: plain(each["key"]).isin(*names))
@@ -52,14 +52,14 @@ def asks(protocol: Protocol, control: Column) -> Column:
 
 
 def points(records: DataFrame) -> DataFrame:
-    """``parts`` of a place, ``kind`` and ``flags`` for each record that a receipt answers or names."""
+    """Return ``parts`` of a place, ``kind`` and ``flags`` for each record that a receipt answers or names."""
     said, parts = f.col("said"), f.col("parts")
     read = records.select(
         source(f.col("headers")).alias("parts"), f.from_json(f.col("value").cast("string"), _SAID).alias("said")
     )
     outcome, action, named = said["outcome"], said["action"], said["cancelled"]
     done = f.when(action == "cancel", "cancelled").when(action == "replace", "replaced").when(action == "move", "moved")
-    # One that could not be written again stays where it was.
+    # A schedule that could not be written again stays where it was.
     not_moved = (action == "move") & (outcome == "not-moved")
     in_vain = f.coalesce(outcome.isin("not-pending", "changed") | not_moved, f.lit(False))
     # A move whose last schedule could not be written again has cancelled the others.
@@ -84,7 +84,7 @@ def points(records: DataFrame) -> DataFrame:
 
 
 def _sum(flags: dict[int, Column]) -> Column:
-    """The numbers of the flags that hold; null does not."""
+    """Sum the numbers of the flags that are true; null counts as false."""
     total = f.lit(0)
     for number, holds in flags.items():
         total = total + f.when(holds, number).otherwise(0)

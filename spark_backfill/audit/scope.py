@@ -1,14 +1,14 @@
-"""What an audit looks at, pinned before anything is read, so that a log that moves on makes no false verdict.
+"""The scope of an audit, pinned before anything is read, so that a log that moves on makes no false verdict.
 
 In this order:
 
-1. *The end of each delay partition*: records below it existed at moment ``began_ms`` and are the ones judged.
+1. *The end of each delay partition*: records below it existed at moment ``began_ms`` and are the judged ones.
 2. *A grace period passes*, while Spark starts. After it, a judged record that was due at ``began_ms`` has both been
    in the log and been due for at least that long, whatever clock wrote its timestamp.
 3. *The ends of target and rejected topics*, without open transactions: the audit waits until every transaction that was
-   open then has ended, because its records are hidden, and what it holds back behind it is too. Copies written later
-   are not looked at; the records they come from are pending if they were not due.
-4. *The ends of the delay partitions once more*: a copy that was seen comes from below them, or from nowhere.
+   open then has ended, because it hides its own records and the records behind them. Copies written later are not read;
+   the records they come from are pending if they were not due.
+4. *The ends of the delay partitions once more*: a copy that was seen comes from below them, or has no origin.
 """
 
 import time
@@ -25,7 +25,8 @@ from spark_backfill.errors import JobError
 from spark_backfill.settings import DelayTopic
 
 SPLIT_RECORDS: Final = 250_000
-"""Offsets a task reads: seconds of work, so that many small partitions and few large ones both keep all cores busy."""
+"""Offsets that a task reads: seconds of work, so that all cores stay busy with many small partitions or few large
+ones."""
 
 _POLL_S: Final = 0.1
 
@@ -42,7 +43,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The part of a delay topic that is asked for; no partitions: all of them, no edge: to that end of the log."""
+    """The requested part of a delay topic; no partitions mean all of them, no edge means that end of the log."""
 
     partitions: frozenset[int] = frozenset()
     start: Edge | None = None
@@ -51,11 +52,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to audit: delay topics, the part of them, and the target topics to look in.
+    """The request for an audit: delay topics, the part of them to judge, and the target topics to read.
 
     * ``targets``: none = every topic of the cluster that the configuration allows as a target.
     * ``grace_ms``: how long a record may have been due and still be on its way.
-    * ``settle_s``: how long to wait for transactions that are open.
+    * ``settle_s``: how long to wait for open transactions.
     """
 
     topics: tuple[DelayTopic, ...]
@@ -77,7 +78,7 @@ class Judged:
 
 
 def judged(admin: AdminClient, topic: DelayTopic, selection: Selection) -> Judged:
-    """Pin the judged ranges of a delay topic (step 1); ConfigError for a partition or an offset that is not there."""
+    """Pin the judged ranges of a delay topic (step 1); raise ConfigError for a missing partition or offset."""
     found = cluster.topic(admin, topic.name)
     partitions = sorted(selection.partitions) or list(range(found.partitions))
     if partitions[-1] >= found.partitions:
@@ -100,7 +101,7 @@ def _edges(
         return default
     if edge.time_ms is not None:
         at = cluster.offsets_at(admin, name, held, edge.time_ms)
-        # No record that young: the range begins, and ends, behind the last one.
+        # No record is that young: the range begins, and ends, behind the last one.
         return {
             partition: log.end if at[partition] < 0 else min(at[partition], log.end) for partition, log in held.items()
         }
@@ -117,7 +118,7 @@ def _edges(
 
 
 def targets_of(topic: DelayTopic, existing: Iterable[str]) -> list[str]:
-    """The topics of the cluster that a delay topic may release to, by its default target and its allow-list."""
+    """Return the topics of the cluster that a delay topic may release to, by its default target and its allow-list."""
     rules = topic.rules
     candidates = (name for name in existing if not name.startswith("__") and name not in rules.forbidden_targets)
     patterns = rules.allowed_targets
@@ -129,7 +130,7 @@ def targets_of(topic: DelayTopic, existing: Iterable[str]) -> list[str]:
 
 
 def receipts_of(topics: Iterable[DelayTopic], existing: Iterable[str], say: Callable[[str], None]) -> list[str]:
-    """The receipts topics; one may be missing, since no router older than controls needs it."""
+    """Return the receipts topics; one may be missing, because a router without controls needs none."""
     wanted = {topic.receipts for topic in topics}
     found = wanted & set(existing)
     for name in sorted(wanted - found):
@@ -140,9 +141,10 @@ def receipts_of(topics: Iterable[DelayTopic], existing: Iterable[str], say: Call
 def committed_ends(
     admin: AdminClient, topics: Mapping[str, int], settle_s: float, say: Callable[[str], None]
 ) -> dict[Place, int]:
-    """Pin the ends of the topics, name to number of partitions, once no transaction of now is open (step 3).
+    """Pin the ends of the topics once all transactions that are open now have ended (step 3).
 
-    JobError names a partition whose transaction stays open for longer than ``settle_s``.
+    ``topics`` maps names to numbers of partitions. A JobError names a partition whose transaction stays open for longer
+    than ``settle_s``.
     """
     wanted = {
         (name, partition): end

@@ -12,9 +12,9 @@ from spark_backfill.audit.table import ASIDE, FOREIGN, OUTCOMES, PERCENTILES, VI
 
 
 def cells(verdicts: DataFrame) -> DataFrame:
-    """Verdicts that are alike as one row with their number ``n``; each finding is a row of its own.
+    """Join equal verdicts to one row with their number ``n``; each finding is a row of its own.
 
-    Small where findings are few, whatever the number of records, so that it can be kept and counted again and again.
+    The result is small where findings are few, at any number of records, so that it can be kept and counted repeatedly.
     """
     aside = [f.col(name) for name in VIOLATIONS if name in ASIDE]
     wrong = reduce(or_, [f.col("outcome").isin(list(VIOLATIONS)), *aside])
@@ -40,18 +40,18 @@ def with_place(cells: DataFrame, scene: Scene) -> DataFrame:
 
 
 def counted(cells: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """One row for each value of the keys, or one in all without keys: counts, then maximum, p50 and p99 of lateness.
+    """Count by the values of the keys, in one row for each, or in all: counts, then maximum, p50 and p99 of lateness.
 
-    A percentile is the least step that so many records kept within, not an interpolation. No rows: no row.
+    A percentile is the least step that so many records kept within, not an interpolation. No rows give no row.
     """
     if not keys:
-        # Not a constant: Spark would see through it, and warn of a window over everything, which is small here.
+        # Not a constant: Spark would notice it, and warn of a window over everything, which is small here.
         return counted(cells.withColumn("all", f.col("slot") * 0), ["all"]).drop("all")
     counts = cells.groupBy(*keys).agg(
         _number(~_is(FOREIGN)).alias("sent"),
         *(_number(_is(name)).alias(name) for name in OUTCOMES),
         *(_number(f.col(name)).alias(name) for name in ASIDE),
-        # Copies, since nothing else is known of them.
+        # Copies are counted, because nothing else is known of them.
         f.sum(f.when(_is(FOREIGN), f.col("copies") + f.col("rejections") + f.col("receipts"))).alias(FOREIGN),
         f.max("late_ms").alias("late_max_ms"),
     )
@@ -75,7 +75,7 @@ def counted(cells: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def findings(cells: DataFrame) -> DataFrame:
-    """The records that violate what a router promises, with all that is known of each."""
+    """Select the records that violate a promise of the router, with all that is known of each."""
     place = f.concat_ws("/", "topic", "partition", "offset")
     return cells.where("wrong").select(
         f.when(f.col("topic").isNotNull(), place).otherwise("(no such place)").alias("source"),

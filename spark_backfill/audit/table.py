@@ -1,4 +1,4 @@
-"""What an audit counts and how it is shown: no Spark here."""
+"""The counts of an audit and the way they are shown; this module needs no Spark."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ OUTCOMES: Final = (
     "unprovable",
     "unread",
 )
-"""What became of a record that was sent: exactly one of these."""
+"""Outcomes of a sent record, which has exactly one of them."""
 
 ASIDE: Final = ("early", "altered", "astray", "untimed", "illegible")
-"""What may be true of it besides."""
+"""Remarks on a record, in addition to its outcome."""
 
 VIOLATIONS: Final = ("lost", "doubled", "early", "altered", "astray", FOREIGN)
-"""What a router must never do; one of them and the audit fails."""
+"""Findings that a router must never cause; the audit fails with the first."""
 
 COUNTS: Final = ("sent", *OUTCOMES, *ASIDE, FOREIGN)
 
 GROUPS: Final = {"topic": ("topic",), "partition": ("topic", "partition"), "hour": ("topic", "partition", "hour_ms")}
-"""What a summary may be grouped by."""
+"""Keys by which a summary may be grouped."""
 
 SAMPLES: Final = 20
 """Findings shown one by one."""
@@ -65,7 +65,7 @@ _ALWAYS_SHOWN: Final = frozenset({"sent", "released", "rejected", "pending", "lo
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of a group of records; ``keys`` say which, ``lateness`` has no values where nothing was timed."""
+    """Counts of a group of records, which ``keys`` name; ``lateness`` has no values where nothing was timed."""
 
     keys: tuple[tuple[str, str | int | None], ...]
     counts: Mapping[str, int]
@@ -77,7 +77,7 @@ class Tally:
         return sum(self.counts[name] for name in VIOLATIONS)
 
     def as_json(self) -> dict[str, Any]:
-        """A flat object: keys, counts, lateness."""
+        """Return a flat object: keys, counts, lateness."""
         return {**dict(self.keys), **self.counts, **self.lateness}
 
 
@@ -94,7 +94,7 @@ def tally(row: Mapping[str, Any], keys: Sequence[str]) -> Tally:
 
 
 def table(tallies: Sequence[Tally], total: Tally) -> Table:
-    """Counts line by line, the total last; columns in which everything is 0 are left out, save the usual ones."""
+    """Show counts line by line, the total last; columns of zeros are left out, except the usual ones."""
     counts = [name for name in COUNTS if name in _ALWAYS_SHOWN or total.counts[name]]
     keys = [name for name, _ in tallies[0].keys] if tallies else []
     shown = Table(show_footer=False, pad_edge=False, header_style="bold")
@@ -120,7 +120,7 @@ def notes(total: Tally) -> list[str]:
 
 
 def verdict(total: Tally) -> str:
-    """The one line that sums up."""
+    """Sum up the audit in one line."""
     if total.violations:
         found = ", ".join(f"{name} {total.counts[name]:,}" for name in VIOLATIONS if total.counts[name])
         return f"VIOLATIONS: {found}"

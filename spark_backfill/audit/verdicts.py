@@ -1,27 +1,27 @@
-"""One verdict for every judged record: the rows of :mod:`spark_backfill.audit.facts`, grouped by where they come from.
+"""One verdict for every judged record: the rows of :mod:`spark_backfill.audit.facts`, grouped by their source.
 
 A record has exactly one outcome:
 
 ===========  =======================================================================================================
 released     one copy in each target it asks for, and in no other topic; not rejected
 rejected     once in the rejected topic, and released nowhere
-pending      not everywhere it belongs, and not due when the audit began
-cancelled    named so in one receipt, and nowhere
-replaced     named so in one receipt, and nowhere
+pending      missing from a topic it belongs in, and not due when the audit began
+cancelled    named so in one receipt, and in no topic
+replaced     named so in one receipt, and in no topic
 answered     a control that is no schedule itself, with its one receipt
 doubled      twice in one topic, or in a topic too many beside those it asks for, or both released and rejected; one of
              these although a receipt names it; named by two receipts, or a control with two
-lost         not everywhere it belongs, although it was due when the audit began, a grace period before its targets
-             were looked at. A router that is behind by more than that makes such records too: they count as lost
+lost         missing from a topic it belongs in, although it was due when the audit began, a grace period before its
+             targets were read. A router that is behind by more than that makes such records too: they count as lost
              until they are there. So is a control that has no receipt, and is not rejected
 unprovable   like lost, but its target, its rejected or its receipts topic no longer holds everything since then
 unread       like lost or pending, but it asks for a topic that was left out of this audit
 foreign      a copy whose origin is not in the delay topic
 ===========  =======================================================================================================
 
-And it may be, besides: *early* (a copy was appended before the due time), *altered* (key, value or headers of a copy
-are not what they must be), *astray* (a copy is in a topic it did not ask for), *untimed* (a copy is in a topic without
-append times, so its punctuality cannot be judged), *illegible* (released, although its schedule cannot be read here).
+A record may also be *early* (a copy was appended before the due time), *altered* (key, value or headers of a copy are
+not as expected), *astray* (a copy is in a topic it did not ask for), *untimed* (a copy is in a topic without append
+times, so its punctuality cannot be judged), *illegible* (released, although its schedule cannot be read here).
 """
 
 from functools import reduce
@@ -64,13 +64,13 @@ _LONG: Final = "bigint"
 
 
 def verdicts(rows: DataFrame, scene: Scene, began_ms: int, horizons: dict[str, int], tasks: int) -> DataFrame:
-    """A row for each record: slot, offset, due_ms, hour_ms, outcome, the flags, late_ms and late_step.
+    """Return a row for each record: slot, offset, due_ms, hour_ms, outcome, the flags, late_ms and late_step.
 
-    ``began_ms`` is the moment up to which records must have left, ``horizons`` those of the outgoing topics
-    (:func:`spark_backfill.audit.history.horizons`), ``tasks`` how many share the work. ``late_ms`` is null where
-    punctuality is not judged.
+    ``began_ms`` is the moment up to which records must have left, ``horizons`` come from
+    :func:`spark_backfill.audit.history.horizons`, ``tasks`` is the number of tasks that share the work. ``late_ms`` is
+    null where punctuality is not judged.
     """
-    # Dealt out first: hardly two rows of a task meet before, and what they would be folded into is twice as wide.
+    # Repartitioned first: hardly two rows of a task belong together before, and the folded row is twice as wide.
     grouped = rows.repartition(tasks, "slot", "offset").groupBy("slot", "offset").agg(*_folds(scene))
     found = grouped.select("*", _found_count(scene).alias("found"), _complete(scene).alias("complete"))
     judged = found.select(
@@ -92,7 +92,7 @@ def verdicts(rows: DataFrame, scene: Scene, began_ms: int, horizons: dict[str, i
 
 
 def step_of(late_ms: Column) -> Column:
-    """Lateness in steps that can be counted: exact below 1,024 ms, then rounded up by less than 0.2 %."""
+    """Round lateness to steps that can be counted: exact below 1,024 ms, then rounded up by less than 0.2 %."""
     width = f.greatest(f.floor(f.log2(f.greatest(late_ms, f.lit(1)).cast("double"))).cast("int") - LATE_STEPS, f.lit(0))
     size = f.call_function("shiftleft", f.lit(1).cast(_LONG), width)
     return late_ms - late_ms % size + size - 1
@@ -107,7 +107,7 @@ def _folds(scene: Scene) -> list[Column]:
         f.max(f.when(sent, 1)).alias("sent"),
         f.max(f.when(sent, at_ms)).alias("due_ms"),
         f.max("sent_ms").alias("sent_ms"),
-        # In a burst it has a time of its own, behind the one that was asked for.
+        # In a burst a record leaves at a time of its own, after the requested one.
         f.coalesce(f.max("spread_ms"), f.lit(0).cast(_LONG)).alias("spread_ms"),
         f.max(f.when(sent, f.col("released"))).alias("as_released"),
         f.max(f.when(sent, f.col("rejected"))).alias("as_rejected"),
@@ -168,7 +168,7 @@ def _outcome(scene: Scene, began_ms: int, horizons: dict[str, int]) -> Column:
     unanswered = _has(CONTROL) & (answers == 0) & (rejections == 0)
     missing = f.when(_removed(scene, horizons), "unprovable").otherwise("lost")
     by_receipt = f.when(f.col("is_replaced"), "replaced").when(f.col("is_moved"), "moved").otherwise("cancelled")
-    # Released to some of its targets is not released.
+    # A record that is released to only some of its targets is not released.
     return (
         f.when(f.col("sent").isNull(), FOREIGN)
         .when(doubled, "doubled")
@@ -207,7 +207,7 @@ def _flags(scene: Scene) -> list[Column]:
     strange = [
         f.col(f"found{word}").bitwiseAND(f.bitwise_not(f.col(f"wanted{word}"))) != 0 for word in range(scene.words)
     ]
-    # A receipt may name a move, for what that has moved and has not written; nothing else that is no schedule.
+    # A receipt may name a move whose schedule it has cancelled before it was written, but no other control.
     names_no_schedule = _has(CANCELS) & (f.col("names") > 0) & ~f.col("has_moved")
     malformed = (f.col("malformed") > 0) | (f.col("no_receipt") > 0) | names_no_schedule
     flags = {
@@ -226,9 +226,9 @@ def _true(condition: Column) -> Column:
 
 
 def _late_ms() -> Column:
-    """Append time of the last copy minus the moment the record could first leave.
+    """Return the append time of the last copy minus the moment when the record could first leave.
 
-    A producer's clock may run ahead of the broker's; what it sent has left no earlier than it was sent.
+    A producer's clock may run ahead of the broker's; its record could leave no earlier than it was sent.
     """
     last_ms = f.col("last_ms")
     could_leave_ms = f.greatest(f.col("due_ms") + f.col("spread_ms"), f.least(f.col("sent_ms"), last_ms))
@@ -237,6 +237,6 @@ def _late_ms() -> Column:
 
 
 def _hour_ms() -> Column:
-    """The hour in which the record was to leave, as its first millisecond; null for a foreign copy."""
+    """Return the hour in which the record was to leave, as its first millisecond; null for a foreign copy."""
     leaves_ms = f.greatest("due_ms", "sent_ms")
     return leaves_ms - f.pmod(leaves_ms, f.lit(HOUR_MS).cast(_LONG))

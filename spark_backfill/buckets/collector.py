@@ -1,4 +1,4 @@
-"""Work without Python's cyclic garbage collector."""
+"""Suspends Python's cyclic garbage collector."""
 
 import gc
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """Have nothing collected meanwhile: records by the thousand have no cycles, and looking for some is half the time.
+    """Suspend the collector: records by the thousand have no cycles, and searching for cycles takes half the time.
 
-    What is done with is freed as always, by its count of references.
+    Objects without references are freed as always.
     """
     was_enabled = gc.isenabled()
     gc.disable()

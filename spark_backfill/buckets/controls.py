@@ -1,16 +1,16 @@
-"""Where the controls of a range lie, and what a job can index between them.
+"""The places of controls in a range, and the stretches between them that a job can index.
 
-Only the router that owns the partition can evaluate a control, for only it knows what is pending in front of it. So a
-range is cut where controls lie. The stretches between them are staged, and where C comes to a control the router goes
+Only the router that owns the partition can evaluate a control, because only it knows the pending records in front of
+it. So a range is cut at its controls. The stretches between them are staged. When C reaches a control, the router goes
 on by itself, up to the next stretch::
 
     offsets   [a ──────────────────── k ── k ───────────────── b)
               ├── staged, adopted ───┤├────┤├── staged, adopted ┤
                                       indexed by the router
 
-Rejected: staging controls as entries that are evaluated when their bucket is adopted. What lies behind them would have
-to wait meanwhile, with a progress of its own that outlives a crash, and the router evaluates them as fast where they
-lie: nothing is gained but where they are so dense that hardly anything is left between them.
+Rejected: staging controls as entries that are evaluated when their bucket is adopted. The records behind them would
+have to wait meanwhile, with a progress of their own that outlives a crash, and the router evaluates controls as fast in
+the log: the gain is limited to ranges with so many controls that hardly anything is left between them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,11 +33,11 @@ SPAN_SCHEMA: Final = "partition int, first bigint, last bigint"
 CONTROL_SCHEMA: Final = "partition int, offset bigint, timestamp_ms bigint, replaces boolean"
 
 MOST_STRETCHES: Final = 100
-"""Of one partition; to adopt one takes a router some tenths of a second."""
+"""Most stretches of one partition; to adopt one takes a router some tenths of a second."""
 
 
 class Span(NamedTuple):
-    """Offsets from one control of a partition to another, between which nothing is worth to be staged."""
+    """The offsets from one control of a partition to another, between which no stretch is worth staging."""
 
     partition: int
     first: int
@@ -45,23 +45,26 @@ class Span(NamedTuple):
 
 
 def spans(records: DataFrame, rules: Rules, stretch_records: int) -> list[Span]:
-    """Where ``records`` of the connector are controls, or claim to be: read once more, of which few rows remain."""
+    """Find the controls, and records that claim to be one; they are read once more, and few rows remain.
+
+    ``records`` are records of the connector.
+    """
     columns = records.select("partition", "offset", "headers")
     found = columns.mapInArrow(_Finding(rules.to_json(), stretch_records), SPAN_SCHEMA).collect()
     return [Span(*row) for row in found]
 
 
 def controls_of(records: DataFrame, rules: Rules) -> DataFrame:
-    """Rows of CONTROL_SCHEMA, one for each of ``records`` of the connector that is a control.
+    """Return rows of CONTROL_SCHEMA, one for each of ``records`` of the connector that is a control.
 
-    ``replaces``: whether it is a schedule itself, if what it asks for holds.
+    ``replaces``: whether the control is a schedule itself, if its condition holds.
     """
     columns = records.select("partition", "offset", "timestamp", "headers")
     return columns.mapInArrow(_Telling(rules.to_json()), CONTROL_SCHEMA)
 
 
 def stretches(ranges: Iterable[OffsetRange], found: Iterable[Span], stretch_records: int) -> list[OffsetRange]:
-    """The longest parts of the ranges that have no control, of ``stretch_records`` offsets at least.
+    """Return the longest parts of the ranges that have no control, of ``stretch_records`` offsets at least.
 
     >>> stretches([OffsetRange(0, 0, 100)], [Span(0, 40, 40), Span(0, 50, 52)], 10)
     [OffsetRange(partition=0, from_offset=0, to_offset=40), OffsetRange(partition=0, from_offset=53, to_offset=100)]
@@ -140,7 +143,7 @@ def _tells(rules: Rules, headers: Headers, timestamp_ms: int) -> bool | None:
 
 
 def controls_among(headers: pa.ListArray, rules: Rules) -> Any:
-    """Numbers of the rows that are controls, unless they are rejected; O(header names)."""
+    """Return the numbers of the rows that are controls, unless they are rejected; O(header names)."""
     names = headers.flatten().field("key")
     claiming = [name for name in pc.unique(names).to_pylist() if rules.controls.makes_control(name)]
     if not claiming:

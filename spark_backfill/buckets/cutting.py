@@ -1,8 +1,8 @@
-"""Cuts what a task has sorted into segments and encodes them, as the owner of the partition does when it seals.
+"""Cuts the sorted rows of a task into segments and encodes them, as the owner of the partition does when it seals.
 
-By columns: the rows of a segment lie behind each other in a column of bytes, and that is what a segment is joined of.
-Where segments end and where their payload is are the rules of :mod:`index.bucket_rules`, for whole columns; tests
-compare the two.
+It works by columns: the rows of a segment lie behind each other in a column of bytes, and the segment is joined from
+them. The ends of segments and the placement of payloads follow the rules of :mod:`index.bucket_rules`, for whole
+columns; tests compare the two.
 """
 
 from array import array
@@ -41,7 +41,7 @@ class BucketPage(NamedTuple):
 
 
 class Cutter:
-    """Segments and pages of ids of one task.
+    """Cuts the rows of one task into segments, and their ids into pages.
 
     ``needs_from`` has the lowest offset of the delay topic that each bucket points to, ``codec`` joins rows.
     """
@@ -55,12 +55,12 @@ class Cutter:
 
     @property
     def needs_from(self) -> dict[int, int]:
-        """For buckets that need the delay topic at all."""
+        """The lowest offset that each bucket needs of the delay topic, for buckets that need it."""
         needs = {bucket: writer.manifest().needs_from for bucket, writer in self._writers.items()}
         return {bucket: offset for bucket, offset in needs.items() if offset is not None}
 
     def segments(self, batches: Iterable[pa.RecordBatch]) -> Iterator[BucketSegment]:
-        """Segments of decided batches, which are sorted by (due, offset), in that order; ids are put aside."""
+        """Yield the segments of decided batches, which are sorted by (due, offset); ids are put aside."""
         for bucket, chunks in _by_bucket(self._without_ids(batches)):
             span = self._buckets[bucket]
             writer = self._writers.setdefault(bucket, SegmentWriter(0, span.from_offset, span.to_offset))
@@ -69,7 +69,7 @@ class Cutter:
                     yield BucketSegment(bucket, encoded)
 
     def pages(self) -> Iterator[BucketPage]:
-        """Pages of the ids that were put aside, of each bucket in their order."""
+        """Yield the pages of the ids that were put aside, for each bucket in order."""
         for bucket, rows in self._ids.items():
             rows.sort()
             for page in encode_pages(rows, self._buckets[bucket].span):
@@ -145,7 +145,7 @@ def _ends(rows: pa.RecordBatch, rules: SealRules) -> Iterator[int]:
         most = start + min(rules.segment_entries, max(in_step, rules.segment_entries // NEARLY_EMPTY))
         before = int(taken[start - 1]) if start else 0
         fits = start + int(np.searchsorted(taken[start:most], before + room, side="right"))
-        # The first always goes, however big.
+        # The first row always goes, however big.
         start = max(fits, start + 1)
         yield start
 
@@ -155,7 +155,7 @@ def _numbers(column: pa.Array) -> "array[int]":
 
 
 def _joined(rows: pa.RecordBatch, dues_ms: "array[int]", offsets: "array[int]", codec: SegmentCodec) -> Encoded | None:
-    """A segment joined of rows, where all are rows that go together and it is not too long."""
+    """Join rows to a segment; None unless all are rows that go together, and the segment is not too long."""
     names = common_names(pc.unique(rows.column("names")).to_pylist())
     packed = rows.column("record")
     if names is None or packed.null_count:
@@ -168,7 +168,7 @@ def _joined(rows: pa.RecordBatch, dues_ms: "array[int]", offsets: "array[int]", 
 
 
 def _by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-    """Runs of rows of one bucket, which is all of a task but where two slots met in one."""
+    """Yield the rows of each bucket; a task has one bucket, except where two slots share it."""
     source = _Runs(batches)
     while (bucket := source.bucket) is not None:
         yield bucket, source.run(bucket)
@@ -187,7 +187,7 @@ class _Runs:
         return None if self._next is None else self._next[0]
 
     def run(self, bucket: int) -> Iterator[pa.RecordBatch]:
-        """Rows up to the next one of another bucket."""
+        """Yield the rows up to the next one of another bucket."""
         while self._next is not None and self._next[0] == bucket:
             batch = self._next[1]
             self._next = next(self._pieces, None)

@@ -1,8 +1,8 @@
-"""Decides records a batch at a time, by the rules that the router decides by, and says to which slot each belongs.
+"""Decides records a batch at a time, by the rules of the router, and assigns each record to its slot.
 
-Key, value and headers go on as one column of bytes, which only this room reads again: Spark takes several times as long
-to shuffle headers as a nested column. Rejected records keep their place, as entries due at once without
-payload: the owner of the partition reads and decides them again when it loads the segment, and rejects them in its own
+Key, value and headers travel as one column of bytes, which only this package reads again: Spark takes several times as
+long to shuffle headers as a nested column. Rejected records keep their place, as entries due at once without payload:
+the owner of the partition reads and decides them again when it loads the segment, and rejects them in its own
 transaction.
 """
 
@@ -29,14 +29,16 @@ DECIDED_SCHEMA: Final = (
     "slot_key int, bucket int, due_ms bigint, offset bigint, timestamp_ms bigint, size_bytes int, names string,"
     " record binary"
 )
-"""Of what ``Deciding`` yields; by (due_ms, offset) within a bucket is the order of release. No record: it is absent.
+"""Schema of the rows that ``Deciding`` yields; (due_ms, offset) within a bucket is the order of release.
 
-``size_bytes`` is what the record takes in an inline segment, as ``snapshots.writing.record_size`` has it; for
+A row without ``record`` is absent.
+
+``size_bytes`` is the size of the record in an inline segment, as ``snapshots.writing.record_size`` computes it; for
 ``names`` and ``record`` see :mod:`spark_backfill.buckets.packing`.
 
 A record with an id has a second row, for the pages of ids (:mod:`index.id_pages`): its ``record`` is the hash of the
-id, its ``bucket`` is ``of_ids`` of the bucket's number, and its slot the part of all hashes that it is in. So the tasks
-that sort what is due sort ids too, each a part of them.
+id, its ``bucket`` is ``of_ids`` of the bucket's number, and its slot depends on the hash. So the tasks that sort
+records also sort ids, each a part of them.
 """
 
 
@@ -44,10 +46,10 @@ that sort what is due sort ids too, each a part of them.
 class Deciding:
     """Function for mapInArrow over records of the delay topic.
 
-    ``slot_keys`` are the values by which Spark shares out slots.
-    Records in none of the buckets are left out. ``keeps_payload`` is False where every segment only points to the delay
-    topic. NeedsOwnerError for a record that is a control, unless those that there are have been ``answered``.
-    ``kernel`` is the driver's choice of a kernel (:mod:`spark_backfill.kernel`).
+    ``slot_keys`` are the values by which Spark assigns slots to tasks. Records outside all buckets are left out.
+    ``keeps_payload`` is False where every segment only points to the delay topic. A control raises NeedsOwnerError,
+    unless all controls have been ``answered``. ``kernel`` is the driver's choice of a kernel
+    (:mod:`spark_backfill.kernel`).
     """
 
     rules_json: bytes
@@ -58,7 +60,7 @@ class Deciding:
     kernel: str = ""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of DECIDED_SCHEMA for batches of the connector; none of ids where no record has one."""
+        """Yield batches of DECIDED_SCHEMA for batches of the connector; and batches of ids where records have some."""
         rules = Rules.from_json(self.rules_json)
         placed = _Placing(self.slots, self.slot_keys)
         decides = decisions(chosen(self.kernel), rules, packs=self.keeps_payload, answered=self.answered)
@@ -104,7 +106,7 @@ class Deciding:
 
 
 def of_ids(bucket: int) -> int:
-    """The ``bucket`` of rows with ids of a bucket; and the other way about. It is less than 0.
+    """Map the number of a bucket to the ``bucket`` of its rows of ids, which is less than 0, and back.
 
     >>> of_ids(0), of_ids(of_ids(7))
     (-1, 7)
@@ -132,7 +134,7 @@ def _ids(
 
 
 def sizes_bytes(batch: pa.RecordBatch) -> Any:
-    """Bytes that each record of the connector takes in an inline segment, about."""
+    """Estimate the bytes that each record of the connector takes in an inline segment."""
     headers = batch.column("headers")
     _, values = headers.flatten().flatten()
     upto = np.concatenate(([0], np.cumsum(_lengths(values) + HEADER_BYTES)))
@@ -145,7 +147,7 @@ def _lengths(column: pa.Array) -> Any:
 
 
 class _Placing:
-    """Buckets and slots of many records at once."""
+    """The buckets and slots of many records at once."""
 
     def __init__(self, slots: Slots, slot_keys: tuple[int, ...]) -> None:
         self._first = slots.first
@@ -159,7 +161,7 @@ class _Placing:
         self._ends = np.array([bucket.to_offset for bucket in slots.buckets])
 
     def buckets(self, partitions: Any, offsets: Any) -> Any:
-        """Number of the bucket of each record; -1 for one that is in none."""
+        """Return the number of the bucket of each record; -1 for a record in none."""
         found = np.full(len(offsets), -1, dtype=np.int32)
         for partition in np.unique(partitions).tolist():
             if partition not in self._starts:
@@ -167,20 +169,20 @@ class _Placing:
             here = partitions == partition
             there = offsets[here]
             at = np.searchsorted(self._starts[partition], there, side="right") - 1
-            # In front of all buckets this is the last one, whose end says nothing then.
+            # In front of all buckets this is the last bucket, whose end says nothing then.
             number = self._numbers[partition][at]
             found[here] = np.where((at >= 0) & (there < self._ends[number]), number, -1)
         return found
 
     def keys_of_ids(self, buckets: Any, hashes: Sequence[bytes]) -> Any:
-        """The same for ids: each slot of a bucket has an equal part of all hashes."""
+        """Return the keys of ids: each slot of a bucket has an equal part of all hashes."""
         first = np.array(self._first)
         of_bucket = first[buckets + 1] - first[buckets]
         leading = np.array([int.from_bytes(each[:4], "big") for each in hashes], dtype=np.int64)
         return self._keys[first[buckets] + leading * of_bucket // ID_HASH_RANGE]
 
     def keys(self, buckets: Any, dues_ms: Any, offsets: Any) -> Any:
-        """The value by which Spark finds the task of each record's slot."""
+        """Return the value by which Spark finds the task of each record's slot."""
         slots = np.empty(len(buckets), dtype=np.int64)
         for bucket in np.unique(buckets).tolist():
             here = buckets == bucket

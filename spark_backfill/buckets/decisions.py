@@ -1,7 +1,7 @@
 """Decisions about a batch of records, by Python alone or by the kernel and Python together, with the same result.
 
-Python decides lists of objects, which have to be made first. The kernel reads the columns as they are, decides what is
-of the common form, and stops in front of anything else; Python decides that, and all errors are its own.
+Python decides lists of objects, which have to be made first. The kernel reads the columns as they are, decides records
+of the common form, and stops in front of any other. Python decides that record, and raises all errors.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ from spark_backfill.buckets.packing import names_of, pack, rows_of
 from spark_backfill.kernel import Decider, Kernel, Native
 
 MOST_LEFT: Final = 1_024
-"""Records that Python decides in a row before the kernel is asked again."""
+"""Records that Python decides in a row before the kernel is tried again."""
 
 
 class ControlFoundError(Exception):
@@ -36,7 +36,7 @@ class ControlFoundError(Exception):
 class Decided(NamedTuple):
     """Decisions about a batch: due time of each record, numbers of the rejected records, and ids by number.
 
-    ``names`` and ``packed`` as :mod:`spark_backfill.buckets.packing` has them, None of each where nothing is packed.
+    ``names`` and ``packed`` are columns of :mod:`spark_backfill.buckets.packing`, all None where nothing is packed.
     """
 
     dues_ms: Any
@@ -47,10 +47,10 @@ class Decided(NamedTuple):
 
 
 class Decisions(Protocol):
-    """Decides the batches of one task."""
+    """A decider of the batches of one task."""
 
     def of(self, batch: pa.RecordBatch, timestamps_ms: Any) -> Decided:
-        """Decide a batch of the connector; ControlFoundError with the number of the first record that is a control."""
+        """Decide a batch of the connector; ControlFoundError has the number of the first record that is a control."""
 
 
 def decisions(kernel: Kernel, rules: Rules, *, packs: bool, answered: bool) -> Decisions:
@@ -66,7 +66,7 @@ def decisions(kernel: Kernel, rules: Rules, *, packs: bool, answered: bool) -> D
 
 @dataclass(frozen=True, slots=True)
 class ByPython:
-    """Decides all records as objects."""
+    """Decider that decides all records as objects, in Python."""
 
     rules: Rules
     packer: RowPacker
@@ -84,7 +84,7 @@ class ByPython:
         return Decided(np.array(dues_ms, dtype=np.int64), rejected, named, names, packed)
 
     def decide(self, records: "_Records", start: int, end: int) -> "Found":
-        """Decide some of the records; all numbers are those of the batch."""
+        """Decide some of the records; all numbers count from the start of the batch."""
         some = slice(start, end)
         headers, timestamps_ms, offsets = records.headers[some], records.timestamps_ms[some], records.offsets[some]
         return decide(headers, timestamps_ms, offsets, self.rules, answered=self.answered, first=start)
@@ -112,7 +112,7 @@ class ByKernel:
         records: _Records | None = None
         at, left = 0, 1
         while (stopped := self.decider.decide(columns, at, dues_ms, packed, named)) < count:
-            # What is behind one of another form is often of that form, too: then it is asked ever more rarely.
+            # A record of another form is often followed by more of that form, so the kernel is tried ever more rarely.
             left = min(2 * left, MOST_LEFT) if stopped == at else 1
             records = records or _Records.of(batch, timestamps_ms)
             at = min(stopped + left, count)
@@ -150,7 +150,7 @@ def decide(
 ) -> Found:
     """Return the due time of each record, AT_ONCE for a rejected one; numbers begin with ``first``.
 
-    ControlFoundError with the number of the first one that is a control, unless these have been ``answered``.
+    ControlFoundError has the number of the first control, unless controls have been ``answered``.
     """
     dues_ms: list[int] = []
     rejected: list[int] = []
@@ -183,18 +183,18 @@ class _Records(NamedTuple):
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, timestamps_ms: Any) -> "_Records":
-        """All records of a batch of the connector."""
+        """Take all records of a batch of the connector."""
         offsets, keys, values = (objects(batch.column(name)) for name in ("offset", "key", "value"))
         return cls(list(header_pairs(batch.column("headers"))), timestamps_ms.tolist(), offsets, keys, values)
 
 
 def milliseconds(timestamps: pa.Array) -> Any:
-    """Epoch milliseconds of a column of the connector, which has them as microseconds; rounded as they came."""
+    """Convert a column of the connector, in microseconds, to epoch milliseconds, rounded down."""
     return timestamps.cast(pa.int64()).to_numpy() // 1_000
 
 
 def header_pairs(headers: pa.ListArray) -> Iterator[list[tuple[str, bytes | None]]]:
-    """Headers of each record, in their order; none where the column is null."""
+    """Return the headers of each record, in their order; none where the column is null."""
     names, values = headers.flatten().flatten()
     pairs = list(zip(objects(names), objects(values), strict=True))
     return (pairs[start:end] for start, end in pairwise([0, *header_ends(headers).tolist()]))
@@ -206,13 +206,13 @@ def header_ends(headers: pa.ListArray) -> Any:
 
 
 def objects(column: pa.Array) -> list[Any]:
-    """Values as Python objects, by way of numpy: three times as fast as ``to_pylist``."""
+    """Return the values as Python objects, by way of numpy: three times as fast as ``to_pylist``."""
     found: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
     return found
 
 
 def _columns(native: Native, batch: pa.RecordBatch, timestamps_ms: Any) -> Any | None:
-    """A batch as the kernel takes it; None where Spark was told to lay columns out in another way."""
+    """Return a batch as the kernel takes it; None where Spark was told to lay columns out in another way."""
     headers = batch.column("headers")
     columns = (batch.column("key"), batch.column("value"), *headers.flatten().flatten())
     if any(column.type not in _KNOWN for column in columns):

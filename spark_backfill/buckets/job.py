@@ -1,4 +1,4 @@
-"""What a job is about, as it travels to the executors: plain values, and settings that work on any machine."""
+"""The description of a job, as it travels to the executors: plain values, and settings that work on any machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ _FILES: Final = {
 class Job:
     """One run of ``index`` or ``rebuild`` over one delay topic.
 
-    ``name`` is the user's and the same when the job is run again, ``run`` is of this run only: keys of segments have
-    both, so that no two attempts ever write the same key.
+    ``name`` is the user's and stays the same when the job is run again, ``run`` belongs to this run only: keys of
+    segments have both, so that no two attempts ever write the same key.
     """
 
     name: str
@@ -39,9 +39,9 @@ class Job:
     slot_keys: tuple[int, ...]
     restores: bool
     report: str
-    """File on the driver that takes what was staged, for the line at the end."""
+    """File on the driver that receives the summary of the staged buckets, for the line at the end."""
     kernel: str = ""
-    """What the driver was told of it (:mod:`spark_backfill.kernel`)."""
+    """The driver's choice of a kernel (:mod:`spark_backfill.kernel`)."""
 
     @property
     def rules(self) -> Rules:
@@ -50,7 +50,7 @@ class Job:
 
     @property
     def transactional_id(self) -> str:
-        """Id of the staging transaction; no delay topic's worker can have it, as no topic's name has a ``~``."""
+        """Id of the staging transaction; no delay topic's worker can have it, because no topic's name has a ``~``."""
         return f"{self.group_id}~{self.delay_topic}~{self.name}"
 
     @property
@@ -60,16 +60,16 @@ class Job:
 
     @property
     def partitions(self) -> list[int]:
-        """Partitions of the delay topic that it is about."""
+        """Partitions of the delay topic that the job covers."""
         return sorted(self.slots.of_partition())
 
     def producer(self, **more: Any) -> dict[str, Any]:
-        """Settings of a producer that loses and doubles nothing; ``more`` wins."""
+        """Return the settings of a producer that loses and doubles nothing; ``more`` wins."""
         return producing(self.kafka, self.group_id) | more
 
 
 def producing(kafka: Mapping[str, str], group_id: str) -> dict[str, Any]:
-    """Settings of a producer that loses and doubles nothing."""
+    """Return the settings of a producer that loses and doubles nothing."""
     return {
         **kafka,
         "client.id": f"{group_id}-spark",
@@ -82,7 +82,7 @@ def producing(kafka: Mapping[str, str], group_id: str) -> dict[str, Any]:
 
 
 def portable(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Librdkafka's keys with the text of certificates in place of their files, which executors need not have."""
+    """Replace the files of certificates in librdkafka's keys by their text, because executors may lack the files."""
     found = dict(kafka)
     for location, pem in _FILES.items():
         if place := found.pop(location, ""):

@@ -1,8 +1,8 @@
-"""Records between deciding and writing: as rows of a segment where that can be, else as plain bytes.
+"""Records between deciding and writing: rows of a segment where possible, else plain bytes.
 
-A row only has to be joined with others to be a segment (:mod:`snapshots.rows`), so a record is taken to pieces once, by
-the task that decides it, and nothing of it is looked at again by the task that writes it. Rows go together whose tables
-of header names begin alike. What a row cannot hold, as a null value, makes its segment one of records.
+A segment is joined from rows without a look at them (:mod:`snapshots.rows`). So the task that decides a record takes it
+to pieces once, and the task that writes it does not look inside again. Rows go together if their tables of header names
+begin alike. A record that a row cannot hold, such as one with a null value, turns its segment into one of records.
 """
 
 import json
@@ -19,7 +19,8 @@ from snapshots.rows import RowPacker, unpack_rows
 Packed: TypeAlias = tuple[int, str | None, bytes | None]
 """``timestamp_ms``, ``names`` and ``record`` of a decided row.
 
-``names`` is the table of header names where the record is a row; no record: it is absent, to be read again when due.
+``names`` is the table of header names where the record is a row. Without ``record`` it is absent, to be read again when
+due.
 """
 
 Columns: TypeAlias = tuple[list[str | None], list[bytes | None]]
@@ -32,7 +33,7 @@ def pack(
     headers: Sequence[Headers],
     absent: Iterable[int],
 ) -> Columns:
-    """Columns ``names`` and ``record`` of a batch, in which the records numbered ``absent`` are not."""
+    """Pack the columns ``names`` and ``record`` of a batch; the records numbered ``absent`` are left out."""
     packed, no_rows = rows_of(packer, keys, values, headers)
     return names_of(packer, packed, no_rows, absent), packed
 
@@ -40,7 +41,7 @@ def pack(
 def rows_of(
     packer: RowPacker, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Sequence[Headers]
 ) -> tuple[list[bytes | None], list[int]]:
-    """The row of each record, or plain bytes of one that is no row, and the numbers of those."""
+    """Return the row of each record, or plain bytes where it cannot be a row, and the numbers of the latter."""
     packed: list[bytes | None] = list(map(packer.pack, keys, values, headers))
     no_rows = [number for number, row in enumerate(packed) if row is None] if None in packed else []
     for number in no_rows:
@@ -51,7 +52,7 @@ def rows_of(
 def names_of(
     packer: RowPacker, packed: list[bytes | None], no_rows: Iterable[int], absent: Iterable[int]
 ) -> list[str | None]:
-    """Column ``names`` of packed records, some of which are no rows; those that are ``absent`` are taken out."""
+    """Return the column ``names`` of packed records, some of which are no rows; ``absent`` records are removed."""
     names: list[str | None] = [json.dumps(packer.names)] * len(packed)
     for number in no_rows:
         names[number] = None
@@ -61,7 +62,7 @@ def names_of(
 
 
 def common_names(tables: Iterable[str | None]) -> list[str] | None:
-    """The header names of rows with these tables; None where some are no rows, or they do not go together."""
+    """Return the header names of rows with these tables; None where some are no rows, or they do not go together."""
     known = []
     for each in tables:
         if each is None:
@@ -74,7 +75,7 @@ def common_names(tables: Iterable[str | None]) -> list[str] | None:
 
 
 def records(entries: Iterable[Packed]) -> list[Record | None]:
-    """The records themselves; None for absent ones."""
+    """Unpack the records; None for absent ones."""
     found: list[Record | None] = []
     for names, run in groupby(entries, key=itemgetter(1)):
         if names is None:
@@ -88,6 +89,6 @@ def records(entries: Iterable[Packed]) -> list[Record | None]:
 def _plain(timestamp_ms: int, packed: bytes | None) -> Record | None:
     if packed is None:
         return None
-    # Written by our own task a stage before, by the same Python.
+    # The same Python wrote it in our own task a stage before.
     key, value, headers = marshal.loads(packed)  # noqa: S302 -- see above
     return Record(key, value, headers, timestamp_ms)

@@ -1,12 +1,12 @@
-"""How a range of a delay topic is divided: into buckets by offset, and each bucket into slots by due time.
+"""The division of a range of a delay topic: into buckets by offset, and each bucket into slots by due time.
 
 ::
 
     offsets of partition 0   [a ─────── m1)[m1 ─────── b)      buckets 0 and 1: staged and adopted in this order
     due times of bucket 0    │ slot 0 │ slot 1 │ slot 2 │      slots: one task each sorts, cuts and encodes one
 
-A bucket is what the router adopts at once; slots only share out the work. Where one ends is chosen by a sample, so
-slots differ in size, and nothing else depends on it.
+A router adopts a bucket at once; slots only share out the work. A sample decides where slots end, so slots differ in
+size, and nothing else depends on it.
 """
 
 import math
@@ -21,13 +21,16 @@ from spark_backfill.source import OffsetRange
 
 
 class BucketRange(OffsetRange):
-    """Offsets of one partition which become one bucket."""
+    """The offsets of one partition which become one bucket."""
 
     __slots__ = ()
 
 
 def buckets_of(ranges: Iterable[OffsetRange], bucket_records: int) -> list[BucketRange]:
-    """Consecutive buckets of about the same size and at most ``bucket_records`` offsets, by partition and offset."""
+    """Divide ranges into buckets of about the same size, at most ``bucket_records`` offsets each.
+
+    They are in order of partition and offset.
+    """
     buckets = []
     for partition, start, end in sorted(ranges):
         count = -(-(end - start) // bucket_records)
@@ -37,7 +40,7 @@ def buckets_of(ranges: Iterable[OffsetRange], bucket_records: int) -> list[Bucke
 
 
 def segments_of(span: int, dues_ms: Sequence[int], sizes_bytes: Sequence[int], rules: SealRules) -> int:
-    """About how many segments as many records as ``span`` become, of which these are a sample."""
+    """Estimate how many segments ``span`` records become, from a sample of them."""
     if not dues_ms:
         return 0
     full = sum(1 / min(rules.segment_entries, max(1, rules.segment_bytes // size)) for size in sizes_bytes)
@@ -70,16 +73,16 @@ class Slots:
 
     @property
     def first(self) -> list[int]:
-        """Number of the first slot of each bucket, and at the end how many slots there are."""
+        """Number of the first slot of each bucket, and at the end the number of all slots."""
         return [0, *accumulate(len(bounds) + 1 for bounds in self.bounds)]
 
     @property
     def count(self) -> int:
-        """All slots."""
+        """Number of all slots."""
         return self.first[-1]
 
     def of_partition(self) -> dict[int, list[int]]:
-        """Numbers of the buckets of each partition, by offset."""
+        """Return the numbers of the buckets of each partition, by offset."""
         found: dict[int, list[int]] = {}
         for number, bucket in enumerate(self.buckets):
             found.setdefault(bucket.partition, []).append(number)

@@ -1,12 +1,12 @@
-"""Between the task that decides and the one that writes: what a batch has of a slot as one block of bytes, a *run*.
+"""Runs: the records of one slot in a decided batch as one block of bytes, on their way to the task that writes.
 
 ::
 
     decided batch ─► runs, one row a slot ─► Spark's shuffle ─► runs of a slot ─► sorted batches, bucket by bucket
 
-Spark has a handful of rows to move, and neither takes records apart nor sorts them: that took longer than all that is
-done with a record in Python. What Spark did as well is done here, in :class:`_Kept`: a slot that is larger than memory
-should be lies in a file, which is mapped, so that only what is taken out is read.
+Spark has a handful of rows to move, and neither takes records apart nor sorts them: that took longer than all the work
+on a record in Python. The other work of Spark is done in :class:`_Kept`: a slot that is too large for memory lies in a
+file, which is mapped, so that only the rows that are taken out are read.
 """
 
 import os
@@ -24,11 +24,11 @@ from spark_backfill.buckets.deciding import Deciding
 RUN_SCHEMA: Final = "slot_key int, bucket int, run binary"
 
 MOST_BYTES: Final = 134_217_728
-"""Of one slot in memory; a slot of the usual size has about half of it."""
+"""Most bytes of one slot in memory; a slot of the usual size has about half of it."""
 
 BATCH_RECORDS: Final = 10_000
 BATCH_BYTES: Final = 16_777_216
-"""Of what is given on at once, as Spark does."""
+"""Most bytes and records of a batch that is passed on, as in Spark."""
 
 _NOT_IN_RUN: Final = ("slot_key", "bucket")
 
@@ -44,7 +44,7 @@ class InRuns:
     gone_before_ms: int = -1
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of RUN_SCHEMA."""
+        """Yield batches of RUN_SCHEMA."""
         for batch in self.deciding(batches):
             kept = batch if self.gone_before_ms < 0 else self._kept(batch)
             if kept.num_rows:
@@ -69,7 +69,7 @@ def as_runs(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def in_order(batches: Iterable[pa.RecordBatch], most_bytes: int = MOST_BYTES) -> Iterator[pa.RecordBatch]:
-    """All rows of runs, sorted by (due, offset) within their bucket, one bucket after the other; with its number."""
+    """Yield all rows of runs, bucket by bucket, sorted by (due, offset), with the number of the bucket."""
     kept: dict[int, _Kept] = {}
     try:
         for batch in batches:
@@ -103,7 +103,7 @@ class _Kept:
             return
         self._buffers.append(run)
         if self._size_bytes > self.most_bytes:
-            # The directories that Spark gives its Python workers for spilled data.
+            # Spark gives its Python workers these directories for spilled data.
             folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or None
             self._file = tempfile.NamedTemporaryFile(prefix="delay-router-", dir=folder)  # noqa: SIM115 -- see ``close``
             for each in self._buffers:
@@ -111,7 +111,7 @@ class _Kept:
             self._buffers.clear()
 
     def runs(self) -> list[pa.RecordBatch]:
-        """All of them, decoded without a copy."""
+        """Return all runs, decoded without a copy."""
         buffers: Iterable[pa.Buffer] = self._buffers
         if self._file is not None:
             self._file.flush()
@@ -120,7 +120,7 @@ class _Kept:
         return [batch for each in buffers for batch in pa.ipc.open_stream(each)]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Remove the file."""
         if self._file is not None:
             self._file.close()
 

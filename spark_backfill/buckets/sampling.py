@@ -1,6 +1,6 @@
-"""A glance at the records of large buckets: how their due times are spread, and how large they are.
+"""A sample of the records of large buckets: the spread of their due times, and their sizes.
 
-A few hundred of each bucket, on the driver.
+The driver reads a few hundred records of each bucket.
 
 Rejected: Spark's own range partitioning, which samples by running everything before it, so that each record would be
 read and decided twice.
@@ -22,13 +22,13 @@ from spark_backfill.buckets.plan import BucketRange, slot_count
 
 RECORDS_A_PLACE: Final = 32
 BYTES_A_PLACE: Final = 262_144
-"""Enough of records that are large."""
+"""Bytes to read at a place, which are enough of large records."""
 
 SCATTERED: Final = {
     "queued.min.messages": RECORDS_A_PLACE,
     "fetch.message.max.bytes": 65_536,
     "fetch.wait.max.ms": 10,
-    # By default a reader that is ahead looks again after a second: at every place.
+    # By default a reader that is ahead pauses for a second, which would happen at every place.
     "fetch.queue.backoff.ms": 0,
 }
 PLACES_A_SLOT: Final = 4
@@ -37,7 +37,7 @@ READ_TIMEOUT_S: Final = 10.0
 
 
 class Sampled(NamedTuple):
-    """A record that was looked at: its place in the order of release, and what it takes in a segment, about."""
+    """A sampled record: its place in the order of release, and its approximate size in a segment."""
 
     position: Position
     size_bytes: int
@@ -46,7 +46,7 @@ class Sampled(NamedTuple):
 def sample(
     settings: cluster.Connection, rules: Rules, buckets: Sequence[BucketRange], slot_records: int
 ) -> Mapping[BucketRange, list[Sampled]]:
-    """Some records of each bucket that has more than one slot, or might have more segments than a manifest takes."""
+    """Sample each bucket that has more than one slot, or might have more segments than a manifest takes."""
     large = [bucket for bucket in buckets if slot_count(bucket, slot_records) > 1 or bucket.span > MAX_SEGMENTS]
     if not large:
         return {}
@@ -58,7 +58,7 @@ def sample(
 
 
 def places(bucket: BucketRange, slot_records: int) -> list[int]:
-    """Offsets to look at, spread evenly."""
+    """Return the offsets to sample, spread evenly."""
     count = min(MOST_PLACES, PLACES_A_SLOT * slot_count(bucket, slot_records), bucket.span)
     return [bucket.from_offset + bucket.span * number // count for number in range(count)]
 
@@ -78,7 +78,7 @@ def _of_bucket(consumer: Consumer, rules: Rules, bucket: BucketRange, slot_recor
                 if error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)
                 break
-            # The stubs also allow what may only be given to produce; read, headers are a list of pairs.
+            # The stubs also allow types that only a producer takes; headers that were read are a list of pairs.
             headers: Any = message.headers() or ()
             timestamp_ms = message.timestamp()[1]
             at = message.offset() or 0

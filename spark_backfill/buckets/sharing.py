@@ -1,7 +1,8 @@
-"""Which task gets which slot: the values that Spark's hash partitioning sends to one partition each.
+"""The assignment of slots to tasks: values that Spark's hash partitioning sends to one partition each.
 
-Spark 4.0 offers no partitioning by a given number. Its hash of an int is known, Murmur3 with seed 42, so for each slot
-a value is looked up whose hash is that slot. Were that ever wrong, slots would share tasks, which costs time only.
+Spark 4.0 offers no partitioning by a given number. Its hash of an int is known, Murmur3 with seed 42, so the module
+searches a value for each slot whose hash is that slot. If the hash were ever another one, slots would share tasks,
+which costs time only.
 """
 
 from itertools import count

@@ -1,9 +1,8 @@
-"""A Spark data source that segments are written to: tasks write them, the commit of the driver stages their buckets.
+"""A Spark data source for writing segments: tasks write them, and the driver's commit stages their buckets.
 
-Spark asks each task to ``write`` and gives ``commit`` the message of one attempt of each. So a task that fails and is
-tried again, or runs twice at once (speculation), leaves segments that nothing names: they are tombstoned where the
-attempt is still there to do it, and else they go when the topic is trimmed. A job that is killed before its commit has
-staged nothing.
+Spark calls ``write`` in each task and gives ``commit`` the message of one attempt of each. A task that fails and is
+tried again, or runs twice at once (speculation), leaves segments that no manifest names. They are tombstoned where the
+attempt still can, and else go when the topic is trimmed. A job that is killed before its commit has staged nothing.
 """
 
 from collections import Counter
@@ -36,15 +35,15 @@ FORMAT: Final = "delay-router-segments"
 DELIVERY_TIMEOUT_S: Final = 300.0
 
 MARKS_A_TASK: Final = 2_048
-"""Most due times that a task tells of its segments: the driver has those of all tasks in memory, and a manifest takes
-as many as of eight."""
+"""Most due marks that a task reports for its segments: the driver has the marks of all tasks in memory, and a manifest
+has room for the marks of eight tasks."""
 
 _producers: dict[str, Producer] = {}
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one attempt of a task has written: segments and pages of ids by number of their bucket, and with what."""
+    """The output of one attempt of a task: segments and pages of ids by number of their bucket, and its kernels."""
 
     segments: list[tuple[int, SegmentRef]] = field(default_factory=list)
     id_pages: list[tuple[int, IdPageRef]] = field(default_factory=list)
@@ -103,7 +102,7 @@ class SegmentsWriter(DataSourceArrowWriter):
 
 
 def write_segments(job: Job, attempt: str, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Write the segments of sorted batches and wait until the brokers have them all; KafkaException otherwise."""
+    """Write the segments of sorted batches and wait for all acknowledgements; raise KafkaException otherwise."""
     writing = _Writing(job, attempt)
     try:
         with no_collector():
@@ -127,7 +126,7 @@ class _Writing:
         self._page_numbers: Counter[int] = Counter()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Write everything."""
+        """Write all segments and pages."""
         kernel = chosen(self._job.kernel)
         self.written.kernels = [kernel.name]
         cutter = Cutter(self._job.slots.buckets, self._job.seal_rules, kernel.codec)
@@ -211,7 +210,7 @@ def _produce(producer: Producer, topic: str, key: bytes, value: bytes | None, pa
 
 
 def _tombstone(job: Job, keys: list[tuple[int, bytes]]) -> None:
-    """As far as it goes: what stays is named by nothing, and goes when the topic is trimmed."""
+    """Tombstone keys as far as possible: no manifest names a segment that stays, and it goes with the next trim."""
     producer = Producer(job.producer())
     for partition, key in keys:
         _produce(producer, job.snapshots, key, None, partition, None)

@@ -1,7 +1,7 @@
-"""Records of the backfill topic: intents before any segment is written, and what is staged when all are.
+"""Records of the backfill topic: intents before any segment is written, and staged buckets when all are.
 
-An intent keeps the owner of the partition from trimming segments that no manifest names yet. It expires by itself, so
-that a job that was killed holds nothing back for long; while a job runs, its driver renews it.
+An intent keeps the owner of the partition from trimming segments that no manifest names yet. It expires by itself, so a
+killed job does not hold back trimming for long; while a job runs, its driver renews it.
 """
 
 import json
@@ -44,7 +44,10 @@ class Intents:
     """The intents of one run of a job, one for each of its partitions; used by the driver."""
 
     def __init__(self, intent: str, backfill: str, producer: dict[str, Any], snapshots_from: Mapping[int, int]) -> None:
-        """``intent`` names this run alone, ``backfill`` is the topic, ``producer`` the settings of a producer."""
+        """Describe the intents: ``intent`` names this run alone, ``backfill`` is the topic.
+
+        ``producer`` has the settings of a producer.
+        """
         self._intent = intent
         self._backfill = backfill
         self._settings = producer
@@ -52,7 +55,7 @@ class Intents:
         self._written_s = 0.0
 
     def write(self) -> None:
-        """Write all, and wait until the brokers have them; KafkaException when they do not take them."""
+        """Write all intents, and wait for the brokers to acknowledge them; raise KafkaException otherwise."""
         expires_ms = time.time_ns() // 1_000_000 + INTENT_LASTS_MS
         self._send(
             {
@@ -64,7 +67,7 @@ class Intents:
         self._written_s = time.monotonic()
 
     def renew(self) -> None:
-        """Write them again when a good part of their time is over."""
+        """Write the intents again when a good part of their time is over."""
         if time.monotonic() - self._written_s > RENEWED_EVERY_S:
             self.write()
 
@@ -74,7 +77,7 @@ class Intents:
         return time.monotonic() - self._written_s < INTENT_LASTS_MS / 1_000
 
     def cancel(self) -> None:
-        """Remove them, of a job that failed; where that does not get through they expire."""
+        """Remove the intents of a job that failed; where the request does not get through, they expire."""
         self._send(dict.fromkeys(self._snapshots_from), CANCEL_TIMEOUT_S)
 
     def _send(self, values: Mapping[int, bytes | None], timeout_s: float) -> None:
@@ -103,8 +106,9 @@ def stage(
 ) -> None:
     """Write every bucket of the job and remove its intents, all in one transaction; ``kernel`` goes into the report.
 
-    JobError when what was read is not the delay topic of now, KafkaException when the transaction does not get through;
-    ``outcome_is_open`` tells whether it may have done so all the same. Running the job again is harmless either way.
+    Raises JobError when the delay topic is not the one that was read, KafkaException when the transaction does not get
+    through; ``outcome_is_open`` tells whether it may be committed all the same. Running the job again is harmless
+    either way.
     """
     for number, count in Counter(number for number, _ in segments).items():
         if count > MAX_SEGMENTS:
@@ -134,7 +138,7 @@ def stage(
 
 
 def too_many_segments(job: Job, bucket: int) -> JobError:
-    """What to say where records were smaller in number or size in the sample than they are."""
+    """Describe the error of a bucket whose records were fewer or smaller in the sample than they are."""
     span = job.slots.buckets[bucket]
     return JobError(
         f"{job.delay_topic}/{span.partition}: offsets {span.from_offset} to {span.to_offset} become more than the"
@@ -146,13 +150,13 @@ def too_many_segments(job: Job, bucket: int) -> JobError:
 def outcome_is_open(job: Job) -> bool:
     """Return true if a commit was requested and its answer is missing or is no clear refusal.
 
-    Then what is staged may be there, and name segments: nothing that protects them may be taken back.
+    Then the buckets may be staged, and name segments: nothing that protects the segments may be taken back.
     """
     return Path(job.report).exists()
 
 
 def _commit(job: Job, producer: Producer) -> None:
-    # The report is also the word to the abort, which runs in another process of this machine.
+    # The report also informs the abort, which runs in another process of this machine.
     Path(job.report).touch()
     try:
         producer.commit_transaction(TRANSACTION_TIMEOUT_S)
@@ -183,7 +187,7 @@ def staged_buckets(
             span.to_offset,
             needs_from.get(number),
             tuple(sorted(of_bucket.get(number, ()))),
-            # A page does not tell when that was asked for which is spread.
+            # A page does not have the requested time of a record that is spread.
             id_pages=None if job.rules.spreads else _in_order(pages.get(number, ())),
         )
         for number, span in enumerate(job.slots.buckets)
@@ -192,8 +196,8 @@ def staged_buckets(
 
 
 def _in_order(pages: Sequence[IdPageRef]) -> tuple[IdPageRef, ...] | None:
-    """Pages of one bucket in the order of their ids; None where they are too many to be named."""
-    # Pages that begin alike are of one task, which has written them in their order.
+    """Order the pages of one bucket by their ids; return None where they are too many for a manifest."""
+    # Pages that begin alike come from one task, which has written them in order.
     ordered = sorted(pages, key=lambda page: (page.first_hash, page.record_offset))
     return tuple(ordered) if len(ordered) <= MAX_PAGES else None
 

@@ -1,13 +1,13 @@
-"""What controls have done, by their receipts: so that nothing which they have cancelled is pending again.
+"""The effects of controls, by their receipts, so that no cancelled schedule becomes pending again.
 
-A receipt and what it tells of were committed together, so the receipts of a partition say how far its controls were
-acted on. What a receipt names does not leave. A control with a receipt is nothing but the schedule that takes the place
-of what it cancelled, if it is one. The first control without a receipt has not been read yet, nor has anything behind
-it: there the router goes on. In the receipts topic, where nobody but the router may write, ``delay-source`` names the
-control.
+A receipt and its effects were committed together, so the receipts of a partition say how far its controls were acted
+on. A schedule that a receipt names does not leave. A control with a receipt is only the schedule that replaces the
+cancelled ones, if it is a schedule at all. The first control without a receipt has not been read yet, nor have the
+records behind it: the router goes on there. In the receipts topic, where only the router may write, ``delay-source``
+names the control.
 
-Receipts that retention has removed say nothing. The caller has to say then until when every control that was written
-has been acted on: such a control is taken as answered, and what it has cancelled is pending again.
+Receipts that retention has removed are missing. Then the caller has to name an instant before which every control was
+acted on: controls up to it count as answered, and the schedules that they cancelled are pending again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ _SAID: Final = "action string, due bigint, cancelled array<struct<offset:bigint>
 
 
 class Answers(NamedTuple):
-    """Rows of ``partition`` and ``offset``.
+    """Rows of ``partition`` and ``offset`` from receipts.
 
-    * ``controls``: those with a receipt, and ``schedules``, whether each is a schedule itself.
-    * ``named``: what receipts name.
+    * ``controls``: controls with a receipt, and ``schedules``, whether each is a schedule itself.
+    * ``named``: schedules that receipts name.
     """
 
     controls: DataFrame
@@ -46,7 +46,7 @@ def answers(
     logs: Mapping[int, LogRange],
     split_records: int,
 ) -> Answers | None:
-    """What the receipts say of a delay topic; None when there are none. JobError for a list that was left out."""
+    """Read the receipts of a delay topic; None when there are none. Raise JobError for a list that was left out."""
     ranges = [OffsetRange(partition, *log) for partition, log in logs.items() if log.start < log.end]
     if not ranges:
         return None
@@ -71,10 +71,10 @@ def answers(
 def first_unanswered(
     left: DataFrame, rules: Rules, said: Answers | None, known_ms: int, gone: Sequence[str]
 ) -> dict[int, int]:
-    """Of each partition that has one, the offset of the first control that was not acted on.
+    """Return the offset of the first control that was not acted on, for each partition that has one.
 
-    ``left`` are the records that have not left. Controls written by ``known_ms`` have been acted on; JobError when that
-    has to be said because receipts are ``gone``, in words.
+    ``left`` are the records that have not left. Controls written by ``known_ms`` have been acted on. JobError asks for
+    that time when it is missing and receipts are ``gone``, which describes them in words.
     """
     controls = controls_of(left, rules).where(f.col("timestamp_ms") > known_ms)
     if said is not None:
@@ -93,10 +93,10 @@ def first_unanswered(
 
 
 def without_answered(left: DataFrame, rules: Rules, said: Answers | None, known_ms: int) -> DataFrame:
-    """Without what receipts name, and controls that are answered and no schedules.
+    """Remove the records that receipts name, and answered controls that are no schedules.
 
-    Where no receipt says whether a replacement was one, it is: it had rather come beside what it was to replace than
-    not at all.
+    A replacement without a receipt counts as a schedule: better that it comes beside the schedule it was to replace
+    than not at all.
     """
     places = ["partition", "offset"]
     known = controls_of(left, rules).where(f.col("timestamp_ms") <= known_ms)
@@ -108,7 +108,7 @@ def without_answered(left: DataFrame, rules: Rules, said: Answers | None, known_
 
 
 def named_behind(said: Answers | None, unanswered: Mapping[int, int]) -> list[tuple[int, int]]:
-    """Partition and offset of what receipts name although no router has read it: it was cancelled in transit."""
+    """Return the places that receipts name and no router has read: they were cancelled in transit."""
     if said is None or not unanswered:
         return []
     behind = [(f.col("partition") == partition) & (f.col("offset") >= at) for partition, at in unanswered.items()]

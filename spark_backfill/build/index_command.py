@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Chosen(NamedTuple):
-    """What the options that both jobs have say."""
+    """The values of the options that both jobs have."""
 
     settings: Settings
     delay: DelayTopic
@@ -42,7 +42,7 @@ class Chosen(NamedTuple):
 
 
 def job_options(default_job: str) -> Callable[[Command], Command]:
-    """The options that both jobs have, as the argument ``chosen``."""
+    """Add the options that both jobs have, as the argument ``chosen``."""
     options = (
         config_option,
         conf_option,
@@ -137,7 +137,7 @@ def index_command(*, chosen: Chosen, starts: tuple[str, ...], ends: tuple[str, .
 
 
 def by_partition(option: str, given: tuple[str, ...]) -> dict[int, int]:
-    """PARTITION=OFFSET as numbers; ConfigError for anything else."""
+    """Read PARTITION=OFFSET as numbers; raise ConfigError for anything else."""
     found = {}
     for each in given:
         partition, _, offset = each.partition("=")
@@ -148,7 +148,7 @@ def by_partition(option: str, given: tuple[str, ...]) -> dict[int, int]:
 
 
 def job_name(name: str) -> str:
-    """Return the name if it may stand in keys; ConfigError for any other."""
+    """Return the name if it may stand in keys; raise ConfigError for any other."""
     try:
         intent_key(name)
     except FormatError as error:

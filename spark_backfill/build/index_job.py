@@ -44,12 +44,12 @@ from spark_backfill.source import OffsetRange, connector_options, read_ranges
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the work is done; ``kafka_options`` are KEY=VALUE for the connector.
+    """The division of the work; ``kafka_options`` are KEY=VALUE for the connector.
 
     * ``bucket_records``: most offsets in one bucket, which is adopted as a whole.
     * ``task_records``: about how many records one task reads, or sorts and encodes.
-    * ``stretch_records``: offsets without a control that are worth to be staged: about what a router indexes in a
-      second.
+    * ``stretch_records``: fewest offsets without a control that are worth staging: about as many as a router indexes in
+      a second.
     """
 
     job: str = "index"
@@ -61,21 +61,22 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was staged; all numbers are 0 when there was nothing to do."""
+    """The staged buckets in numbers, all 0 when there was nothing to do."""
 
     buckets: int = 0
     entries: int = 0
     segments: int = 0
     bytes: int = 0
     kernel: str = field(default="", compare=False)
-    """What the tasks worked with, and why it was not native where it was not."""
+    """The kernel of the tasks, and the reason where it was not native."""
 
 
 SEGMENTS_A_BUCKET = 5_000
-"""Of full size; those that end with their time step come on top, and a manifest holds 20,000."""
+"""Most full segments of a bucket; segments that end with their time step come on top, and a manifest holds 20,000."""
 
 MOST_SEGMENTS = 10_000
-"""Of all kinds, as far as a sample tells: half of what a manifest holds, since some records may be unlike it."""
+"""Most segments of all kinds, as estimated by a sample: half of the most in a manifest, because a sample may be
+wrong."""
 
 
 def index(
@@ -86,7 +87,7 @@ def index(
     options: Options,
     say: Callable[[str], None],
 ) -> Outcome:
-    """Index what was asked for; JobError before any work when that cannot be."""
+    """Index the requested ranges; raise JobError before any work when that is impossible."""
     admin = cluster.connect(settings)
     known = scope.look(settings, topic, admin, asked)
     ranges = scope.index_ranges(topic, known, asked)
@@ -98,7 +99,7 @@ def index(
     try:
         return run(spark, prepare(settings, topic, known.delay.topic_id, ranges, options, admin), records, say)
     except NeedsOwnerError as found:
-        # As a rule there are no controls in what is left to a job, so they are not looked for before one is met.
+        # As a rule there are no controls in the offsets left to a job, so it looks for them only once it meets one.
         say(f"{found}; reading where there are others")
     spans = controls.spans(records, topic.rules, options.stretch_records)
     stretches = controls.stretches(ranges, spans, options.stretch_records)
@@ -122,7 +123,7 @@ def prepare(
     *,
     restores: bool = False,
 ) -> Job:
-    """Divide the work, which takes a glance at the records."""
+    """Divide the work, which takes a sample of the records."""
     seal_rules = dataclasses.replace(topic.seal_rules, placement=scope.placement(admin, topic))
     slots = divided(settings, topic.rules, ranges, options, seal_rules)
     return Job(
@@ -147,7 +148,7 @@ def prepare(
 def divided(
     settings: Settings, rules: Rules, ranges: Sequence[OffsetRange], options: Options, seal_rules: SealRules
 ) -> Slots:
-    """Buckets of as many offsets as was asked for, or fewer: small segments would be too many for a manifest."""
+    """Divide ranges into buckets of the requested size, or smaller: a manifest has no room for many small segments."""
     most = min(options.bucket_records, seal_rules.segment_entries * SEGMENTS_A_BUCKET)
     while True:
         buckets = buckets_of(ranges, most)
@@ -155,7 +156,7 @@ def divided(
         segments = max((_segments(bucket, found, seal_rules) for bucket, found in seen.items()), default=0)
         if segments <= MOST_SEGMENTS or most <= MOST_SEGMENTS:
             break
-        # Whatever the records are like, one of MOST_SEGMENTS offsets has no more segments.
+        # A bucket of MOST_SEGMENTS offsets never has more segments.
         most = max(min(most, max(bucket.span for bucket in buckets)) * MOST_SEGMENTS // segments // 2, MOST_SEGMENTS)
     positions = {bucket: [each.position for each in found] for bucket, found in seen.items()}
     return planned(buckets, positions, options.task_records)
@@ -177,9 +178,9 @@ def run(
     gone_before_ms: int = -1,
     answered: bool = False,
 ) -> Outcome:
-    """Index ``records`` of the connector, but for those whose due time and timestamp are at or before a time.
+    """Index ``records`` of the connector, without records whose due time and timestamp are up to ``gone_before_ms``.
 
-    NeedsOwnerError when one is a control, unless all that there are have been ``answered``.
+    A control raises NeedsOwnerError, unless all controls have been ``answered``.
     """
     snapshots_from = cluster.appended_ends(cluster.connect(job), job.snapshots, job.partitions)
     intents = Intents(job.intent, job.backfill, job.producer(), snapshots_from)
@@ -220,7 +221,7 @@ def _write(spark: SparkSession, job: Job, records: DataFrame, gone_before_ms: in
 
 
 def _meant(job: Job, text: str) -> JobError | None:
-    """What an error of Spark comes down to; None when that is for those to say who know Spark."""
+    """Translate an error of Spark to one of ours; None where Spark's own text says it best."""
     if said := said_by_task(text):
         return (NeedsOwnerError if said.name == NeedsOwnerError.__name__ else JobError)(said.message)
     if is_data_loss(text):

@@ -1,4 +1,4 @@
-"""What a job says while it runs: tasks done and about how many records that is, from Spark's own status."""
+"""Progress of a job while it runs: tasks done and an estimate of the records read, from Spark's own status."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ EVERY_S: Final = 5.0
 
 
 class Progress:
-    """Says something every few seconds until the end of the ``with`` block, and keeps the job's intents alive.
+    """Reports progress every few seconds until the end of the ``with`` block, and renews the job's intents.
 
     ``records`` are the offsets of all ranges; each task of the first stage reads about the same share of them.
     """
@@ -24,7 +24,7 @@ class Progress:
     def __init__(
         self, context: SparkContext, group: str, records: int, say: Callable[[str], None], intents: Intents
     ) -> None:
-        # Which also closes the thread's own connection to the JVM.
+        # It also closes the thread's own connection to the JVM.
         self._thread = InheritableThread(self._run, daemon=True)
         self._context = context
         self._group = group

@@ -1,8 +1,8 @@
-"""``rebuild``: the index again, of a delay topic whose state or snapshots are gone.
+"""``rebuild``: makes the index of a delay topic again, after its state or snapshots are gone.
 
-Pending is what the delay topic holds, less what was released, rejected or cancelled. It is staged up to the end of the
-log, or to the first control that no router has read, and marked as restoring: a router that finds no state starts from
-it, once and for all partitions it covers.
+Pending are the records that the delay topic holds, except the released, rejected and cancelled ones. They are staged up
+to the end of the log, or to the first control that no router has read, and marked as restoring: a router that finds no
+state starts from them, once and for all partitions that they cover.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +33,10 @@ def rebuild(
     targets: Sequence[str] = (),
     released_before_ms: int = -1,
 ) -> Outcome:
-    """Stage what is pending; JobError before any of it is staged when that cannot be known.
+    """Stage the pending records; raise JobError before any of them is staged when they cannot be determined.
 
     ``targets`` are topics that records were released to and that the configuration no longer allows. Records whose due
-    time and timestamp are at or before ``released_before_ms`` are taken as gone, whatever the target topics hold.
+    time and timestamp are up to ``released_before_ms`` count as gone, even if no target topic holds them.
     """
     admin = cluster.connect(settings)
     known = scope.look(settings, topic, admin, asked)
@@ -90,7 +90,7 @@ def series_that_end(left: DataFrame, partitions: Sequence[int]) -> int:
 
 
 def _receipts(admin: AdminClient, topic: DelayTopic, known: scope.Known) -> Mapping[int, LogRange]:
-    """What the receipts topic has of each partition that is looked at; nothing where there is no such topic."""
+    """Return the receipts log of each partition that is rebuilt; nothing where there is no such topic."""
     if topic.receipts not in cluster.all_topics(admin):
         return {}
     return cluster.log_ranges(admin, topic.receipts, known.logs)
@@ -99,7 +99,7 @@ def _receipts(admin: AdminClient, topic: DelayTopic, known: scope.Known) -> Mapp
 def _up_to(
     ranges: Sequence[OffsetRange], unanswered: Mapping[int, int], say: Callable[[str], None]
 ) -> list[OffsetRange]:
-    """The ranges up to the first control of each partition that no router has read: there it goes on."""
+    """Cut the ranges at the first control of each partition that no router has read: the router goes on there."""
     found = []
     for partition, start, end in ranges:
         to_offset = min(end, unanswered.get(partition, end))

@@ -1,20 +1,20 @@
-"""What has left a delay topic, by the copies of it in target and rejected topics.
+"""The records that have left a delay topic, by their copies in target and rejected topics.
 
-A copy names its origin in ``delay-source``, so those topics must still hold everything: where retention or compaction
-has taken something away, the caller has to say until when all that was due has left.
+A copy names its origin in ``delay-source``, so those topics must still hold every copy: where retention or compaction
+has removed some, the caller has to name an instant before which all due records have left.
 
-Whoever may write to a target can write that header, and a record taken for released on its word alone would be lost. So
-a copy in a target counts only if it can have been made of the record that it names:
+Any producer that may write to a target can write that header, and a record that counts as released on its word alone
+would be lost. So a copy in a target counts only if the router could have made it from the record that it names:
 
-* value and ``delay-source-timestamp`` are those of the record;
+* value and ``delay-source-timestamp`` are equal to the record's;
 * the key is that of the record, or the value of one of its headers (``deliver-key``, or an alias of it);
 * each header that is not provenance is one of the record's;
 * the topic is one that the record names, where it names any.
 
-Nothing of that depends on what is configured now, but for the names of targets: a copy made under other aliases or
-another default target still counts, since one that is missed is released twice. What remains: who may read the delay
-topic *and* write to a target can make a copy that nobody can tell from the router's. In the rejected topic, where
-nobody but the router may write, the three headers that it adds last are enough; a record may have been shortened there.
+These tests use the present configuration only for the names of targets: a copy made under other aliases or another
+default target still counts, because a copy that is missed is released twice. One attack remains: a user who may read
+the delay topic *and* write to a target can make a copy that looks like the router's. In the rejected topic, where only
+the router may write, the three headers that it adds last are enough; a record may have been shortened there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ Logs = Mapping[str, Mapping[int, LogRange]]
 
 
 def topics_of(admin: AdminClient, topic: DelayTopic, more: Iterable[str]) -> list[str]:
-    """Every existing topic that records of the delay topic may be in, and those named; JobError for a missing one."""
+    """Return the existing topics that may hold records of the delay topic, and ``more``; JobError for a missing one."""
     existing = set(cluster.all_topics(admin))
     missing = sorted(set(more) - existing)
     if missing:
@@ -53,13 +53,13 @@ def topics_of(admin: AdminClient, topic: DelayTopic, more: Iterable[str]) -> lis
 
 
 def logs_of(admin: AdminClient, topics: Iterable[str]) -> Logs:
-    """What each partition of these topics holds."""
+    """Return the log of each partition of these topics."""
     found = cluster.topics(admin, topics)
     return {name: cluster.log_ranges(admin, name, range(topic.partitions)) for name, topic in found.items()}
 
 
 def incomplete(admin: AdminClient, logs: Logs) -> list[str]:
-    """What no longer holds everything that was ever written to it, in words."""
+    """Describe topics and partitions that no longer hold everything that was ever written to them."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in logs]
     futures = admin.describe_configs(resources, request_timeout=cluster.REQUEST_TIMEOUT_S) if resources else {}
     policies = {
@@ -83,7 +83,7 @@ def without_left(
     records: DataFrame,
     split_records: int,
 ) -> DataFrame:
-    """The records of the delay topic that have not left, as far as these logs tell."""
+    """Return the records of the delay topic that have not left, by the copies in these logs."""
     ranges = {
         name: [OffsetRange(partition, *log) for partition, log in partitions.items() if log.start < log.end]
         for name, partitions in logs.items()
@@ -96,9 +96,9 @@ def without_left(
 
 
 def about(records: DataFrame, topic: str) -> DataFrame:
-    """Those of an outgoing topic that name a record of the delay topic: ``source_partition``, ``source_offset``.
+    """Select the records of an outgoing topic that name a record of the delay topic, and read its place.
 
-    ``all`` are their headers, never null.
+    They get ``source_partition`` and ``source_offset``; ``all`` are their headers, never null.
     """
     headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
     placed = records.select("*", headers.alias("all"), f.split(_last(headers, "delay-source"), "/").alias("place"))
@@ -110,7 +110,7 @@ def about(records: DataFrame, topic: str) -> DataFrame:
 
 
 def _copies(records: DataFrame, topic: DelayTopic) -> DataFrame:
-    """What the records of an outgoing topic say of their origin, and of what it was."""
+    """Select the origin that each record of an outgoing topic names, and digests of its parts."""
     is_rejected = f.col("topic") == topic.rejected
     names = f.transform("all", lambda each: each["key"])
     added = f.array(*map(f.lit, ("delay-error", "delay-error-message", "delay-source")))
@@ -133,14 +133,14 @@ def _copies(records: DataFrame, topic: DelayTopic) -> DataFrame:
 
 
 def _is_copy(aliases: Iterable[Alias], topics: Sequence[str]) -> Column:
-    """Whether a row of ``_copies`` can have been made of a record of the delay topic."""
+    """Return true where a row of ``_copies`` can have been made from the record of the delay topic."""
     headers = f.coalesce("headers", f.expr("array()").cast(_HEADERS))
     here = (f.col("partition") == f.col("copy_partition")) & (f.col("offset") == f.col("copy_offset"))
     named = sorted(_TO | {alias.name.lower() for alias in aliases if alias.role == Role.TO})
     asked = f.transform(
         f.filter(headers, lambda each: f.lower(each["key"]).isin(named)), lambda each: each["value"].cast("string")
     )
-    # Only topics that are looked at: the name may be an alias now and something else when the record was released.
+    # Only topics that are read: the name may be an alias now and may have been another header at release.
     wanted = f.array_intersect(asked, f.array(*map(f.lit, topics)))
     keys = f.concat(f.array(_digest(f.col("key"))), f.transform(headers, lambda each: _digest(each["value"])))
     same = (
@@ -154,13 +154,13 @@ def _is_copy(aliases: Iterable[Alias], topics: Sequence[str]) -> Column:
 
 
 def _last(headers: Column, name: str) -> Column:
-    """Value of the last header of that name as text; null without one. The router's own come last."""
+    """Return the value of the last header of that name as text; null without one. The router's own come last."""
     found = f.filter(headers, lambda each: each["key"] == name)
     return f.get(found, f.size(found) - 1)["value"].cast("string")
 
 
 def _digest(content: Column) -> Column:
-    """64 bits of what must be the same; null is not empty."""
+    """Compute a 64-bit digest; null differs from empty."""
     return f.xxhash64(content.isNull(), content)
 
 

@@ -1,6 +1,6 @@
-"""Which offsets a job is about: what was asked for, against what the log and the router's state say.
+"""The offsets of a job: the requested ones, checked against the log and the router's state.
 
-Everything that can be wrong with it is found here, before any work begins, and named with its remedy.
+All problems of the request are found here, before any work begins, and reported with their remedy.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from spark_backfill.source import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says: partitions (all when empty), and first and last offset of each where given."""
+    """The request of the command line: partitions (all when empty), and first and last offset of each where given."""
 
     partitions: tuple[int, ...] = ()
     starts: Mapping[int, int] | None = None
@@ -30,9 +30,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the cluster says of a delay topic: its id, the log of each partition, and the router's state of it.
+    """The facts of the cluster about a delay topic: its id, the log of each partition, and the router's state of it.
 
-    ``lost`` are the partitions of whose state a part is gone, and which part; no router goes by what is left of it.
+    ``lost`` maps partitions with an incomplete state to the missing part; no router uses the remainder.
     """
 
     delay: Topic
@@ -42,7 +42,7 @@ class Known:
 
 
 def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked) -> Known:
-    """Ask the cluster; JobError when a topic is missing, does not fit, or its state cannot be understood."""
+    """Ask the cluster; raise JobError when a topic is missing, does not fit, or its state cannot be understood."""
     delay = there(settings, topic, admin)
     partitions = chosen(asked, delay)
     logs = cluster.log_ranges(admin, topic.name, partitions)
@@ -58,7 +58,7 @@ def look(settings: Settings, topic: DelayTopic, admin: AdminClient, asked: Asked
 
 
 def there(settings: Settings, topic: DelayTopic, admin: AdminClient) -> Topic:
-    """The delay topic; JobError when it is missing, or a topic beside it is, or has not as many partitions."""
+    """Return the delay topic; JobError when a topic is missing, or when the numbers of partitions differ."""
     found = cluster.topics(admin, [topic.name, topic.state, topic.snapshots, topic.backfill])
     delay = found.get(topic.name)
     if delay is None:
@@ -74,7 +74,7 @@ def there(settings: Settings, topic: DelayTopic, admin: AdminClient) -> Topic:
 
 
 def chosen(asked: Asked, delay: Topic) -> list[int]:
-    """The partitions that were asked for; JobError for one that there is not."""
+    """Return the requested partitions; raise JobError for one that does not exist."""
     named = {*asked.partitions, *(asked.starts or ()), *(asked.ends or ())}
     for partition in sorted(named):
         if not 0 <= partition < delay.partitions:
@@ -92,9 +92,9 @@ def _state(settings: Settings, name: str, partition: int, end: int) -> StoredSta
 
 
 def index_ranges(topic: DelayTopic, known: Known, asked: Asked) -> list[OffsetRange]:
-    """Ranges to index: from the cursor, or the start of the log, to its end, where nothing else was asked for.
+    """Return the ranges to index: from the cursor, or the start of the log, to its end, unless others were requested.
 
-    Partitions in which the router has indexed all of it are left out. JobError with a line for each problem.
+    Partitions whose range the router has indexed are left out. JobError has a line for each problem.
     """
     problems: list[str] = []
     ranges = []
@@ -155,16 +155,16 @@ def _problems_of_state(topic: DelayTopic, known: Known, partition: int) -> list[
 
 
 def rebuild_ranges(settings: Settings, topic: DelayTopic, known: Known, members: list[str]) -> list[OffsetRange]:
-    """Everything the log holds, of partitions without a whole state; JobError where there is one, or a router works.
+    """Return all offsets of partitions that have lost their state; JobError where a state is whole, or a router works.
 
-    Of a partition whose log is empty by now, its last offset: the router has to know where to go on.
+    A partition whose log is empty by now gets its last offset, because the router has to know where to go on.
     """
     if members:
         raise JobError(
             f"group {settings.group_id} has members ({', '.join(members[:3])}): stop the routers, so that nothing is"
             " released while it is counted what was. One that is gone already stays until its session_timeout"
         )
-    # Of those that never held anything there is a state, too: `init` has written where they begin.
+    # Partitions that never held a record have a state, too: `init` has written where they begin.
     standing = [
         partition for partition, state in known.states.items() if state is not None and known.logs[partition].end
     ]
@@ -178,7 +178,7 @@ def rebuild_ranges(settings: Settings, topic: DelayTopic, known: Known, members:
 
 
 def without_series_key(settings: Settings, topic: DelayTopic, admin: AdminClient, known: Known) -> list[int]:
-    """Return the partitions of which nobody has the key that signs occurrences any more; none where nothing recurs."""
+    """Return the partitions that have lost the key that signs occurrences; none where schedules cannot recur."""
     if not topic.rules.recurring:
         return []
     states, copies = (cluster.log_ranges(admin, name, known.logs) for name in (topic.state, topic.snapshots))
@@ -194,7 +194,7 @@ def without_series_key(settings: Settings, topic: DelayTopic, admin: AdminClient
 
 
 def placement(admin: AdminClient, topic: DelayTopic) -> PlacementRule:
-    """The placement rule in force: ``auto`` points into the delay topic only where that keeps long enough."""
+    """Return the placement rule in force: ``auto`` points into the delay topic only where retention is long enough."""
     if topic.seal_rules.placement != "auto":
         return topic.seal_rules.placement
     resource = ConfigResource(ResourceType.TOPIC, topic.name)

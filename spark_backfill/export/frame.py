@@ -1,4 +1,4 @@
-"""What is pending as one DataFrame, of what is held, what segments hold and name, and what the log has from S on."""
+"""The pending records as one DataFrame: held records, records in segments or named by them, and the log from S on."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from spark_backfill.source import OffsetRange, connector_options, read_ranges
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to export, and how the work is divided; ``kafka_options`` are KEY=VALUE for the connector."""
+    """The content of the export, and the division of the work; ``kafka_options`` are KEY=VALUE for the connector."""
 
     partitions: tuple[int, ...] = ()
     wanted: Wanted = NOTHING_MORE
@@ -39,14 +39,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Everything as of one moment."""
+    """The stored state of all partitions as of one moment."""
 
     moments: Mapping[int, Moment]
     pending: Mapping[int, StoredPending]
 
     @property
     def offsets(self) -> int:
-        """About how many records are to be read."""
+        """Estimate of the number of records to read."""
         stored = sum(ref.entries for each in self.pending.values() for _, ref in each.segments())
         return stored + sum(each.span for each in self.tails)
 
@@ -57,7 +57,7 @@ class Standing:
 
     @property
     def pointed(self) -> list[OffsetRange]:
-        """The log that segments point to."""
+        """The parts of the log that segments point to."""
         found = []
         for partition, each in self.pending.items():
             needed = [bucket.needs_from for bucket, _ in each.segments() if bucket.needs_from is not None]
@@ -74,7 +74,7 @@ class Standing:
 def rows_of(
     spark: SparkSession, settings: Settings, topic: DelayTopic, standing: Standing, request: Request
 ) -> DataFrame:
-    """Rows of ROW_SCHEMA for all that may be pending, controls that nobody has acted on among them."""
+    """Return rows of ROW_SCHEMA for all records that may be pending, including controls that were not acted on."""
     sent = {partition: each.without_lists() for partition, each in standing.pending.items()}
     deciding = Deciding(sent, request.wanted)
     told = kernel.asked(os.environ)
@@ -102,8 +102,8 @@ def rows_of(
 
 
 def _segments(spark: SparkSession, segments: Sequence[Segment], request: Request) -> DataFrame:
-    """Rows of SEGMENT_SCHEMA in tasks of neighbours."""
-    # About as many records as a task reads of the log, of segments that are full.
+    """Return rows of SEGMENT_SCHEMA in tasks of neighbours."""
+    # A task gets about as many records in segments as it reads of the log, at 2,000 records in a segment.
     tasks = max(1, min(len(segments), len(segments) * 2_000 // request.task_records))
     return spark.createDataFrame(
         spark.sparkContext.parallelize([each.row() for each in segments], tasks), SEGMENT_SCHEMA
@@ -117,7 +117,7 @@ def _log(
     ranges: Sequence[OffsetRange],
     request: Request,
 ) -> DataFrame:
-    """Records of the delay topic, as in READ_SCHEMA; no value that nobody has asked for."""
+    """Read records of the delay topic, as in READ_SCHEMA; values only if they are wanted."""
     value = f.col("value") if request.wanted.value else f.lit(None).cast("binary")
     return read_ranges(spark, connector, topic.name, ranges, request.task_records).select(
         "partition",

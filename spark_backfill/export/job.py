@@ -1,14 +1,14 @@
-"""``export``: what is pending of a delay topic, as of one moment, written as a table.
+"""``export``: writes the pending records of a delay topic, as of one moment, as a table.
 
-1. An *intent* keeps routers from trimming segments; what they had decided to trim before, no later state needs
-   (``sidecar/buckets/trimming.py``).
+1. An *intent* keeps routers from trimming segments; no later state needs the segments that they had decided to trim
+   before (``sidecar/buckets/trimming.py``).
 2. A moment of each partition is found, and its state read (:mod:`spark_backfill.export.moment`).
 3. Spark reads segments and log, decides, and writes the table; the driver has states, and no records but held ones.
 
-Routers go on meanwhile. What they remove beside trimming, by compaction of what was merged and by trimming the delay
-topic, may be what step 3 looks for. A segment that is not there ends the attempt, and everything is done once more, as
-of a later moment. A record that its segment names and the delay topic does not have is a row that says so: it has left
-since, or retention has removed it, which the router will count as lost.
+Routers go on meanwhile. Compaction of merged segments and trimming of the delay topic may remove inputs of step 3. A
+segment that is missing ends the attempt, and the export starts once more, as of a later moment. A record that its
+segment names and the delay topic does not have becomes a row that says so: it has left since, or retention has removed
+it, which the router will count as lost.
 """
 
 import secrets
@@ -45,7 +45,7 @@ STATES: Final = (HELD, INDEXED, NOT_INDEXED, GONE)
 
 Say = Callable[[str], None]
 Write = Callable[[DataFrame, bool], None]
-"""Writes rows into the table; True: an attempt before this one has begun to."""
+"""Writes rows into the table; True if an earlier attempt has begun to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class _Export:
     say: Say
 
     def intents(self, run: str) -> Intents:
-        """Intents of this run, from the first segment on that there is."""
+        """Return the intents of this run, which begin at the first segment in the log."""
         logs = cluster.log_ranges(self.admin, self.topic.snapshots, self.partitions)
         producer = producing(self.settings.kafka, self.settings.group_id)
         return Intents(run, self.topic.backfill, producer, {number: log.start for number, log in logs.items()})
 
     def standing(self) -> Standing:
-        """What is pending as of now; GoneError when a part of it was removed while it was read."""
+        """Read the state of all partitions as of now; raise GoneError when a part of it was removed meanwhile."""
         found = moments(asking(self.admin, self.topic), self.partitions, self.say)
         return Standing(found, {number: self._pending(number, moment) for number, moment in found.items()})
 
@@ -88,7 +88,7 @@ class _Export:
         try:
             state = fold_state(records)
         except FormatError as error:
-            # Compaction may have removed what was replaced since; then the next moment has all of it.
+            # Compaction may have removed a value that was replaced since; the next moment has a whole state then.
             raise GoneError(f"{place}: the state cannot be understood: {error}") from error
         if state is None:
             history = RuleHistory.beginning(0, self.topic.rules)
@@ -104,7 +104,7 @@ class _Export:
 def export(
     spark: SparkSession, settings: Settings, topic: DelayTopic, request: Request, write: Write, say: Say
 ) -> Outcome:
-    """Have what is pending written; JobError when the topics are not there, or what is stored cannot be read."""
+    """Write the pending records; raise JobError when a topic is missing, or stored state cannot be read."""
     admin = cluster.connect(settings)
     delay = scope.there(settings, topic, admin)
     partitions = scope.chosen(scope.Asked(request.partitions), delay)

@@ -1,13 +1,14 @@
-"""One moment of a delay partition: its state and its log, of which neither knows of a transaction that the other lacks.
+"""A moment of a delay partition: its state and its log, such that both have the same transactions of the router.
 
-A transaction of a router may change the state and append to the delay partition at once: a schedule that is moved is
-cancelled here and written again there. Seen in one of both, it would be missing, or be there twice. So the ends of both
-are asked for, those of the state before and after, until no transaction was open or ended between::
+A transaction of a router may change the state and append to the delay partition at once: a moved schedule is cancelled
+in one place and written again in another. If only one of both were seen, the schedule would be missing, or be there
+twice. So the driver asks for the ends of both, and for the end of the state before and after, until no transaction was
+open or ended in between::
 
     end of the state ─► end of the delay partition ─► end of the state again: the same, and nothing open on either
 
-Producers of others may have transactions on the delay topic, too, and for long: what is open there is waited for a
-while, and then left out, as a consumer would not see it either.
+Other producers may have transactions on the delay topic, too, and for long. The driver waits for them for a while, and
+then leaves their records out, as a consumer would not see them either.
 """
 
 import time
@@ -22,18 +23,20 @@ from spark_backfill.errors import JobError
 from spark_backfill.settings import DelayTopic
 
 WAITED_S: Final = 60.0
-"""A router that commits one transaction after the other leaves gaps of milliseconds, so a try is as good as another."""
+"""Longest wait for a moment. A router that commits one transaction after the other leaves gaps of milliseconds, so each
+try has the same chance."""
 
 OPEN_S: Final = 5.0
-"""The end of a transaction reaches all partitions in milliseconds; what is open for longer is somebody else's."""
+"""Longest wait for open transactions on the log. The end of a router's transaction reaches all partitions in
+milliseconds, so an older one belongs to another producer."""
 
 AGAIN_S: Final = 0.02
 
 
 class Ends(NamedTuple):
-    """What the brokers say of a partition, in this order: first and last of the state, its log between.
+    """The offsets of a partition as brokers report them, in this order: state, log, state again.
 
-    ``..._appended`` are with transactions that are open.
+    ``..._appended`` include open transactions.
     """
 
     state: int
@@ -45,17 +48,17 @@ class Ends(NamedTuple):
 
     @property
     def is_still(self) -> bool:
-        """Whether no transaction was open on the state, or ended, meanwhile."""
+        """True if no transaction was open on the state, or ended, meanwhile."""
         return self.state == self.state_appended == self.state_after == self.state_appended_after
 
     @property
     def has_open(self) -> bool:
-        """Whether a transaction is open on the delay partition."""
+        """True while a transaction is open on the delay partition."""
         return self.log.end < self.log_appended
 
 
 class Moment(NamedTuple):
-    """The state is what lies below ``state_end``; the delay partition holds ``log``."""
+    """A moment of a partition: the state lies below ``state_end``, and the delay partition holds ``log``."""
 
     state_end: int
     log: LogRange
@@ -65,7 +68,7 @@ Look = Callable[[Iterable[int]], Mapping[int, Ends]]
 
 
 def moments(look: Look, partitions: Iterable[int], say: Callable[[str], None]) -> dict[int, Moment]:
-    """Return a moment of each partition; JobError where none is found."""
+    """Return a moment of each partition; raise JobError where none is found."""
     found: dict[int, Moment] = {}
     left, began_s = set(partitions), time.monotonic()
     while left:
@@ -88,7 +91,7 @@ def moments(look: Look, partitions: Iterable[int], say: Callable[[str], None]) -
 
 
 def asking(admin: AdminClient, topic: DelayTopic) -> Look:
-    """Asks the brokers."""
+    """Return a function that asks the brokers for the ends of partitions."""
 
     def look(partitions: Iterable[int]) -> dict[int, Ends]:
         numbers = list(partitions)

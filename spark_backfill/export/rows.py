@@ -1,4 +1,4 @@
-"""Rows of the table: what each record that may be pending asks for, decided within a task."""
+"""Rows of the table: the schedule of each record that may be pending, decided within a task."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ INDEXED: Final = "indexed"
 NOT_INDEXED: Final = "not_indexed"
 GONE: Final = "gone"
 CONTROL: Final = "control"
-"""What column ``state`` says; a control that no router has read is counted, and is no row of the table."""
+"""Values of column ``state``; a control that no router has read is counted, and is no row of the table."""
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 ROW_SCHEMA: Final = (
@@ -27,10 +27,8 @@ ROW_SCHEMA: Final = (
 )
 ABSENT_SCHEMA: Final = "partition int, offset bigint, due_ms bigint"
 READ_COLUMNS: Final = ("partition", "offset", "due_ms", "timestamp_ms", "key", "value", "headers")
-"""Of records that may be pending. ``due_ms``: by the bucket that holds them, null for what was read from S on.
-
-No ``timestamp_ms``: the delay topic does not have the record any more.
-"""
+"""Columns of records that may be pending. ``due_ms`` comes from the bucket that holds the record, null from S on.
+``timestamp_ms`` is null where the delay topic does not have the record any more."""
 
 _ARROW: Final = pa.schema(
     [
@@ -51,7 +49,7 @@ _LAST_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milli
 
 
 class Wanted(NamedTuple):
-    """What of a record is in the table besides what is always there."""
+    """The optional parts of a record in the table."""
 
     value: bool
     headers: bool
@@ -61,7 +59,7 @@ NOTHING_MORE: Final = Wanted(value=False, headers=False)
 
 
 class Row(NamedTuple):
-    """As in ROW_SCHEMA; ``due`` in microseconds of the epoch."""
+    """A row of ROW_SCHEMA; ``due`` in microseconds of the epoch."""
 
     partition: int
     offset: int
@@ -77,13 +75,13 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """For mapInArrow over batches of READ_COLUMNS: rows of ROW_SCHEMA, of what is pending by these states."""
+    """Function for mapInArrow over batches of READ_COLUMNS: yields rows of ROW_SCHEMA for pending records."""
 
     pending: Mapping[int, StoredPending]
     wanted: Wanted
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of rows."""
+        """Yield batches of rows."""
         with no_collector():
             for batch in batches:
                 columns = [objects(batch.column(name)) for name in ("partition", "offset", "key", "value")]
@@ -101,9 +99,9 @@ class Deciding:
     def row(
         self, pending: StoredPending, partition: int, offset: int, due_ms: int | None, record: Record
     ) -> Iterator[Row]:
-        """Return the row of a record if it is pending."""
+        """Yield the row of a record if it is pending."""
         rules = pending.state.history.at(offset)
-        # Spark's client has put U+FFFD for what is no text; by the rules of 0.1.0 that was accepted.
+        # Spark's client has put U+FFFD for bytes that are no text; the rules of 0.1.0 accepted such names.
         if not rules.are_of_0_1_0 and not are_plain(record.headers):
             return
         is_new = due_ms is None and offset >= pending.state.progress.cursor
@@ -127,7 +125,7 @@ class Deciding:
 
 
 def held_rows(pending: StoredPending, partition: int, wanted: Wanted) -> Iterator[Row]:
-    """Of what is held for its target, by the state."""
+    """Yield the rows of records that are held for their target, by the state."""
     for offset, schedule, record, _ in pending.state.held:
         told = pending.told(offset, schedule, record)
         yield Row(
@@ -145,14 +143,14 @@ def held_rows(pending: StoredPending, partition: int, wanted: Wanted) -> Iterato
 
 
 def as_arrow(rows: Iterable[Row]) -> pa.RecordBatch:
-    """Rows as a batch of ROW_SCHEMA."""
+    """Build a batch of ROW_SCHEMA."""
     columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(_ARROW)
     arrays = [pa.array(list(column), field.type) for column, field in zip(columns, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 def text_of(deliver_id: bytes | None) -> str | None:
-    r"""An id as text; bytes of it that are no UTF-8 as ``\xNN``."""
+    r"""Decode an id to text, with ``\xNN`` for bytes that are no UTF-8."""
     return None if deliver_id is None else deliver_id.decode(errors="backslashreplace")
 
 

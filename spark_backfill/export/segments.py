@@ -1,4 +1,4 @@
-"""Reads segments within a task, by their places in the snapshots topic, and gives their entries on."""
+"""Reads segments within a task, by their places in the snapshots topic, and passes their entries on."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ SEGMENT_SCHEMA: Final = (
     " after_due_ms bigint, after_offset bigint"
 )
 SEEK_BEYOND: Final = 8
-"""Records that are read and dropped rather than to begin a fetch anew, which costs a round trip."""
+"""Most records to read and drop before a new fetch pays, which costs a round trip."""
 
 READ_TIMEOUT_S: Final = 60.0
 _READING: Final = {
-    # A segment is below 1 MB; what is fetched ahead of the next one is mostly wanted, and must fit a worker's memory.
+    # A segment is below 1 MB. The records fetched ahead are mostly wanted, and must fit a worker's memory.
     "queued.max.messages.kbytes": 16_384,
     "fetch.queue.backoff.ms": 0,
 }
@@ -34,7 +34,7 @@ _OUT_OF_LOG: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RA
 
 
 class Segment(NamedTuple):
-    """A segment to be read: the offsets of its bucket, and what has left of that."""
+    """A segment to read: its place, the offsets of its bucket, and the watermark of the bucket."""
 
     partition: int
     record_offset: int
@@ -42,18 +42,18 @@ class Segment(NamedTuple):
     after: Position
 
     def row(self) -> tuple[int, ...]:
-        """As in SEGMENT_SCHEMA."""
+        """Return the segment as a row of SEGMENT_SCHEMA."""
         return (self.partition, self.record_offset, self.offsets.start, self.offsets.stop, *self.after)
 
     @classmethod
     def of(cls, row: Mapping[str, int]) -> "Segment":
-        """From a row of SEGMENT_SCHEMA."""
+        """Read a row of SEGMENT_SCHEMA."""
         partition, record_offset, start, stop, due_ms, offset = row.values()
         return cls(partition, record_offset, range(start, stop), Position(due_ms, offset))
 
 
 class Chosen(NamedTuple):
-    """Segments with records in them, and segments that only name records of the delay topic, at least some.
+    """Segments with records in them, and segments in which at least some entries only name records of the delay topic.
 
     An inline segment of a bucket that needs the delay topic is in both.
     """
@@ -63,7 +63,7 @@ class Chosen(NamedTuple):
 
 
 def chosen(pending: Mapping[int, StoredPending]) -> Chosen:
-    """The segments that hold something pending, in the order in which they lie."""
+    """Return the segments that hold pending entries, in the order of their places."""
     found = Chosen([], [])
     for partition, each in pending.items():
         for bucket, ref in each.segments():
@@ -82,9 +82,9 @@ def _place(segment: Segment) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Reads segments; ``kafka`` are librdkafka's keys, as they work on any machine.
+    """Reads segments; ``kafka`` are librdkafka's keys in a form that works on any machine.
 
-    ``kernel`` is what the driver was told of it (:mod:`spark_backfill.kernel`).
+    ``kernel`` is the driver's choice of a kernel (:mod:`spark_backfill.kernel`).
     """
 
     kafka: Mapping[str, str]
@@ -94,9 +94,9 @@ class Reading:
     kernel: str
 
     def entries(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[StoredEntry]]]:
-        """Partition and entries of each segment, those that are pending by the state unless they are decided otherwise.
+        """Yield partition and entries of each segment; the entries are pending by the state, unless a decision differs.
 
-        GoneError for a segment that is not there any more.
+        Raises GoneError for a segment that is not there any more.
         """
         consumer = Consumer({**cluster.reading(self.kafka, self.group_id), **_READING})
         decode_columns = kernel.chosen(self.kernel).codec.decode_columns
@@ -114,13 +114,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """For mapInArrow over rows of SEGMENT_SCHEMA: rows of ROW_SCHEMA for the records that segments hold."""
+    """Function for mapInArrow over rows of SEGMENT_SCHEMA: yields rows of ROW_SCHEMA for records inside segments."""
 
     reading: Reading
     deciding: Deciding
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of rows."""
+        """Yield batches of rows."""
         for partition, entries in self.reading.entries(batches):
             yield as_arrow(self._rows(partition, entries))
 
@@ -133,12 +133,12 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """For mapInArrow over rows of SEGMENT_SCHEMA: rows of ABSENT_SCHEMA for the records that segments only name."""
+    """Function for mapInArrow over rows of SEGMENT_SCHEMA: yields rows of ABSENT_SCHEMA for named records."""
 
     reading: Reading
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of rows."""
+        """Yield batches of rows."""
         for partition, entries in self.reading.entries(batches):
             places = [(offset, due_ms) for due_ms, offset, record in entries if record is None]
             offsets, dues_ms = zip(*places, strict=True) if places else ((), ())
@@ -151,7 +151,7 @@ class Absent:
 
 
 def _values(consumer: Consumer, topic: str, segments: Iterable[Segment]) -> Iterator[tuple[Segment, bytes]]:
-    """Segments with what their records hold, in the order in which they lie."""
+    """Yield segments with the values of their records, in the order given."""
     partition, at = -1, 0
     for segment in segments:
         ahead = segment.record_offset - at

@@ -1,4 +1,4 @@
-"""The table as it is written: its columns as a format takes them."""
+"""The table as it is written: its columns in the types that a format takes."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _CSV: Final = {"header": "true"}
 
 
 def shaped(rows: DataFrame, topic: str, kind: str, wanted: Wanted) -> DataFrame:
-    """The columns of the table, of rows as :mod:`spark_backfill.export.rows` makes them."""
+    """Select the columns of the table from rows of :mod:`spark_backfill.export.rows`."""
     names = [*COLUMNS, *(["value"] if wanted.value else []), *(["headers"] if wanted.headers else [])]
     frame = rows.withColumn("topic", f.lit(topic))
     if kind not in _FLAT:
@@ -32,13 +32,14 @@ def _flat(name: str, *, is_text: bool) -> Column:
     if name == "targets":
         return f.array_join(column, ",")
     if name == "headers":
-        # Bytes are base64, as Spark writes them into JSON. A header whose value is null says so: it is not one without.
+        # Bytes are base64, as Spark writes them into JSON. A header whose value is null keeps the field, so it is not
+        # lost.
         return f.to_json(column, {"ignoreNullFields": "false"})
     return f.base64(column) if is_text and name in ("key", "value") else column
 
 
 def check(output: str | None, kind: str, options: FormatOptions) -> None:
-    """ConfigError where it is not said where to write."""
+    """Raise ConfigError where the place to write to is missing."""
     if kind == "jdbc" and "url" not in options.values:
         raise ConfigError("--format jdbc: say which database: --option url=jdbc:..., or --option-file url=FILE")
     if output is None and (kind in OF_FILES or kind == "table" or (kind == "jdbc" and "dbtable" not in options.values)):
@@ -46,7 +47,7 @@ def check(output: str | None, kind: str, options: FormatOptions) -> None:
 
 
 def save(table: DataFrame, output: str | None, kind: str, options: FormatOptions, mode: str) -> None:
-    """Write the table where ``output`` says, a path or a name; of a database an option may say it."""
+    """Write the table to ``output``, a path or a name; for a database an option may name the table."""
     given = {**(_CSV if kind == "csv" else {}), **options.values}
     if kind == "table":
         table.write.options(**given).mode(mode).saveAsTable(str(output))
@@ -57,9 +58,9 @@ def save(table: DataFrame, output: str | None, kind: str, options: FormatOptions
 
 
 def mode_again(kind: str, mode: str) -> str:
-    """The mode of an attempt behind one that failed; JobError where that may have left rows behind.
+    """Return the mode of an attempt after a failed one; raise JobError where that may have left rows behind.
 
-    Files of an attempt that failed are never seen, but there is a folder then.
+    Files of a failed attempt are never seen, but their folder exists then.
     """
     if kind == "jdbc":
         raise JobError("rows of an attempt that failed may be in the database; empty the table, and run the job again")

@@ -1,6 +1,6 @@
-"""``schedule``: turns a table of schedules from elsewhere into records of a delay topic, each row exactly once.
+"""``schedule``: turns a table of schedules from another system into records of a delay topic, each row exactly once.
 
-May import what all jobs share (the modules at the root of :mod:`spark_backfill`), and no other room.
+It may import the shared modules at the root of :mod:`spark_backfill`, and no other package of it.
 
-Start at :mod:`spark_backfill.schedule.job`; what a row asks for is in :mod:`spark_backfill.schedule.row`.
+Start at :mod:`spark_backfill.schedule.job`; :mod:`spark_backfill.schedule.row` decides a single row.
 """

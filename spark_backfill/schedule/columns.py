@@ -1,4 +1,4 @@
-"""Which columns a table of schedules has, of which types: checked before any row is read.
+"""The columns of a table of schedules, and their types: checked before any row is read.
 
 ================  ==========================================================================================
 column            types
@@ -12,8 +12,8 @@ headers           map of string to string or binary; array of struct<key:string,
 the id column     string, int, bigint or decimal(n,0)
 ================  ==========================================================================================
 
-CSV, JSON and XML files give strings, whatever stands in them. A column under another name is mapped, one that is not
-there has to be given up aloud: a misspelt ``key`` would otherwise scatter the records of a key over all partitions.
+CSV, JSON and XML files give strings only. A column under another name is mapped, and a missing one has to be given up
+explicitly: a misspelt ``key`` would otherwise scatter the records of a key over all partitions.
 """
 
 import re
@@ -25,11 +25,11 @@ from index.errors import ConfigError
 
 COLUMNS: Final = ("due", "target", "key", "value", "headers")
 OPTIONAL: Final = ("target", "key", "headers")
-"""Columns a table may do without: no target is the default target, no key is any partition."""
+"""Columns that a table may lack: no target means the default target, no key means any partition."""
 
 ID: Final = "id"
 DAMAGE: Final = "_damage"
-"""Where Spark puts a line of CSV or JSON that does not fit the columns."""
+"""Column in which Spark puts a line of CSV or JSON that does not fit the columns."""
 
 _REMEDIES: Final[Mapping[str, str]] = {
     "due": "make it a timestamp, a bigint of epoch milliseconds, or a string in RFC 3339 with an offset",
@@ -64,7 +64,7 @@ _HINTS: Final[Mapping[tuple[str, str], str]] = {
 
 
 def parse_mapping(given: Sequence[str]) -> dict[str, str]:
-    """``due=fire_at`` and so on, as name to column; ConfigError for anything else."""
+    """Read ``due=fire_at`` and so on, as name to column; raise ConfigError for anything else."""
     mapping = {name: name for name in COLUMNS}
     for each in given:
         name, equals, column = each.partition("=")
@@ -93,7 +93,7 @@ def checked(
         if column not in types:
             raise ConfigError(_missing(name, column, types))
         kind = types[column]
-        # What databases have for a whole number of any size.
+        # Databases use this type for whole numbers of any size.
         is_whole = name in ("due", ID) and _WHOLE.fullmatch(kind)
         if kind not in _TYPES[name] and not is_whole:
             remedy = _HINTS.get((name, kind), _REMEDIES[name])

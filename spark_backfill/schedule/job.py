@@ -1,15 +1,15 @@
-"""``schedule``: a table of schedules becomes records of a delay topic, each row exactly once.
+"""``schedule``: turns a table of schedules into records of a delay topic, each row exactly once.
 
 1. *Check the columns*, before a row is read (:mod:`spark_backfill.schedule.columns`).
-2. *Survey all rows* by the router's own rules, as if they were written now, and count what is invalid or past due
-   (:mod:`spark_backfill.schedule.survey`); unless asked otherwise, one invalid row and nothing is written.
+2. *Survey all rows* by the router's own rules, as if they were written now, and count the rows that are invalid or past
+   due (:mod:`spark_backfill.schedule.survey`); by default one invalid row means that nothing is written.
 3. *Write*, delay partition by delay partition, in transactions that hold the rows and how many are done
    (:mod:`spark_backfill.schedule.write`).
 
-**What holds**: every row is written once, whether a task is repeated, the job is killed and run again, or two runs of
-it go on at once; a finished job that is run again writes nothing. **What does not**: the job is not one transaction
+**Guaranteed**: every row is written once, even if a task is repeated, the job is killed and run again, or two runs of
+it go on at once; a finished job that is run again writes nothing. **Not guaranteed**: the job is not one transaction
 (Kafka has none over several producers), so consumers see rows of a running job before its last ones; and the brokers
-remember a job for ``offsets.retention.minutes`` after its last transaction, a week by default, and not longer.
+remember a job only for ``offsets.retention.minutes`` after its last transaction, a week by default.
 """
 
 import re
@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to write where: ``on_invalid`` is fail, skip or divert, ``on_past`` is release, fail or skip."""
+    """The request for a job: ``on_invalid`` is fail, skip or divert, ``on_past`` is release, fail or skip."""
 
     topic: DelayTopic
     job: str
@@ -50,7 +50,7 @@ class Request:
 
 @dataclass(slots=True)
 class Report:
-    """What was found and done; rows ``before`` were done by an earlier run of the job."""
+    """The result of a job; rows ``before`` were done by an earlier run of it."""
 
     survey: Survey
     written: int = 0
@@ -86,7 +86,7 @@ class Report:
 def schedule(settings: Settings, request: Request, rows: DataFrame, say: Say) -> Report:
     """Run the job; ``rows`` have the columns of :func:`spark_backfill.schedule.source.rows`.
 
-    Rows that must not be there end it with ``report.refused`` set and nothing written. JobError when the delay topic is
+    Forbidden rows end it with ``report.refused`` set and nothing written. Raises JobError when the delay topic is
     missing, the job has begun with other rows, or another run of it takes over.
     """
     began_s = time.monotonic()
@@ -133,7 +133,7 @@ def _refusal(request: Request, survey: Survey) -> str:
 
 
 def _unknown_targets(admin: Any, survey: Survey) -> dict[Route, str]:
-    """Routes that lead to no topic, or to a partition it does not have, with a message."""
+    """Return routes to a topic or a partition that does not exist, with a message."""
     found = cluster.topics(admin, {name for route in survey.routes for name in route.targets})
     unknown = {}
     for route in survey.routes:
@@ -175,7 +175,7 @@ def _write(
         try:
             tasks = [Written(**row.asDict()) for row in written.collect()]
         except PySparkException as error:
-            # What a task says about itself stands at the end of a page of traces.
+            # The error of a task stands at the end of a page of traces.
             if refused := re.findall(r"JobError: (.+)", str(error)):
                 raise JobError(refused[0]) from error
             raise

@@ -1,11 +1,11 @@
-"""How far a job has come, kept where it can be moved in the same transaction as the records: in a group's offsets.
+"""The progress of a job, kept in a group's offsets, which a transaction can move together with the records.
 
 For each delay partition the group ``<group_id>.schedule.<job>`` has an offset, the number of rows that are done in the
-job's fixed order, and as its metadata the fingerprint of these rows. Nobody ever joins the group.
+job's fixed order, and as its metadata the fingerprint of these rows. No consumer ever joins the group.
 
-Rejected: reading the delay topic for the ids of the job. It cannot see what retention or trimming has taken, and a task
-that is repeated after its commit was lost on the way would have to read it too. The brokers forget the offsets of a
-group without members after ``offsets.retention.minutes`` (a week by default), and the job with them.
+Rejected: reading the delay topic for the ids of the job. It lacks records that retention or trimming has removed, and a
+task that is repeated after the answer to its commit was lost would have to read it too. The brokers forget the offsets
+of a group without members after ``offsets.retention.minutes`` (a week by default), and the job with them.
 """
 
 import time
@@ -28,7 +28,7 @@ _COORDINATOR_MOVES: Final = frozenset(
 
 
 class Progress(NamedTuple):
-    """Rows that are done in a delay partition, and the fingerprint of all that are to be."""
+    """The number of rows done in a delay partition, and the fingerprint of all its rows."""
 
     done: int
     fingerprint: str
@@ -41,7 +41,7 @@ class Ledger:
     """The progress of one job in one delay topic; a context that ends the consumer."""
 
     def __init__(self, kafka: Mapping[str, Any], group: str, topic: str, *, settled: bool) -> None:
-        """``settled``: wait for transactions that are open, and fail rather than answer without them."""
+        """Open the ledger; if ``settled``, wait for open transactions, and fail rather than answer without them."""
         isolation = "read_committed" if settled else "read_uncommitted"
         self._consumer = Consumer(
             {**kafka, "group.id": group, "isolation.level": isolation, "enable.auto.commit": False}
@@ -56,11 +56,11 @@ class Ledger:
 
     @property
     def group(self) -> Any:
-        """What a transaction needs to know of the group."""
+        """The group's metadata for a transaction."""
         return self._consumer.consumer_group_metadata()
 
     def read(self, partitions: Iterable[int]) -> dict[int, Progress]:
-        """Progress of these partitions; NOT_BEGUN where the job has none."""
+        """Return the progress of these partitions; NOT_BEGUN where the job has none."""
         asked = [TopicPartition(self._topic, partition) for partition in partitions]
         found = {}
         for each in self._committed(asked) if asked else ():
@@ -91,12 +91,12 @@ def group_name(group_id: str, job: str) -> str:
 
 
 def transactional_id(group_id: str, job: str, topic: str, partition: int) -> str:
-    """One for each delay partition, so that whoever writes it next shuts out whoever did before."""
+    """Name the writer of a delay partition; it is the same in every run, so the next writer fences the last."""
     return f"{group_name(group_id, job)}.{topic}.{partition}"
 
 
 def check_same_rows(job: str, wanted: Mapping[int, str], found: Mapping[int, Progress]) -> None:
-    """Refuse rows that are not those the job began with; JobError names a partition and the remedy."""
+    """Refuse rows other than the ones that the job began with; JobError names a partition and the remedy."""
     for partition, progress in sorted(found.items()):
         if progress.fingerprint and progress.fingerprint != wanted.get(partition, ""):
             raise JobError(

@@ -1,4 +1,4 @@
-"""What a job says while its rows are surveyed and written: nothing is written before all rows are in their place."""
+"""Progress lines of a job while its rows are surveyed and written; writing begins when all rows are in their place."""
 
 import secrets
 import threading
@@ -43,7 +43,7 @@ class WritingLines:
 
     def __call__(self) -> str:
         """Return the current line; empty when there is no progress to report."""
-        # A coordinator that does not answer now will the next time; the tasks do not depend on it.
+        # A coordinator that does not answer now may answer the next time; the tasks do not depend on it.
         with suppress(KafkaException):
             done = sum(each.done for each in self._ledger.read(self._partitions).values())
             if self._before < 0:
@@ -59,9 +59,9 @@ class WritingLines:
 
 @contextmanager
 def said(context: SparkContext, make: Callable[[str], Line], say: Say) -> Iterator[None]:
-    """Have what Spark does within be one group of its jobs, and say every few seconds how that goes.
+    """Run Spark's work in one group of jobs, and report its progress every few seconds.
 
-    ``make`` gets the name of the group, and gives what has the line of now.
+    ``make`` takes the name of the group and returns a function for the current line.
     """
     group = f"schedule-{secrets.token_hex(6)}"
     context.setJobGroup(group, "schedule", interruptOnCancel=False)
@@ -72,7 +72,7 @@ def said(context: SparkContext, make: Callable[[str], Line], say: Say) -> Iterat
             if text := line():
                 say(text)
 
-    # Which also closes the thread's own connection to the JVM.
+    # It also closes the thread's own connection to the JVM.
     thread = InheritableThread(run, daemon=True)
     thread.start()
     try:

@@ -1,7 +1,7 @@
-"""One row of a table of schedules: what it asks for, its identity, and the delay partition it belongs in.
+"""One row of a table of schedules: its schedule, its identity, and the delay partition that it belongs in.
 
-No Spark and no Kafka here. Decisions are those of the router: the headers that the row would have as a record are given
-to its rules, with the moment of writing as the record's timestamp.
+This module needs neither Spark nor Kafka. The router's rules decide: they get the headers that the row would have as a
+record, with the moment of writing as the record's timestamp.
 """
 
 import json
@@ -21,7 +21,7 @@ DIGEST_BYTES: Final = 16
 
 
 class Row(NamedTuple):
-    """A row as it was read; ``headers`` are pairs or JSON text, ``damage`` is what could not be read of its line."""
+    """A row as it was read; ``headers`` are pairs or JSON text, ``damage`` is the unreadable part of its line."""
 
     due: str | None
     target: str | None
@@ -33,11 +33,11 @@ class Row(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What becomes of a row.
+    """The decision on a row.
 
-    * ``digest``: of everything the row says; equal rows have equal digests.
-    * ``partition``: delay partition, by the key as every Kafka producer does it, else by the digest.
-    * ``headers``: of the record, control headers first, without ``deliver-id``.
+    * ``digest``: digest of the whole row; equal rows have equal digests.
+    * ``partition``: delay partition, by the key as every Kafka producer chooses it, else by the digest.
+    * ``headers``: headers of the record, control headers first, without ``deliver-id``.
     * ``reason``, ``message``: why it is not to be written; "" when it is.
     * ``past``: its due time is not after the moment of writing.
     * ``targets``, ``target_partition``: where it is to be released; -1: by key.
@@ -54,7 +54,7 @@ class Decision(NamedTuple):
 
 
 class RowRules(NamedTuple):
-    """What rows are measured by: the router's rules, the delay topic's partitions and size limit, and the moment."""
+    """The measures for rows: the router's rules, the delay topic's partitions and size limit, and the moment."""
 
     rules: Rules
     job: str
@@ -63,7 +63,7 @@ class RowRules(NamedTuple):
     now_ms: int
 
     def decide(self, row: Row) -> Decision:
-        """Decide a row; never raises for anything a row may hold."""
+        """Decide a row; no content of a row makes it raise."""
         digest = digest_of(row)
         partition = partition_of(row.key, digest, self.partitions)
 
@@ -95,7 +95,7 @@ class RowRules(NamedTuple):
 
 
 def digest_of(row: Row) -> bytes:
-    """Digest of the row as given; each part carries its length, and null is not empty."""
+    """Return the digest of the row as given; each part carries its length, and null differs from empty."""
     parts: list[bytes | None] = [
         None if text is None else text.encode("utf-8", "surrogatepass") for text in (row.due, row.target, row.row_id)
     ]
@@ -110,15 +110,15 @@ def digest_of(row: Row) -> bytes:
 
 
 def deliver_id(job: str, digest: bytes, occurrence: int) -> bytes:
-    """``<job>/<digest>``, and ``/<n>`` behind it for the n-th further row that is equal in everything."""
+    """Return ``<job>/<digest>``, followed by ``/<n>`` for the n-th further row that is equal in everything."""
     name = f"{job}/{digest.hex()}"
     return (f"{name}/{occurrence}" if occurrence else name).encode()
 
 
 def parse_headers(headers: Headers | str | None) -> list[tuple[str, bytes | None]]:
-    """Headers as pairs; text is a JSON object, or an array of [name, value] pairs where order or repetition matters.
+    """Read headers as pairs; text is a JSON object, or an array of [name, value] pairs if order matters.
 
-    Values are strings (UTF-8) or null. ValueError says what is allowed.
+    Values are strings (UTF-8) or null. The ValueError for other values says which are allowed.
     """
     if headers is None:
         return []
@@ -136,7 +136,7 @@ def parse_headers(headers: Headers | str | None) -> list[tuple[str, bytes | None
 
 
 class _Pairs(list[tuple[str, object]]):
-    """A JSON object, in order and with names that are given twice."""
+    """A JSON object, in order and with repeated names."""
 
 
 def _pairs(plain: object) -> Iterable[object]:
@@ -150,7 +150,7 @@ def _header(pair: object) -> tuple[str, bytes | None]:
         case [str(name), None]:
             return name.encode().decode(), None
         case [str(name), str(value)]:
-            # A lone surrogate, which JSON can spell, is no text: the encoder says so with a ValueError.
+            # A lone surrogate, which JSON can spell, is no text: the encoder raises a ValueError.
             return name.encode().decode(), value.encode()
     raise ValueError(f"{str(pair)[:80]} is not a name with a string or null")
 

@@ -1,4 +1,4 @@
-"""A table of schedules as a DataFrame with one schema, whatever it comes from."""
+"""A table of schedules from any source as a DataFrame with one schema."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -22,21 +22,21 @@ _OF_STRINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "enforceSchema": "false",
         "escape": '"',
         "multiLine": "true",
-        # Told apart by nothing else: an empty field is null, a quoted one is an empty string.
+        # An empty field is null and a quoted one is an empty string; no other setting tells them apart.
         "nullValue": "\0",
     },
     "json": {},
     "xml": {"inferSchema": "false"},
 }
-"""Formats whose files have no types, with the options that they begin with."""
+"""Formats whose files have no types, with their first options."""
 
 
 def table(spark: SparkSession, source: str | None, kind: str, options: FormatOptions) -> DataFrame:
     """Load the unchanged table with Spark's reader of that format from ``source``, a path or a name.
 
-    ``kind`` is the name of any format, or ``table`` for one that the catalog of Spark has. Of JDBC the source is the
-    name of a table, unless an option says which or what query. Columns of CSV, JSON and XML are strings, and a line of
-    CSV or JSON that does not fit them is kept in DAMAGE. ConfigError for what is missing.
+    ``kind`` is the name of any format, or ``table`` for one in Spark's catalog. For JDBC the source is the name of a
+    table, unless an option names it or has a query. Columns of CSV, JSON and XML are strings, and a line of CSV or JSON
+    that does not fit them is kept in DAMAGE. Raises ConfigError for a missing source.
     """
     options.redact(spark)
     with in_a_sentence(source or "the source", kind, options):
@@ -69,7 +69,7 @@ def _loaded(spark: SparkSession, source: str | None, kind: str, options: FormatO
 
 
 def _of_database(source: str | None, options: Mapping[str, str]) -> dict[str, str]:
-    """Options of JDBC, whose source is an option like any other."""
+    """Return the options of JDBC, whose source is an option like any other."""
     if "url" not in options:
         raise ConfigError("--format jdbc: say which database: --option url=jdbc:..., or --option-file url=FILE")
     told = sorted({"dbtable", "query"} & options.keys())
@@ -81,7 +81,7 @@ def _of_database(source: str | None, options: Mapping[str, str]) -> dict[str, st
 
 
 def types(frame: DataFrame) -> dict[str, str]:
-    """Columns of a table and their types, as :func:`spark_backfill.schedule.columns.checked` takes them."""
+    """Return the columns of a table and their types, for :func:`spark_backfill.schedule.columns.checked`."""
     return {name: kind for name, kind in frame.dtypes if name != DAMAGE}
 
 
@@ -107,7 +107,7 @@ def rows(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
 
 
 def read_rows(batch: "pa.RecordBatch") -> Iterator[Row]:
-    """Return the rows of an Arrow batch with the columns above."""
+    """Yield the rows of an Arrow batch with the columns above."""
     due, target, key, value, pairs, text, row_id, damage = (column.to_pylist() for column in batch.columns)
     for at in range(batch.num_rows):
         headers = text[at] if pairs[at] is None else [(each["key"], each["value"]) for each in pairs[at]]
@@ -126,5 +126,5 @@ def _due(column: Column, kind: str) -> Column:
 def _pairs(column: Column, kind: str) -> Column:
     if not kind.startswith("map"):
         return column
-    # A map has no order; one of our own makes a row the same whenever it is read.
+    # A map has no order; sorting makes a row the same at every read.
     return f.array_sort(f.map_entries(column))

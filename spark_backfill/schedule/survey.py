@@ -1,7 +1,7 @@
-"""What a table of schedules holds, counted before anything is written: no Spark, no Kafka.
+"""The survey of a table of schedules, counted before anything is written; it needs neither Spark nor Kafka.
 
-Every task surveys its rows, the driver merges the surveys; their size is that of the distinct targets and reasons, not
-of the table.
+Every task surveys its rows, and the driver merges the surveys. Their size depends on the distinct targets and reasons,
+not on the size of the table.
 """
 
 import json
@@ -21,7 +21,7 @@ _HALF: Final = 4
 
 
 class Route(NamedTuple):
-    """Where rows are to be released: topics, and the partition in them; -1: by key."""
+    """The destination of rows: topics, and the partition in them; -1: by key."""
 
     targets: tuple[str, ...]
     partition: int
@@ -29,7 +29,7 @@ class Route(NamedTuple):
 
 @dataclass(slots=True)
 class Fingerprint:
-    """Of the rows of one delay partition, whatever their order: how many, and two sums over their digests."""
+    """A fingerprint of the rows of one delay partition, in any order: their number, and two sums over their digests."""
 
     rows: int = 0
     one: int = 0
@@ -48,7 +48,7 @@ class Fingerprint:
         self.two += other.two
 
     def text(self) -> str:
-        """As it is kept beside the progress of a job."""
+        """Return the fingerprint as it is kept beside the progress of a job."""
         return f"{self.rows}.{self.one:x}.{self.two:x}"
 
 
@@ -64,22 +64,22 @@ class Survey:
 
     @property
     def rows(self) -> int:
-        """All rows."""
+        """Number of rows."""
         return sum(each.rows for each in self.partitions.values())
 
     @property
     def invalid(self) -> int:
-        """Rows that cannot be written."""
+        """Number of rows that cannot be written."""
         return sum(self.reasons.values())
 
     @property
     def valid(self) -> int:
-        """Rows that can be written, those past due included."""
+        """Number of rows that can be written, including the ones past due."""
         return sum(self.routes.values())
 
     @property
     def past(self) -> int:
-        """Valid rows whose due time has passed."""
+        """Number of valid rows whose due time has passed."""
         return sum(self.past_routes.values())
 
     def add(self, row: Row, decision: Decision) -> None:
@@ -95,7 +95,7 @@ class Survey:
             self.past_routes[route] += 1
 
     def join(self, other: "Survey") -> None:
-        """Take in what another task has counted."""
+        """Add the counts of another task."""
         for partition, fingerprint in other.partitions.items():
             self.partitions.setdefault(partition, Fingerprint()).join(fingerprint)
         self.reasons += other.reasons
@@ -106,7 +106,7 @@ class Survey:
                 self._sample(reason, line)
 
     def refuse(self, refusals: Mapping[Route, str]) -> None:
-        """Count the rows of these routes as invalid: their targets cannot be written to, for the reason given."""
+        """Count the rows of these routes as invalid, because their targets cannot be written to; with the reason."""
         for route, message in refusals.items():
             count = self.routes.pop(route, 0)
             self.past_routes.pop(route, None)
@@ -115,7 +115,7 @@ class Survey:
                 self._sample(Reason.TARGET_UNKNOWN, f"{count:,} rows: {message}")
 
     def to_json(self) -> str:
-        """For the way to the driver."""
+        """Encode the survey for the way to the driver."""
         plain = {
             "partitions": [[p, each.rows, each.one, each.two] for p, each in self.partitions.items()],
             "reasons": self.reasons,

@@ -1,4 +1,4 @@
-"""What tasks of ``schedule`` do with batches of rows: survey them, put them in place, set aside invalid ones, write."""
+"""Tasks of ``schedule`` on batches of rows: survey them, put them in place, set aside invalid ones, write."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ INVALID: Final = (
     " reason string, message string"
 )
 WRITTEN: Final = "partition int, written bigint, left_out bigint, before bigint"
-"""Columns of what tasks yield, as Spark writes them."""
+"""Columns of the batches that tasks yield, as Spark writes them."""
 
 _ARROW: Final = {
     "int": pa.int32(),
@@ -38,7 +38,7 @@ _ARROW: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """Decides rows within a task; made anew from what can be sent there."""
+    """Decides rows within a task; it has only fields that can be sent there."""
 
     stored_rules: bytes
     job: str
@@ -49,7 +49,7 @@ class Deciding:
     skip_past: bool = False
 
     def decisions(self, batch: pa.RecordBatch) -> Iterator[tuple[Row, Decision]]:
-        """Rows of a batch with what becomes of them."""
+        """Yield the rows of a batch with their decisions."""
         rules = RowRules(Rules.from_json(self.stored_rules), self.job, self.partitions, self.max_bytes, self.now_ms)
         for row in read_rows(batch):
             decision = rules.decide(row)
@@ -60,19 +60,19 @@ class Deciding:
             yield row, decision
 
     def survey(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """One survey for all batches of a task."""
+        """Yield one survey for all batches of a task."""
         survey = Survey()
         for row, decision in chain.from_iterable(map(self.decisions, batches)):
             survey.add(row, decision)
         yield to_arrow([(survey.to_json(),)], SURVEYED)
 
     def in_place(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Rows with their place; what is not to be written has no content any more."""
+        """Yield rows with their place; a row that is not to be written has no content any more."""
         for batch in batches:
             yield to_arrow([self._sorted(row, decision) for row, decision in self.decisions(batch)], SORTED)
 
     def invalid(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Rows that are invalid, as they were, with the reason."""
+        """Yield the invalid rows, unchanged, with the reason."""
         for batch in batches:
             reasons = [(decision.reason, decision.message) for _, decision in self.decisions(batch)]
             columns = [*batch.to_pydict().values(), *(list(each) for each in zip(*reasons, strict=True))]
@@ -87,12 +87,12 @@ class Deciding:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What a writing task runs."""
+    """The work of a writing task."""
 
     target: Target
 
     def run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Write the rows and tell what was done."""
+        """Write the rows and report the numbers."""
         rows = chain.from_iterable(map(_sorted_rows, batches))
         yield to_arrow([tuple(each) for each in write(self.target, rows)], WRITTEN)
 
@@ -105,7 +105,7 @@ def _sorted_rows(batch: pa.RecordBatch) -> Iterator[Sorted]:
 
 
 def to_arrow(rows: Sequence[Sequence[Any]], columns: str) -> pa.RecordBatch:
-    """Rows as a batch with the columns of one of the texts above."""
+    """Build a batch of rows with the columns of one of the texts above."""
     fields = [each.strip().split(" ", 1) for each in columns.split(", ")]
     values = list(zip(*rows, strict=True)) or [()] * len(fields)
     arrays = [pa.array(list(of), _ARROW[kind]) for of, (_, kind) in zip(values, fields, strict=True)]

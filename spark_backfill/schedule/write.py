@@ -1,10 +1,10 @@
-"""What a task does: write the rows of a delay partition in their fixed order, exactly once.
+"""Writes the rows of a delay partition in their fixed order, exactly once, in a task.
 
-Rows come sorted by digest, which is the same order in every run, since equal rows are interchangeable. Each transaction
-holds up to ``batch`` rows *and* how many rows of the partition are done (:mod:`spark_backfill.schedule.ledger`). A task
-first calls ``init_transactions``: that shuts out any other writer of the partition, of whatever run, and settles what
-that one has left open; then it reads how many rows are done and goes on behind them. So a task that is repeated, runs
-twice or was left over by a run that was killed writes no row again and leaves none out.
+Rows come sorted by digest, which is the same order in every run, because equal rows are interchangeable. Each
+transaction holds up to ``batch`` rows *and* how many rows of the partition are done
+(:mod:`spark_backfill.schedule.ledger`). A task first calls ``init_transactions``: this fences any other writer of the
+partition, in any run, and settles its open transaction. Then the task reads how many rows are done and goes on behind
+them. So a task that is repeated, runs twice or was left over by a killed run writes no row again and leaves none out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ _COMMIT_ATTEMPTS: Final = 5
 
 
 class Sorted(NamedTuple):
-    """A row in its place: invalid ones are counted, but have nothing to be written."""
+    """A row in its place: an invalid row is counted, but has nothing to be written."""
 
     partition: int
     digest: bytes
@@ -39,7 +39,7 @@ class Sorted(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What was done in a delay partition: rows written now, rows passed over, rows that were done before."""
+    """The numbers of a delay partition: rows written now, rows passed over, rows that were done before."""
 
     partition: int
     written: int
@@ -48,7 +48,7 @@ class Written(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where and under which name rows are written; ``fingerprints`` are those of all rows by partition."""
+    """The topic and job that rows are written for; ``fingerprints`` cover all rows by partition."""
 
     kafka: dict[str, Any]
     group_id: str
@@ -60,7 +60,7 @@ class Target(NamedTuple):
 
 
 def write(target: Target, rows: Iterable[Sorted]) -> Iterator[Written]:
-    """Write rows that come sorted by (partition, digest); JobError when another run takes over or rows are others."""
+    """Write rows sorted by (partition, digest); raise JobError when another run takes over or the rows are others."""
     for partition, group in groupby(rows, attrgetter("partition")):
         yield _write_partition(target, partition, group)
 
@@ -103,7 +103,7 @@ class _Writing:
         self._failures: list[KafkaError] = []
 
     def run(self, rows: Iterable[Sorted]) -> Written:
-        """Write what is not done yet."""
+        """Write the rows that are not done yet."""
         done, written, open_rows = 0, 0, 0
         previous, occurrence = b"", 0
         seen = Fingerprint()
@@ -162,7 +162,7 @@ class _Writing:
             try:
                 self._producer.commit_transaction(COMMIT_TIMEOUT_S)
             except KafkaException as exception:
-                # Anything but "ask again" leaves the transaction to the next writer, who aborts it.
+                # Any other error leaves the transaction to the next writer, which aborts it.
                 if not exception.args[0].retriable() or attempt + 1 == _COMMIT_ATTEMPTS:
                     raise KafkaException(self._failures[0] if self._failures else exception.args[0]) from exception
             else:
