@@ -21,7 +21,7 @@ class Clock(Protocol):
         """Return the seconds since some moment in the past, unaffected by changes of the time of day."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for a number of seconds."""
 
 
 def now_ms() -> int:
@@ -45,5 +45,5 @@ class SystemClock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for a number of seconds."""
         time.sleep(seconds)

@@ -93,7 +93,7 @@ def deliver(
     * ``to``: one target topic or several (all of them, in one transaction); none: the delay topic's default target.
     * ``key``, ``partition``: of the released record; by default the record's own key, and the partition by key.
     * ``deliver_id``: your name for this schedule, up to 256 bytes; the released record has it as ``delay-id``.
-    * ``replace``: replace all pending schedules of this id; use their key, so that the record gets into their partition.
+    * ``replace``: replace all pending schedules of this id; use their key, so that the record reaches their partition.
       With ``if_due``, written as ``at``, only if they are due exactly then; otherwise this record is not delivered.
     * ``expire_after``: reject the record if it would be released later than this after its due time, a timedelta or ms;
       0: never; None: as the delay topic has it.

@@ -1,4 +1,4 @@
-"""The keys of librdkafka that ``[kafka]`` may hold: all but those on which the guarantees or the host's safety depend.
+"""The keys of librdkafka that ``[kafka]`` may hold: keys on which guarantees or the host's safety depend are refused.
 
 ``REFUSED``: keys that run code, or that the router sets itself because another value would break exactly-once, order or
 never-early; each with the reason, or with the router's own key. ``LIMITED``: keys with a list of allowed values, as

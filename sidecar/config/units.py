@@ -5,8 +5,8 @@
     duration  =  "0" | digits ("ms" | "s" | "m" | "h" | "d")
     size      =  "0" | digits ("B" | "KiB" | "MiB" | "GiB")
 
-A value has one unit, no fraction and no space, so there is one way to write it and nothing to round. The model keeps
-the unit in the name of the attribute (``tick_ms``), the file keeps it in the value (``tick = "10ms"``).
+A value has one unit, no fraction and no space, so it has one notation and needs no rounding. The model keeps the unit
+in the name of the attribute (``tick_ms``), the file keeps it in the value (``tick = "10ms"``).
 
 :mod:`sidecar.durations` formats durations in messages for people.
 """

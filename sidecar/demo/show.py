@@ -19,7 +19,7 @@ _FRAME_LINES: Final = 6
 """Lines of the screen without rows: title, head, borders, cursor."""
 
 _OTHER_COLUMNS: Final = 60
-"""Width of all columns but that of the headers, which shrinks on a narrow screen."""
+"""Width of all columns except the headers, whose column shrinks on a narrow screen."""
 
 _LEAST_HEADERS: Final = 12
 

@@ -32,8 +32,8 @@ LEAVE_S = 0.2
 
 MOST_FENCINGS = 10
 FENCED_WITHIN_S = 600.0
-"""MOST_FENCINGS within this time mean another router of the same name. A router that lives for months meets as many one
-by one, each caused by brokers that went down while it was joining."""
+"""Time within which MOST_FENCINGS mean another router of the same name. A router that lives for months is fenced as
+often, but each time alone, because brokers went down while it was joining."""
 
 AFTER_FENCING_S = 2.0
 

@@ -15,8 +15,8 @@ OnDelivery = Callable[[KafkaError | None, Message], None]
 _QUEUE_WAIT_S: Final = 0.05
 
 FENCE_WITHIN_S: Final = 60.0
-"""After so long without an answer the caller begins with a new client, and so with the bootstrap servers: this client
-may know only addresses that no longer exist (see ``clients.producer``)."""
+"""Time without an answer after which the caller begins with a new client, and so with the bootstrap servers: this
+client may know only addresses that no longer exist (see ``clients.producer``)."""
 
 
 def fence(producer: Producer, stopping: Callable[[], bool], remedy: str) -> None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 QUIET_BYTES = 8 * 1_048_576
-"""With less payload than this in memory a collection takes a few milliseconds, apart from manifests."""
+"""Payload in memory below which a collection takes a few milliseconds, apart from manifests."""
 
 FEW_OBJECTS = 50_000
 """More new objects than this are set aside without a collection, which would take tens of milliseconds."""

@@ -1,10 +1,10 @@
 """``delay-router init``: creates the missing topics, and reports the faults of existing topics.
 
-It is idempotent: a second run creates nothing and alters nothing. Delay topics (and targets, if requested) come first,
-because the topics beside a delay topic take its partition count and replication. Existing topics beside it get the
-partitions that they lack. Fresh metadata of the whole cluster must then show every topic that was made, because a topic
-that a broker has confirmed may still be missing. At the end ``init`` writes the first progress of partitions that no
-router has served (:mod:`sidecar.topics.first_start`).
+It is idempotent: a second run changes nothing. Delay topics (and targets, if requested) come first, because the topics
+beside a delay topic take its partition count and replication. Existing topics beside it get the partitions that they
+lack. Fresh metadata of the whole cluster must then show every topic that was made, because a topic that a broker has
+confirmed may still be missing. At the end ``init`` writes the first progress of partitions that no router has served
+(:mod:`sidecar.topics.first_start`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -27,7 +27,7 @@ _SETTINGS: Final = {
     "segment.ms": "600000",
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": "600000",
-    # One clock, that of the broker, tells the age of every report.
+    # The broker's clock alone tells the age of every report.
     "message.timestamp.type": "LogAppendTime",
     "compression.type": "producer",
 }
