@@ -1,4 +1,4 @@
-"""All metrics of the router, in base units, with `_total` on counters; OPERATIONS documents their names.
+"""All metrics of the router, under stable names: in base units, with `_total` on counters.
 
 A counter is raised once per transaction, never once per record: at 150 k records/s even a counter would cost time. For
 the same reason lateness has a histogram of its own, filled from a batch that is already sorted by due time.
