@@ -1,16 +1,16 @@
-"""The router process: the only room with Kafka clients, threads, sockets, signals, configuration and metrics.
+"""The router process: the only package with Kafka clients, threads, sockets, signals, configuration and metrics.
 
-Where to start: each folder is a room whose ``__init__`` says what it is for. From a header to a release:
-:mod:`sidecar.intake` reads and decides, :mod:`index` keeps what waits, :mod:`sidecar.partition` goes round,
-:mod:`sidecar.release` writes and commits; :mod:`sidecar.buckets` keeps what does not fit into memory.
-:mod:`sidecar.app` connects everything.
+Each folder is a room whose ``__init__`` states its purpose. A record passes through these rooms from its header to its
+release: :mod:`sidecar.intake` reads and decides it, :mod:`index` keeps it while it waits, :mod:`sidecar.partition` runs
+the loop of a partition, :mod:`sidecar.release` writes and commits it. :mod:`sidecar.buckets` keeps the records that do
+not fit into memory. :mod:`sidecar.app` connects everything.
 
 Theory of operation
 -------------------
-A process is a member of a consumer group, which does nothing but share out delay partitions
+A process is a member of a consumer group, whose only purpose is to distribute delay partitions
 (:mod:`sidecar.kafka.membership`). Each assigned partition has a worker (:mod:`sidecar.partition.worker`), a thread that
 owns everything about it: a tail consumer, a transactional producer whose id no other owner can use at the same time,
-and the index of what is pending.
+and the index of the pending records.
 
 ::
 
@@ -18,43 +18,44 @@ and the index of what is pending.
                                 ▲                          │
                                 └── takeover ◄── state ◄───┘ progress, in the same transaction
 
-Take-over fences the old owner, reads where it stood from the state topic, and reads the delay topic again from there
-(:mod:`sidecar.partition.takeover`). Then the worker goes round (:mod:`sidecar.partition.rounds`): index what has
-arrived, release what is due. One transaction holds the released and rejected records and the progress that says so, so
-there is no moment at which one is true without the other.
+A take-over fences the old owner, reads its progress from the state topic, and reads the delay topic again from there
+(:mod:`sidecar.partition.takeover`). Then the worker goes round (:mod:`sidecar.partition.rounds`): it indexes the
+records that have arrived and releases the records that are due. One transaction holds the released and rejected records
+together with the progress, so no record is ever visible without the progress that covers it, or the reverse.
 
-Policies change what holds while routers run (:mod:`sidecar.policies.table`, :mod:`sidecar.policies.operations`): one
-thread a process follows the policies topic (:mod:`sidecar.policies.watch`), and each worker takes a change up in its
-next round. A change never touches a decision that was taken: pending records keep their due time and their targets,
-also across restarts (:mod:`sidecar.partition.rule_changes`). It does hold for all that is looked at on release: a
-target that is no longer allowed diverts pending records, a new limit expires them (:mod:`sidecar.release.expiry`), a
-pause keeps them, and what a target may not be given yet is held aside without holding up others
-(:mod:`sidecar.release.gate`).
+Policies change the rules while routers run (:mod:`sidecar.policies.table`, :mod:`sidecar.policies.operations`). One
+thread of each process follows the policies topic (:mod:`sidecar.policies.watch`), and each worker applies a change in
+its next round. A change never touches a decision already taken: pending records keep their due time and their targets,
+also across restarts (:mod:`sidecar.partition.rule_changes`). It does affect the checks at release: a target that is no
+longer allowed diverts pending records, a new limit expires them (:mod:`sidecar.release.expiry`), a pause keeps them,
+and records that a target may not get yet are held aside without delaying others (:mod:`sidecar.release.gate`).
 
-Operators ask and change all of that over HTTP (:mod:`sidecar.http.api`), in a thread of its own beside the release
-path, and any process answers for the group.
+Operators read and change policies over HTTP (:mod:`sidecar.http.api`), in a thread of its own beside the release path,
+and any process answers for the group.
 
-Between releases the worker keeps house (:mod:`sidecar.buckets.lifecycle`): it seals what is pending into segments,
-loads segments shortly before they are due (:mod:`sidecar.buckets.loading`), merges and removes buckets, and trims
-topics (:mod:`sidecar.buckets.upkeep`). Segments, manifests and tombstones travel in the same fenced
+Between releases the worker maintains the buckets (:mod:`sidecar.buckets.lifecycle`): it seals pending records into
+segments, loads segments shortly before they are due (:mod:`sidecar.buckets.loading`), merges and removes buckets, and
+trims topics (:mod:`sidecar.buckets.upkeep`). Segments, manifests and tombstones are written in the same fenced
 transactions as releases.
 
-All that decides and orders is without clients, threads and clocks of its own: it reaches them through small ports
-(:mod:`sidecar.partition.ports`), which the process implements (:mod:`sidecar.partition.kafka_host`) and the simulation.
+The code that decides and orders has no clients, threads or clocks of its own. It reaches them through small ports
+(:mod:`sidecar.ports`, :mod:`sidecar.partition.ports`), which the process (:mod:`sidecar.partition.kafka_host`) and the
+simulation implement.
 
 After any error but a broker's clean verdict about a record (:mod:`sidecar.kafka.errors`) the outcome may be unknown.
-The worker then throws producer, index and batch away and takes over again: the log decides what happened.
+The worker then discards producer, index and batch and takes the partition over again: the log tells the outcome.
 
-Decisions, with what was rejected
----------------------------------
-* *One producer a partition*, fenced by ``init_transactions``. Rejected: one a process with group metadata (KIP-447); a
-  zombie's open transaction would hold up readers until its timeout, and sending offsets costs time in each transaction.
-* *One thread a partition*. Rejected: a thread pool or asyncio; confluent-kafka's calls block, and its asyncio producer
-  refuses headers.
+Decisions, with the rejected alternatives
+-----------------------------------------
+* *One producer per partition*, fenced by ``init_transactions``. Rejected: one per process with group metadata
+  (KIP-447); a zombie's open transaction would hold up readers until its timeout, and sending offsets costs time in each
+  transaction.
+* *One thread per partition*. Rejected: a thread pool or asyncio; confluent-kafka's calls block, and its asyncio
+  producer refuses headers.
 * *Trials to find a refused record* (:mod:`sidecar.release.refusals`). Rejected: a delivery callback on every record,
-  which costs a fifth of the throughput to learn something once in a blue moon.
-* *Classic group protocol, cooperative-sticky*. Rejected: KIP-848, whose session cannot be made shorter than 45 s by a
-  client on an unmodified broker.
+  which costs a fifth of the throughput and is needed very rarely.
+* *Classic group protocol, cooperative-sticky*. Rejected: KIP-848, whose session a client cannot make shorter than 45 s
+  on an unmodified broker.
 """
 
 __version__ = "0.1.0"

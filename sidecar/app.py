@@ -1,11 +1,12 @@
-"""The running router: everything is made and connected here, top to bottom, and taken down in reverse.
+"""Runs the router: makes and connects all parts, top to bottom, and stops them in reverse order.
 
-Threads: the main one is the group member, one worker per assigned partition, one for policies, one for reports, one for
-HTTP, one that writes the log, one that waits for signals; where the admin API is on, one for that and a few for its
-calls to the cluster; where releases are traced, one for that and one that sends it.
-SIGTERM and SIGINT end the group member's loop; workers then finish or abandon their transactions within one deadline.
-Whatever hangs in a client by then is left behind: an open transaction is settled by whoever fences it, or by its
-timeout.
+Threads: the main thread is the group member. There is one worker per assigned partition, and one thread each for
+policies, reports, HTTP, writing the log, and waiting for signals. The admin API adds one thread, and a few for its
+calls to the cluster. Tracing adds one thread, and one that sends spans.
+
+SIGTERM and SIGINT end the loop of the group member; workers then finish or abandon their transactions within one
+deadline. A part that hangs in a client by then is left behind: the next owner fences its open transaction, or the
+transaction times out.
 """
 
 import os
@@ -53,16 +54,16 @@ from sidecar.tracing.start import started
 from snapshots.libraries import check_libraries
 
 SWITCH_THREADS_S = 0.001
-"""How long a thread that only computes (deciding, encoding, merging) may hold up one that has something to release.
-Python's default is five times that, and a transaction meets it several times."""
+"""Time for which a thread that only computes (deciding, encoding, merging) may hold up a thread with due records. The
+default of Python is five times that, and a transaction would wait for it several times."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 EXIT_WITHIN_S = 27.0
-"""From SIGTERM or SIGINT to the end of the process at the latest."""
+"""Longest time from SIGTERM or SIGINT to the end of the process."""
 
 
 def run(config: Config) -> int:
-    """Run until SIGTERM or SIGINT; the exit code."""
+    """Run until SIGTERM or SIGINT, and return the exit code."""
     failpoints.arm(os.environ)
     check_libraries()
     check_client()
@@ -74,27 +75,27 @@ def run(config: Config) -> int:
 class _Stoppable(Protocol):
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of it hangs in a call."""
+        """Says that no thread of the part hangs in a call."""
 
     def stop(self) -> object:
-        """End it, waiting a moment."""
+        """Stop the part, and wait a moment for its end."""
 
 
 class _Running(ExitStack):
-    """What is stopped at the end, the last that was started first."""
+    """Stops the running parts at the end, in the reverse order of their start."""
 
     def __init__(self) -> None:
         super().__init__()
         self._may_hang: list[_Stoppable] = []
 
     def stop_at_end(self, part: _Stoppable) -> None:
-        """Stop a part whose calls may hang for ever in a client."""
+        """Register a part whose calls may hang for ever in a client."""
         self._may_hang.append(part)
         self.callback(part.stop)
 
     @property
     def is_idle(self) -> bool:
-        """Whether the interpreter can end: no part of it hangs."""
+        """Says that the interpreter can end, because no part hangs."""
         return all(each.is_idle for each in self._may_hang)
 
 
@@ -112,7 +113,7 @@ def _run(config: Config, lines: LineWriter, kernel: Kernel) -> int:
             # A client that hangs in a call would keep the interpreter from exiting.
             _exit_now(lines, exit_code)
         for number in STOP_SIGNALS:
-            # The interpreter, as it ends, gives signals back to the system, which would end it with another exit code.
+            # At its end the interpreter restores the default handlers, and a late signal would change the exit code.
             signal.signal(number, signal.SIG_IGN)
     return exit_code
 
@@ -120,7 +121,7 @@ def _run(config: Config, lines: LineWriter, kernel: Kernel) -> int:
 def _serve(
     config: Config, lines: LineWriter, kernel: Kernel, stopping: Event, workers: Workers, running: _Running
 ) -> int:
-    """Start one part after the other, and be a member of the group until ``stopping``; the exit code."""
+    """Start one part after the other, stay a member of the group until ``stopping``, and return the exit code."""
     admin, clock = cluster.connect(config), SystemClock()
     metrics, budget = Metrics(kernel.name), PayloadBudget(config.router.payload_memory_bytes)
     health = ProcessHealth(metrics.registry, workers.statuses)
@@ -169,7 +170,7 @@ def _serve(
         metrics=metrics,
         pool=pool,
         staging=staging,
-        # The member is made last, since it starts the workers that ask it.
+        # The member is made last, because it starts the workers that ask it.
         policies=policies,
         still_ours=lambda topic, partition: member.still_ours(topic, partition),  # noqa: PLW0108
         clock=clock,
@@ -201,10 +202,13 @@ def _serve(
 
 
 def _instance_id(config: Config) -> tuple[str, bool]:
-    """The name to be known by in the group, and whether to give it up at an orderly end; without one a member does."""
+    """Return the static name in the group, and whether to leave the group at an orderly end.
+
+    A configured name is kept, so that a restart gets its partitions back. A member without a name always leaves.
+    """
     if config.router.instance_id:
         return config.router.instance_id, False
-    # Held until the process ends, however it ends.
+    # The system releases the name at any end of the process.
     place = take_name(config.router.group_id)
     if place is None:
         structlog.get_logger().info(
@@ -218,10 +222,10 @@ def _instance_id(config: Config) -> tuple[str, bool]:
 
 
 def _stopping_on_signals(lines: LineWriter) -> Event:
-    """Set by the first of the signals, in a thread of its own.
+    """Return an event that the first stop signal sets, in a thread of its own.
 
-    A handler runs in the middle of whatever the main thread does, which may hold the very lock that it would take, and
-    each further signal would run it once more inside itself.
+    A signal handler would interrupt the main thread at any point, which may hold the lock that the handler needs, and
+    each further signal would run the handler once more inside itself.
     """
     stopping = Event()
     reader, writer = os.pipe()
@@ -233,7 +237,7 @@ def _stopping_on_signals(lines: LineWriter) -> Event:
     def stop() -> None:
         os.read(reader, 1)
         stopping.set()
-        # Whatever hangs by then, in a client whose brokers are silent for example: the contract says 30 s.
+        # A part may hang by then, for example in a client whose brokers are silent; the process must end within 30 s.
         time.sleep(EXIT_WITHIN_S)
         _exit_now(lines, 0)
 
@@ -242,6 +246,6 @@ def _stopping_on_signals(lines: LineWriter) -> Event:
 
 
 def _exit_now(lines: LineWriter, exit_code: int) -> None:
-    # Not the streams of the interpreter: whoever hangs in one of them holds its lock.
+    # Do not flush the streams of the interpreter: a thread that hangs in one holds its lock.
     lines.drain(events.DRAIN_S)
     os._exit(exit_code)

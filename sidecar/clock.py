@@ -1,7 +1,7 @@
-"""The one way in which the router's rooms tell the time: a host makes a clock, and hands it down.
+"""The clock of the router's rooms: a host makes one and passes it down.
 
-What is due is decided by a time that is passed in (``now_ms``), since a pause stops it. What has to wait, or measures
-how long something took, is given the clock itself when it is made.
+Code that decides whether records are due gets the time as an argument (``now_ms``), because a pause stops that time.
+Code that waits or measures durations gets the clock itself when it is made.
 """
 
 import time
@@ -12,20 +12,20 @@ class Clock(Protocol):
     """The time of day, which may be set forward and back, and a time for durations, which only goes forward."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since the epoch."""
+        """Return the nanoseconds since the epoch."""
 
     def running_s(self) -> float:
-        """Seconds since some moment in the past, whatever becomes of the time of day."""
+        """Return the seconds since some moment in the past, unaffected by changes of the time of day."""
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time go by."""
+        """Wait for a number of seconds."""
 
 
 def now_ms() -> int:
-    """Milliseconds since the epoch, for who answers people and is no part of what decides."""
+    """Return the milliseconds since the epoch, for answers to people; code that decides gets a clock instead."""
     return time.time_ns() // 1_000_000
 
 
@@ -33,17 +33,17 @@ class SystemClock:
     """The clock of this machine."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
         return now_ms()
 
     def now_ns(self) -> int:
-        """Nanoseconds since the epoch."""
+        """Return the nanoseconds since the epoch."""
         return time.time_ns()
 
     def running_s(self) -> float:
-        """Seconds since some moment in the past, whatever becomes of the time of day."""
+        """Return the seconds since some moment in the past, unaffected by changes of the time of day."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time go by."""
+        """Wait for a number of seconds."""
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""The value that every part of an owned partition is given: its place, metrics, log, traces, clock and limits."""
+"""The value that every part of an owned partition gets: its place, metrics, log, traces, clock and limits."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ from sidecar.tracing.releases import NO_TRACING, Tracing
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """One value for all of it; ``topic`` is the delay topic as it is configured, without policies."""
+    """The shared value of all parts of a partition; ``topic`` is the delay topic as configured, without policies."""
 
     topic: DelayTopicConfig
     partition: int
@@ -31,7 +31,7 @@ class PartitionContext:
 
     @property
     def name(self) -> str:
-        """The name of the delay topic, by which metrics are labelled."""
+        """Name of the delay topic, the label of metrics."""
         return self.topic.name
 
     @property

@@ -1,6 +1,6 @@
-"""Durations as people are told of them: whole, or roughly where only the size of it matters.
+"""Formats durations for people: exactly, or roughly if only the magnitude matters.
 
-The notation of the configuration, which is read back, is :mod:`sidecar.config.units`.
+:mod:`sidecar.config.units` formats durations in the notation of the configuration, which can be parsed again.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ _ROUGH_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000))
 
 
 def spoken_duration(duration_ms: int) -> str:
-    """The duration for people, each unit that it has, with nothing rounded away.
+    """Return the exact duration for people, with each unit that it has.
 
     >>> spoken_duration(1_209_610_000), spoken_duration(500), spoken_duration(0)
     ('14d 10s', '500ms', '0s')
@@ -23,13 +23,13 @@ def spoken_duration(duration_ms: int) -> str:
 
 
 def rough_duration(duration_ms: int) -> str:
-    """The duration for people in its largest unit, rounded down: of one there are two at least, but for seconds.
+    """Return the duration for people in one unit, rounded down: the largest of which it has two, else seconds.
 
     >>> rough_duration(9 * 60_000 + 12_000), rough_duration(90_000), rough_duration(600)
     ('9 min', '90 s', '0 s')
     """
     for unit, unit_ms in _ROUGH_UNITS:
-        # Fewer would round much away.
+        # Rounding down to a single unit would lose too much.
         if duration_ms >= 2 * unit_ms:
             return f"{duration_ms // unit_ms} {unit}"
     return f"{duration_ms // 1_000} s"

@@ -1,15 +1,15 @@
-"""Places where a test has the router die as ``kill -9`` would, or stand still, to see that it costs nothing there.
+"""Places at which a test can kill or freeze the router, to show that a crash there loses and duplicates nothing.
 
-Refused unless the source tree with its tests is there (``SWITCH``): an image or an installed package has no such file,
-so that who can set its environment cannot have it killed in its worst moments.
+A failpoint is refused unless the source tree with its tests exists (``SWITCH``). An image or an installed package has
+no such file, so a user who can set its environment cannot kill it at a critical moment.
 
-Inert unless the environment says ``DELAY_ROUTER_FAILPOINT=<name>`` or ``<name>:<n>``: then the process kills itself
-when it passes that place for the first, or the n-th, time. With ``stop@`` in front of the name it stops itself instead,
-until somebody sends SIGCONT: by then it may own nothing any more and does not know. Off, a place costs the look at one
-variable, and none lies where records pass one by one.
+Failpoints are inert unless the environment says ``DELAY_ROUTER_FAILPOINT=<name>`` or ``<name>:<n>``. Then the process
+kills itself with SIGKILL when it passes the place for the first, or the n-th, time. With ``stop@`` in front of the name
+it stops itself instead until it gets SIGCONT; by then it may have lost its partitions without knowing it. An inactive
+place costs the read of one variable, and no place lies on the path of single records.
 
-Rejected: killing from outside at random moments alone. It is done too, but the gap between the commit of the segments
-and that of their manifest is milliseconds wide, and a test that meets it once in fifty runs shows nothing.
+Rejected: only killing from outside at random moments. Tests do that too, but the gap between the commit of segments and
+the commit of their manifest is milliseconds wide, and a test that hits it once in fifty runs shows nothing.
 """
 
 import os
@@ -24,7 +24,7 @@ from index.errors import ConfigError
 VARIABLE: Final = "DELAY_ROUTER_FAILPOINT"
 
 SWITCH: Final = Path(__file__).resolve().parent.parent / "tests" / "faults" / "FAILPOINTS_ALLOWED"
-"""Lies in the source tree beside the tests that need it, and in nothing that is built from it."""
+"""A file in the source tree, beside the tests that need it; no image or package contains it."""
 
 PLACES: Final[Mapping[str, str]] = {
     "seal.segment_written": "segments of a bucket are committed, and nothing refers to them yet",
@@ -45,7 +45,7 @@ PLACES: Final[Mapping[str, str]] = {
     "ending.closed": "the forgotten transaction is aborted, and its committed records are not written again yet",
     "load.taken": "a segment was fetched and taken in",
 }
-"""Every place and what is true there."""
+"""Every place, with the state of the partition there."""
 
 STOP: Final = "stop@"
 
@@ -56,8 +56,8 @@ _lock = threading.Lock()
 
 
 def arm(environ: Mapping[str, str]) -> None:
-    """Do as the environment says; ConfigError for a place that does not exist, or where this is not the source tree."""
-    global _armed, _left, _signal  # noqa: PLW0603 - a parameter through every layer is what this must not cost
+    """Arm the failpoint in the environment; raise ConfigError for an unknown place, or outside of the source tree."""
+    global _armed, _left, _signal  # noqa: PLW0603 - the alternative is a parameter through every layer
     given = environ.get(VARIABLE, "")
     name, colon, passes = given.removeprefix(STOP).partition(":")
     if not given:
@@ -74,7 +74,7 @@ def arm(environ: Mapping[str, str]) -> None:
 
 
 def passing(name: str) -> None:
-    """Say that a place is passed: it may be the last thing this process does."""
+    """Pass a place: the process kills or stops itself here if the place is armed."""
     if _armed is None:
         return
     _count(name)

@@ -1,4 +1,4 @@
-"""How late records were released: the ranges it is counted in, the last few minutes of a partition, and quantiles."""
+"""Counts the lateness of released records: in ranges, over the last few minutes of a partition, and as quantiles."""
 
 import math
 from bisect import bisect_left
@@ -8,13 +8,13 @@ from typing import Final
 LATENESS_BOUNDS_MS: Final = (1, 2, 3, 5, 8, 10, 20, 50, 100, 250, 500, 1_000, 5_000, 30_000, 300_000, 3_600_000)
 
 RECENT_MS: Final = 300_000
-"""What is told is of the last five to ten minutes: a quantile since the start would hardly move after a day."""
+"""Period of a count; quantiles cover the last five to ten minutes, since one from the start would hardly move later."""
 
 
 def released_within(due_times_ms: Sequence[int], released_ms: int) -> list[int]:
-    """How many of ascending due times were released within each bound, and in the end how many in all.
+    """Return the number of ascending due times that were released within each bound, and last the number of all.
 
-    It costs O(bounds x log records) instead of O(records).
+    The cost is O(bounds x log records) instead of O(records).
 
     >>> released_within([100, 104, 105], released_ms=106)[:5]
     [1, 2, 2, 2, 3]
@@ -24,9 +24,9 @@ def released_within(due_times_ms: Sequence[int], released_ms: int) -> list[int]:
 
 
 def quantile_s(buckets: Sequence[tuple[float, float]], fraction: float) -> float | None:
-    """Quantile in seconds from ascending (upper bound, cumulative count), interpolated as Prometheus does it.
+    """Return a quantile in seconds from pairs (upper bound, cumulative count), interpolated as Prometheus does it.
 
-    None when nothing was counted; the last finite bound when it lies beyond.
+    Return None if the counts are zero, and the last finite bound if the quantile lies beyond it.
     """
     total = buckets[-1][1] if buckets else 0
     if not total:
@@ -43,14 +43,14 @@ def quantile_s(buckets: Sequence[tuple[float, float]], fraction: float) -> float
 
 
 def quantile_ms(counts: Sequence[int], fraction: float) -> float | None:
-    """The same in ms, of counts as ``released_within`` gives them, or sums of such; of none None."""
+    """Return a quantile in ms from counts of ``released_within``, or from sums of them; None if they are zero."""
     bounds_s = [*(bound_ms / 1_000 for bound_ms in LATENESS_BOUNDS_MS), math.inf]
     seconds = quantile_s(list(zip(bounds_s, counts, strict=False)), fraction)
     return None if seconds is None else round(seconds * 1_000, 1)
 
 
 class RecentLateness:
-    """Counts of one partition over its last minutes; every time is an argument, of a steady clock in ms.
+    """Counts of one partition over its last minutes; every time is an argument, in ms of a steady clock.
 
     >>> recent = RecentLateness()
     >>> recent.add(released_within([100], 106), now_ms=0)
@@ -63,12 +63,12 @@ class RecentLateness:
         self._now = self._before = _NOTHING
 
     def add(self, counts: Sequence[int], now_ms: int) -> None:
-        """Count a batch, given as by ``released_within``."""
+        """Add the counts of a batch, in the form of ``released_within``."""
         self._begin(now_ms // RECENT_MS)
         self._now = tuple(map(sum, zip(self._now, counts, strict=True)))
 
     def counts(self, now_ms: int) -> tuple[int, ...]:
-        """As by ``released_within``, of all batches of late."""
+        """Return the sum of the counts of all recent batches, in the form of ``released_within``."""
         self._begin(now_ms // RECENT_MS)
         return tuple(map(sum, zip(self._now, self._before, strict=True)))
 

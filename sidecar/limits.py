@@ -1,7 +1,7 @@
-"""How much an owned partition does at once, and how long it waits: one value for all of its parts.
+"""Limits of an owned partition, for the amount of work at once and for waiting: one value for all of its parts.
 
-``Limits()`` is what a router runs with. Tests and the simulation pass smaller numbers, so that short runs meet every
-bound. What an operator may set stands in the configuration instead (:mod:`sidecar.config`).
+A router runs with ``Limits()``. Tests and the simulation pass smaller numbers, so that short runs meet every bound. The
+limits that an operator may set are in the configuration instead (:mod:`sidecar.config`).
 """
 
 from dataclasses import dataclass
@@ -15,53 +15,53 @@ class Limits:
     """Bounds of one owned partition; a part that needs one is given the whole value."""
 
     load_lead_ms: int = 10_000
-    """A segment is read so long before its first due time. A seal keeps entries in memory that are due within this."""
+    """Time before its first due time at which a segment is read. A seal keeps entries due that soon in memory."""
 
     load_again_s: float = 0.5
     """Pause after a failed read of a segment: release waits for it, so the pause is short."""
 
     drop_for_s: float = 0.002
-    """Longest time that a round may let go of entries that a bucket holds. For columns that is enough for all of a
-    bucket; memory of objects that have not been touched for long is freed slowly, 10,000 of them in 15 to 40 ms."""
+    """Longest time in which a round frees the entries that a bucket now holds. For columns that suffices for a whole
+    bucket; objects that were not touched for long are freed slowly, 10,000 of them in 15 to 40 ms."""
 
     seal_cut_entries: int = 6_000
-    """About so many entries are cut into segments in one round, which takes a few milliseconds."""
+    """Approximate number of entries that one round cuts into segments, which takes a few milliseconds."""
 
     seal_ahead_segments: int = 32
-    """Segments that are cut and not committed yet: each is a copy of its records."""
+    """Most segments that are cut but not committed yet: each is a copy of its records."""
 
     seal_worth_bytes: int = 256 << 10
-    """With fewer bytes of segments no transaction begins while more is being encoded: a bucket that is thinly spread
-    over days has many small segments, and each transaction takes some 15 ms."""
+    """Bytes of segments below which no transaction begins while further segments are being encoded: a bucket that is
+    thinly spread over days has many small segments, and each transaction takes some 15 ms."""
 
     seal_segments: int = 64
     """Most segments of a seal in one transaction: each is a record to produce."""
 
     bucket_again_s: float = 30.0
-    """Pause after a failed seal or merge: the broker has refused what was written, and seldom takes it at once."""
+    """Pause after a failed seal or merge: a broker that has refused the records seldom takes them at once."""
 
     merge_bytes: int = 512 << 10
-    """Bytes of segments of a merge in one transaction, but for the last segment. Releasing waits for the brokers to
-    take them, and nothing waits for a merge."""
+    """Most bytes of segments of a merge in one transaction, without its last segment. Releases wait until the brokers
+    have taken them, while no other work waits for a merge."""
 
     merge_queue: int = 4
-    """Segments, or pages, that a merge has made and the worker has not taken; 0: no bound."""
+    """Most segments, or pages, that a merge has made and the worker has not taken; 0: no bound."""
 
     merge_read_bytes: int = 1_500_000
     """Bytes of segments of one source that a merge reads together, which takes one seek; a larger segment comes alone.
     A merge of four holds twice as much of each source: the part that is being merged, and the next one."""
 
     tombstones: int = 200
-    """Most tombstones for segments in one transaction: they delay what is due."""
+    """Most tombstones for segments in one transaction: they delay due records."""
 
     trim_every_s: float = 60.0
     """Time between two trims: brokers free disk by whole log segments, in a task that runs every five minutes."""
 
     count_every_s: float = 5.0
-    """Time between two counts of what is pending: metrics are scraped no more often."""
+    """Time between two counts of the pending records: metrics are scraped no more often."""
 
     look_every_s: float = 60.0
-    """Time between two looks whether the delay topic still has what is needed."""
+    """Time between two checks that the delay topic still has the records that are needed."""
 
     page_rows: int = LEAST_ROWS
     """Least rows of a page of ids, which is read for one id: 32 KiB."""
@@ -70,34 +70,34 @@ class Limits:
     """Bytes of pages in one transaction: they become one batch, and a reader of one page reads all of the batch."""
 
     pages_whole_bytes: int = 1_048_576
-    """A bucket with fewer bytes of pages has them read together for any of them: that takes hardly longer."""
+    """Bytes of pages of a bucket below which a read of any page reads all of them: that takes hardly longer."""
 
     pages_apart: int = 8
-    """So many pages that lie apart are read one by one: else what lies between them is read, too."""
+    """Most pages that are read one by one; for more, one read takes them and the records between them."""
 
     max_pages: int = MAX_PAGES
     """Most pages of a bucket, since its manifest is one record. A bucket with more is sealed without pages."""
 
     adopt_within_s: float = 30.0
-    """Longest pause of intake for an adoption: what is in memory must be sealed by then."""
+    """Longest pause of intake for an adoption: the entries in memory must be sealed by then."""
 
     adopt_again_s: float = 30.0
-    """Pause after an adoption that did not come about."""
+    """Pause after a failed adoption."""
 
     staged_within_s: float = 10.0
-    """Longest wait at a take-over for what jobs have staged, before the delay topic is read beyond C."""
+    """Longest wait of a take-over for buckets that jobs have staged, before it reads the delay topic beyond C."""
 
     progress_every_s: float = 5.0
-    """How often C is committed when nothing is released; it only shortens the rules kept and what lag tools show."""
+    """Interval of commits of C without releases, which only shorten the kept rules and the lag that tools show."""
 
     progress_clearance_s: float = 0.1
     """No transaction with progress alone begins when a record is due sooner: the record would wait for it."""
 
     held_records: int = 50_000
-    """Most records of a partition that are held: they are in memory, and a take-over reads them."""
+    """Most held records of a partition: they are in memory, and a take-over reads them."""
 
     resume_every_s: float = 0.02
-    """Shortest wait for tokens of a rate limit: else each token has a transaction of its own."""
+    """Shortest wait for tokens of a rate limit: otherwise each token has a transaction of its own."""
 
 
 LIMITS: Final = Limits()

@@ -1,7 +1,7 @@
-"""Every metric of the router, by the names of the contract; base units, `_total` on counters.
+"""All metrics of the router, under stable names: in base units, with `_total` on counters.
 
-Counters are raised once a transaction, never once a record: at 150 k records/s even a counter would be felt. For the
-same reason lateness has a histogram of its own, filled from a batch that is already sorted by due time.
+A counter is raised once per transaction, never once per record: at 150 k records/s even a counter would cost time. For
+the same reason lateness has a histogram of its own, filled from a batch that is already sorted by due time.
 """
 
 import platform
@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from sidecar import __version__
 from sidecar.lateness import LATENESS_BOUNDS_MS, released_within
 
-# When each series began is of no use here, and would be as many samples again as there are counters.
+# The creation times of series are of no use here, and would double the number of samples of counters.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 PREFIX = "delay_router_"
@@ -32,7 +32,7 @@ class LatenessHistogram(Collector):
         self._sums_ms: dict[str, int] = {}
 
     def observe(self, topic: str, due_times_ms: Sequence[int], released_ms: int) -> list[int]:
-        """Count a batch of ascending due times that became visible at ``released_ms``; returns what was counted."""
+        """Count a batch of ascending due times that became visible at ``released_ms``, and return its counts."""
         counted = released_within(due_times_ms, released_ms)
         with self._lock:
             counts = self._counts.setdefault(topic, [0] * (len(LATENESS_BOUNDS_MS) + 1))
@@ -42,7 +42,7 @@ class LatenessHistogram(Collector):
         return counted
 
     def collect(self) -> Iterator[Metric]:
-        """Render for a scrape."""
+        """Yield the histogram, for one scrape."""
         family = HistogramMetricFamily(
             PREFIX + "release_lateness_seconds",
             "From due time to the commit that made the record visible; late-indexed records are not in it",
@@ -56,18 +56,18 @@ class LatenessHistogram(Collector):
 
 
 class DroppedLines(Collector):
-    """Counts log lines that nobody took in time; who writes the log keeps the number."""
+    """Exports the number of dropped log lines, which the writer of the log counts."""
 
     def __init__(self, count: Callable[[], float]) -> None:
         self._count = count
 
     def collect(self) -> Iterator[Metric]:
-        """Render for a scrape."""
+        """Yield the counter, for one scrape."""
         yield CounterMetricFamily(PREFIX + "log_lines_dropped", "Log lines that nobody took in time", self._count())
 
 
 class Metrics:
-    """The metrics of one process; ``kernel`` is what its hot paths run with, as :mod:`sidecar.kernel` names it."""
+    """The metrics of one process; ``kernel`` is the name of its kernel (:mod:`sidecar.kernel`)."""
 
     def __init__(self, kernel: str = "python") -> None:
         self.registry = CollectorRegistry()

@@ -48,7 +48,7 @@ class Target(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the cluster says that there is no such topic."""
+        """Says that the topic does not exist in the cluster."""
         return self.refusal is not None and self.refusal.reason is Reason.TARGET_UNKNOWN
 
 
@@ -56,39 +56,39 @@ class Directory(Protocol):
     """The port through which targets are looked up."""
 
     def resolve(self, names: Iterable[str], known_for_s: float = KNOWN_FOR_S) -> dict[str, Target]:
-        """Look up several targets; ClusterError when the cluster does not answer."""
+        """Look up several targets; raise ClusterError when the cluster does not answer."""
 
     def forget(self) -> None:
-        """Ask the cluster again next time: a broker has contradicted an answer."""
+        """Forget all answers, because a broker has contradicted one: the next lookup asks the cluster again."""
 
 
 ReadEach: TypeAlias = Generator[tuple[int, Record | None], None, None]
-"""Offsets in ascending order, each with its record; None where the topic no longer holds it."""
+"""Pairs of offset and record in ascending order; the record is None if the topic no longer holds it."""
 
 
 class Records(Protocol):
     """The port through which records are read again by their offsets; not to be shared between threads.
 
-    Each method raises ClusterError on timeout or any other error: then nothing may be concluded.
+    Each method raises ClusterError on timeout or any other error: the caller may then draw no conclusion.
     """
 
     def read(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Return the records at ascending offsets; None for one that the topic no longer holds."""
 
     def read_each(self, topic: str, partition: int, offsets: Sequence[int]) -> ReadEach:
-        """Yield the records that ``read`` returns, where they may be too many to hold at once; to be closed."""
+        """Yield the records that ``read`` returns, if they may be too many to hold at once; close the generator."""
 
     def read_large(self, topic: str, partition: int, offsets: Sequence[int]) -> dict[int, Record | None]:
         """Return large records that a router has written; None also for one whose batch is damaged."""
 
     def scan(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
-        """Yield every record of [from_offset, to_offset) with its offset; nothing when the first ones are gone."""
+        """Yield every record of [from_offset, to_offset) with its offset; yield none if the first ones are gone."""
 
     def scan_left(self, topic: str, partition: int, from_offset: int, to_offset: int) -> Iterator[tuple[int, Record]]:
         """Yield every record of [from_offset, to_offset) that the topic still holds, with its offset."""
 
     def first_timestamp_ms(self, topic: str, partition: int, from_offset: int) -> int | None:
-        """Return the timestamp of the first record from an offset on; None without one, or where the offset is gone."""
+        """Return the timestamp of the first record from an offset on; None without one, or if the offset is gone."""
 
     def log_start(self, topic: str, partition: int) -> int:
         """Return the first offset that the topic still has."""
@@ -98,27 +98,27 @@ class Turns(Protocol):
     """The port through which partitions take turns, a few at a time."""
 
     def has_come(self, who: object, now_s: float) -> bool:
-        """Return whether one has its turn, which it keeps until it leaves; it is in line from the first call on."""
+        """Say whether ``who`` has its turn, which it keeps until it leaves; the first call puts it in line."""
 
     def leave(self, who: object) -> None:
         """Give the turn, or the place in line, to the next one."""
 
 
 class Handover(Protocol[T]):
-    """The port through which one thread hands things over to another, a few ahead."""
+    """The port through which one thread passes items to another, a few ahead."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is taken."""
+        """Says that the handover takes no more items."""
 
     def put(self, made: T) -> bool:
-        """Hand over the next one, and wait for room; False when it is closed before there is any."""
+        """Pass the next item, and wait for room; return False if the handover is closed before there is any."""
 
     def take(self) -> Sequence[T]:
-        """Take the next one; nothing when none is ready."""
+        """Take the next item; the result is empty if none is ready."""
 
     def close(self) -> None:
-        """Let the thread that makes them end."""
+        """Close the handover, so that the thread that makes the items ends."""
 
 
 class Pool(Protocol):
@@ -154,7 +154,7 @@ class Pool(Protocol):
         """Look for ids."""
 
     def handover(self, most: int) -> "Handover[Any]":
-        """Make a handover with room for ``most``; 0: without bound."""
+        """Make a handover with room for ``most`` items; 0: without bound."""
 
     def encode(self, work: Callable[[], T]) -> Future[T]:
         """Encode a segment."""
@@ -165,14 +165,14 @@ class Budget(Protocol):
 
     @property
     def room_bytes(self) -> int:
-        """Bytes that may still be taken."""
+        """Bytes that are still free."""
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing should be read that can wait, and all that can be sealed should be."""
+        """Says that reads that can wait should wait, and that all entries that can be sealed should be sealed."""
 
     def take(self, size_bytes: int) -> None:
-        """Count bytes as used; may pass the limit by what one intake holds."""
+        """Count bytes as used; the sum may exceed the limit by the records of one intake."""
 
     def give_back(self, size_bytes: int) -> None:
         """Count bytes as free again."""

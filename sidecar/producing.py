@@ -1,19 +1,19 @@
-"""Build the headers of a delayed record, with any Kafka client: one file, nothing but the standard library.
+"""Builds the headers of a delayed record, for any Kafka client: one file that needs only the standard library.
 
     from sidecar.producing import deliver
 
     headers = deliver(after=timedelta(minutes=15), to="orders", max_delay=timedelta(days=7))
     producer.produce("orders.delay", value, key, headers=headers)
 
-Import it where the router is installed, or copy this file into your project: it needs Python 3.10 and nothing else.
-The result is a list of (name, bytes), which confluent-kafka, kafka-python and aiokafka take as ``headers``; your own
-headers may stand before or behind.
+Import it if the router is installed, or copy this file into your project: it needs only Python 3.10. The result is a
+list of (name, bytes), which confluent-kafka, kafka-python and aiokafka accept as ``headers``; your own headers may
+stand before or behind.
 
 Kafka cannot refuse a record after it was appended, so a delay over the limit would only show as a record in the
-rejected topic. With ``max_delay``, that of the delay topic, :class:`MaxDelayExceeded` is raised here, before anything
-is sent (PIP-315's check in the client). Everything else that the router would reject because of its headers is an
-error here too: a time without an offset, seconds where milliseconds belong, the same target twice, an id that is too
-long. Which targets are allowed only the router knows.
+rejected topic. With ``max_delay``, the limit of the delay topic, :class:`MaxDelayExceeded` is raised here, before the
+record is sent (PIP-315's check in the client). All other headers that the router would reject raise an error here too:
+a time without an offset, seconds in place of milliseconds, the same target twice, an id that is too long. Only the
+router knows the allowed targets.
 """
 
 import re
@@ -38,11 +38,11 @@ class KeepKey:
 
 
 KEEP_KEY: Final = KeepKey()
-"""The released record keeps the record's own key; None is another key, the null one."""
+"""Value of ``key`` with which the released record keeps its own key; None stands for the null key instead."""
 
 
 class MaxDelayExceeded(ValueError):
-    """The delay is over the maximum; the router would reject the record with this very message."""
+    """The delay is over the maximum; the router would reject the record with the same message."""
 
 
 _INT64_MAX: Final = 2**63 - 1
@@ -86,22 +86,23 @@ def deliver(
     max_delay: Span | None = None,
     now_ms: int | None = None,
 ) -> Headers:
-    """Return the control headers; ValueError or TypeError, naming the argument, for what a router would reject.
+    """Return the control headers; raise ValueError or TypeError, naming the argument, if a router would reject them.
 
-    * ``at``: not before this instant: a datetime with a time zone, RFC 3339 text with an offset, or epoch ms.
-    * ``after``: this long after the record's timestamp: a timedelta, or ms. Neither: at once.
+    * ``at``: deliver not before this instant: a datetime with a time zone, RFC 3339 text with an offset, or epoch ms.
+    * ``after``: deliver this long after the record's timestamp: a timedelta, or ms. Without both: at once.
     * ``to``: one target topic or several (all of them, in one transaction); none: the delay topic's default target.
     * ``key``, ``partition``: of the released record; by default the record's own key, and the partition by key.
-    * ``deliver_id``: your name for this schedule, up to 256 bytes; comes out as ``delay-id``.
-    * ``replace``: in place of what is pending under this id, where the key of the record is the same; with ``if_due``,
-      written as ``at``, only if that is due exactly then: else neither is anything replaced nor this record delivered.
-    * ``expire_after``: later than this after its due time the record is of no use and rejected, a timedelta or ms; 0:
-      of use for ever; None: as the delay topic has it.
-    * ``every``, or ``cron`` in ``zone``: recurring, this far apart (a timedelta, or ms), or at the minutes of five cron
+    * ``deliver_id``: your name for this schedule, up to 256 bytes; the released record has it as ``delay-id``.
+    * ``replace``: replace all pending schedules of this id; use their key, so that the record reaches their partition.
+      With ``if_due``, written as ``at``, only if they are due exactly then; otherwise this record is not delivered.
+    * ``expire_after``: reject the record if it would be released later than this after its due time, a timedelta or ms;
+      0: never; None: as the delay topic has it.
+    * ``every``, or ``cron`` in ``zone``: recur with this period (a timedelta, or ms), or at the minutes of five cron
       fields in a time zone by its IANA name, UTC by default. The delay topic must allow it.
-    * ``until``, ``times``: end it, written as ``at``, or after so many; ``missed``: ``one`` or ``all`` after downtime.
-    * ``max_delay``: that of the delay topic, a timedelta or ms; 0 or None is not checked.
-    * ``now_ms``: the record's timestamp, where you set one; default: the clock, as clients and brokers do.
+    * ``until``, ``times``: end the series at an instant, written as ``at``, or after so many occurrences. ``missed``:
+      deliver ``one`` or ``all`` of the occurrences missed during downtime.
+    * ``max_delay``: the limit of the delay topic, a timedelta or ms; 0 or None: no check.
+    * ``now_ms``: the record's timestamp, if you set one; default: the clock, as clients and brokers do.
 
     Times are rounded up to the millisecond, so that rounding never delivers early.
 
@@ -139,7 +140,7 @@ def deliver(
 
 
 def cancel(deliver_id: bytes | str, *, if_due: Instant | None = None) -> Headers:
-    """Return the headers of a record that cancels what is pending under an id, where its key is the same.
+    """Return the headers of a record that cancels all pending schedules of an id; send it with their key.
 
     >>> cancel("reminder-7", if_due=1893456000000)  # written as ``at``: only what is due exactly then
     [('deliver-cancel', b'reminder-7'), ('deliver-if-due', b'1893456000000')]
@@ -150,7 +151,7 @@ def cancel(deliver_id: bytes | str, *, if_due: Instant | None = None) -> Headers
 def move(
     deliver_id: bytes | str, *, at: Instant | None = None, after: Span | None = None, if_due: Instant | None = None
 ) -> Headers:
-    """Return the headers of a record that gives what is pending under an id another due time; else as ``cancel``.
+    """Return the headers of a record that gives the pending schedule of an id another due time; send it with its key.
 
     >>> move("reminder-7", after=timedelta(hours=1))
     [('deliver-move', b'reminder-7'), ('deliver-after', b'3600000')]
@@ -225,7 +226,7 @@ def _instant(at: Instant) -> tuple[int, str]:
 
 
 def _written(due_ms: int, otherwise: str) -> str:
-    """Write an instant that is certain: as a number where it looks like ms, else in RFC 3339."""
+    """Write an instant unambiguously: as a number if it can only be ms, else in RFC 3339."""
     if due_ms < _FIRST_SECONDS or _FIRST_MILLIS <= due_ms < _FIRST_MICROS:
         return str(due_ms)
     if otherwise:
@@ -242,7 +243,7 @@ def _rfc3339_ms(text: str) -> int:
         raise ValueError(f"at: {text!r} is not RFC 3339 with an offset, such as 2030-01-31T08:00:00Z")
     day, minute, second, decimals, offset = found.groups()
     try:
-        # Without the offset first: an instant of the year 1 or 9999 may lie outside in UTC.
+        # Parse without the offset: an instant of the year 1 or 9999 may lie outside of the range in UTC.
         local = datetime.fromisoformat(f"{day}T{minute}:00+00:00")
     except ValueError as error:
         raise ValueError(f"at: {text!r}: {error}") from None
@@ -250,7 +251,7 @@ def _rfc3339_ms(text: str) -> int:
     ahead_minutes = -ahead_minutes if offset[0] == "-" else ahead_minutes
     whole_ms = (local - _EPOCH) // _MS - ahead_minutes * 60_000 + int(second) * 1_000
     if int(second) == _LEAP_SECOND:
-        # It has no number of its own: any part of it is the start of the next minute.
+        # A leap second has no number of its own: each part of it counts as the start of the next minute.
         return whole_ms
     return whole_ms + -(-int((decimals or "0").ljust(9, "0")) // 1_000_000)
 
@@ -291,7 +292,7 @@ def _as_bytes(name: str, value: bytes | str) -> bytes:
 
 
 def _whole(name: str, value: int, most: int) -> int:
-    # True is 1 to Python, and a float is most often a number of seconds.
+    # Python counts True as 1, and a float is usually a number of seconds.
     if type(value) is not int:
         raise TypeError(f"{name}: expected a whole number, not {value!r}")
     if not 0 <= value <= most:

@@ -1,21 +1,20 @@
-"""Counts from the topics alone what became of every record: the router is not asked, none of its code used.
+"""Counts the outcome of every record from the topics alone: it neither asks the router nor uses any of its code.
 
-Delay, target, rejected and receipts topics are read by position, committed records only, up to the ends they had when
-the audit began. A released or rejected record names its origin in ``delay-source``
-(``topic/partition/offset``), and so does the receipt of a control, which also names what is not to be released any
-more; that joins both sides. Due times are worked out here again from the native
-headers (aliases are unknown here), and a record is *early* when the broker appended it to its target before
-that time. That takes a target topic with ``message.timestamp.type=LogAppendTime``; of records in others the
-report says so.
+The audit reads delay, target, rejected and receipts topics by position, committed records only, up to the ends that
+they had when it began. A released or rejected record names its origin in ``delay-source`` (``topic/partition/offset``).
+The receipt of a control does so too, and it also names the records that will not be released any more. The audit joins
+both sides by these names. It computes due times again from the native headers (it does not know aliases). A record is
+*early* when the broker appended it to its target before its due time. That needs a target topic with
+``message.timestamp.type=LogAppendTime``; the report counts records in other topics.
 
 May import: nothing of this project, since it judges the rest. Begin with :mod:`sidecar.audit.join`.
 
-Every record sent is exactly one of: released once, rejected, cancelled, replaced, answered (a control that is no
-schedule), pending, duplicated, lost. One with several targets is released once when each of them has it once.
-Payloads are kept as digests: a million records sent take 0.5 GB.
+Every record sent has exactly one outcome: released once, rejected, cancelled, replaced, moved, answered (a control that
+is no schedule), pending, duplicated or lost. A record with several targets is released once when each of them has it
+once. The audit keeps payloads as digests: a million records sent take 0.5 GB.
 
-``record`` reads a record's wishes and ``receipt`` those of controls, ``entry`` says what became of one, ``join`` brings
-both sides together for the ``report``, ``read`` gets the records, and
+``record`` reads the schedule of a record and ``receipt`` reads controls and receipts. ``entry`` determines the outcome
+of one record, ``join`` brings both sides together for the ``report``, ``read`` gets the records, and
 ``python -m sidecar.audit --help`` is for the shell.
 """
 
@@ -52,15 +51,15 @@ def audit(
     default_delays_ms: Mapping[str, int] | None = None,
     grace_ms: int = 0,
 ) -> AuditReport:
-    """Read the topics as they are now and report. A record that is due for `grace_ms` and is nowhere is lost.
+    """Read the topics as they are now and report. A record that has been due for `grace_ms` and is nowhere is lost.
 
-    `kafka` holds librdkafka settings (``bootstrap.servers`` at least); `default_targets` maps a delay topic
-    to the target of records that name none, `default_delays_ms` to the delay of those that name no time.
+    `kafka` holds librdkafka settings (``bootstrap.servers`` at least). `default_targets` maps a delay topic to the
+    target of records that name none, `default_delays_ms` maps it to the delay of records that name no time.
 
-    Raises AuditError, and KafkaException when no broker answers.
+    Raise AuditError if a topic cannot be read to its end, and KafkaException when no broker answers.
     """
     now_ms = int(time.time() * 1000)
-    # Ends of the outgoing topics first: the origin of all that lies before them is in its delay topic then.
+    # The ends of the outgoing topics come first: the delay topics then hold the origin of every record before them.
     released_to, rejected_to, answered_in = ranges(kafka, targets), ranges(kafka, rejected), ranges(kafka, receipts)
     return join(
         read(kafka, ranges(kafka, delay)),

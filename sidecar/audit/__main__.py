@@ -1,4 +1,4 @@
-"""``python -m sidecar.audit``: audit topics from the shell."""
+"""``python -m sidecar.audit``: audits topics from the shell."""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from sidecar.audit import AuditError, audit
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Audit topics from the shell: exit code 1 when anything is lost, doubled, early, altered or astray."""
+    """Audit topics from the shell; return exit code 1 when any record is lost, doubled, early, altered or astray."""
     parser = argparse.ArgumentParser(
         prog="python -m sidecar.audit", description="Count from the topics alone what became of every record."
     )

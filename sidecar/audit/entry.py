@@ -1,16 +1,20 @@
-"""A record sent, and what was found of it: from that follows what became of it."""
+"""Determines the outcome of a sent record from its copies and from the receipts that name it."""
 
 from sidecar.audit.receipt import control_of, deliver_id_of
 from sidecar.audit.record import Record, digest, due_ms, follows_from, recurs, released_key, targets, user_headers
 
 
 class Entry:
-    """A record sent, and what was found of it.
+    """A sent record with its copies and receipts.
 
-    ``first_offset`` is that of the record from which it follows, or of the control that has moved it, its own for
-    nearly all: a control behind that holds for it. ``answers`` counts its own receipts, ``named`` has the outcome of
-    each receipt that names it, ``is_void`` says that it is a control and no schedule, ``has_moved`` that a record was
-    written for it, ``taken_by`` which receipts name it for what it has moved: for that no record was written.
+    * ``first_offset``: the offset of the record from which it follows, or of the control that has moved it; nearly
+      always its own offset. A control behind that offset applies to the record.
+    * ``answers``: the number of receipts for the record as a control.
+    * ``named``: the outcome in each receipt that names the record.
+    * ``is_void``: the record is a control and no schedule.
+    * ``has_moved``: a router has written a record for the schedule that this control has moved.
+    * ``taken_by``: the controls whose receipts name the schedule that this control has moved; no record was written
+      for it.
     """
 
     __slots__ = (
@@ -40,34 +44,34 @@ class Entry:
 
     @property
     def cancels(self) -> bool:
-        """Whether it is a control that is no schedule itself, whatever comes of it."""
+        """Says that the record is a control and no schedule, independently of its outcome."""
         return self.control is not None and self.control.action != "replace"
 
     @property
     def has_left(self) -> bool:
-        """Whether a copy of it is in a target or rejected topic."""
+        """Says that a copy of the record is in a target or rejected topic."""
         return bool(self.arrivals or self.rejections)
 
     @property
     def has_left_in_spite(self) -> bool:
-        """Whether it has left, and a receipt says that it does not."""
+        """Says that the record has left although a receipt says that it does not."""
         return self.has_left and bool(self.named or (self.is_void and self.answers))
 
     def outcome(self, now_ms: int) -> str:
-        """Name the one count this record belongs to."""
+        """Return the name of the one count to which the record belongs."""
         if self.answers > 1 or len(self.named) > 1 or self.has_left_in_spite:
             return "duplicated"
         if len(self.taken_by) + self.has_moved > 1:
             return "duplicated"
         if self.control is not None and not self.answers and not self.rejections:
-            # A receipt is written when the control is read, however long the schedules wait.
+            # A router writes the receipt when it reads the control, independently of the due times of the schedules.
             return "lost" if self.timestamp_ms <= now_ms else "pending"
         if self.named:
             return self.named[0]
         return "answered" if self.is_void and self.answers else self._by_copies(now_ms)
 
     def _by_copies(self, now_ms: int) -> str:
-        """The count by the copies alone; what begins a series is released as its first occurrence."""
+        """Return the count by the copies alone; the record that begins a series is released as its first occurrence."""
         if self.has_begun and not self.arrivals and not self.rejections:
             return "released_once"
         if self.arrivals and self.arrivals == self.targets and not self.rejections:

@@ -1,4 +1,4 @@
-"""The join: every record sent meets what was found of it. No Kafka here: tests feed it any records."""
+"""Joins every sent record with its copies and receipts; the module needs no Kafka, and tests feed it any records."""
 
 from array import array
 from collections.abc import Iterable, Mapping
@@ -42,7 +42,7 @@ def join(
     default_targets: Mapping[str, str] | None = None,
     default_delays_ms: Mapping[str, int] | None = None,
 ) -> AuditReport:
-    """Report on records; each iterable is read once, in this order. Due after `now_ms` may be pending."""
+    """Report on records; each iterable is read once, in this order. A record due after `now_ms` may be pending."""
     books = _Books(default_targets or {}, default_delays_ms or {})
     for record in sent:
         books.enter(record)
@@ -56,10 +56,10 @@ def join(
 
 
 def check_order(sent: Iterable[Record], released: Iterable[Record]) -> list[str]:
-    """Name each release out of the (due, offset) order of its delay partition.
+    """Return a line for each release that breaks the (due, offset) order of its delay partition.
 
-    `released` comes by offset in each partition. Only for callers who know that nothing was indexed after its
-    due time: such records rightly go out behind others.
+    `released` must be ordered by offset in each partition. The caller must know that no record was indexed after its
+    due time: such records rightly leave behind others.
     """
     due = {record.place: (due_ms(record), record.offset) for record in sent}
     last: dict[tuple[str, str, int], tuple[tuple[int, int], str]] = {}
@@ -79,7 +79,7 @@ def check_order(sent: Iterable[Record], released: Iterable[Record]) -> list[str]
 
 
 class _Books:
-    """Every record sent by its place, and the counts."""
+    """Collects every sent record by its place, and the counts."""
 
     def __init__(self, default_targets: Mapping[str, str], default_delays_ms: Mapping[str, int]) -> None:
         self._default_targets = default_targets
@@ -99,20 +99,20 @@ class _Books:
         self._entries[record.place] = Entry(record, target, delay_ms)
         if beginning := begun_by(record):
             self._begun.append(beginning)
-        # A control lies in front of what is written for it.
+        # A control lies in front of the record that the router writes for it.
         mover = self._entries.get(source_of(record))
         if mover is not None:
             mover.has_moved = True
 
     def release(self, record: Record) -> None:
-        """Match a record of a target topic; one without ``delay-source`` came from somebody else."""
+        """Match a record of a target topic; a record without ``delay-source`` is not from a router."""
         source = source_of(record)
         entry = self._entries.get(source)
         if entry is None:
             if source:
                 self._note("foreign", f"{record.place}: no record at {source}")
             return
-        # One shared tuple per target: a million records mostly go to a few topics.
+        # One shared tuple per target saves memory: a million records usually go to a few topics.
         single = self._single.setdefault(record.topic, (record.topic,))
         entry.arrivals = entry.arrivals + single if entry.arrivals else single
         if (entry.targets or entry.cancels) and record.topic not in entry.targets:
@@ -127,17 +127,17 @@ class _Books:
         if entry.due_ms == UNREADABLE:
             self._note("unreadable", f"{source}: {record.place}, but its schedule cannot be read")
             return
-        # In a burst it has a time of its own, behind the one that was asked for.
+        # With a spread a record of a burst leaves at its own time, behind its due time.
         leaves_ms = entry.due_ms + spread_of(record)
         if record.timestamp_ms < leaves_ms:
             early_ms = leaves_ms - record.timestamp_ms
             self._note("early", f"{source}: {record.place} {early_ms} ms before it was due")
-        # A producer's clock may run ahead of the broker's; what it sent has left no earlier than it was sent.
+        # The clock of a producer may run ahead of the broker's, so its time of sending is capped at the append time.
         could_leave_ms = max(leaves_ms, min(entry.timestamp_ms, record.timestamp_ms))
         self._lateness_ms.append(record.timestamp_ms - could_leave_ms)
 
     def reject(self, record: Record) -> None:
-        """Match a record of a rejected topic; a mark of what was driven again is none."""
+        """Match a record of a rejected topic, except for a mark of records that were driven again."""
         if [name for name, _ in record.headers] == ["delay-redriven-offsets"]:
             return
         source = source_of(record)
@@ -153,14 +153,14 @@ class _Books:
             self._note("altered", f"{source}: {record.place} differs")
 
     def answer(self, record: Record) -> None:
-        """Match a receipt with its control, and with what it names."""
+        """Match a receipt with its control and with the records that it names."""
         source = source_of(record)
         entry = self._entries.get(source)
         if entry is None or entry.control is None:
             self._note("foreign", f"{record.place}: no control at {source or '(no delay-source)'}")
             return
         entry.answers += 1
-        if entry.answers == 2:  # noqa: PLR2004 -- counted once, however many there are
+        if entry.answers == 2:  # noqa: PLR2004 -- counted once, for any number of extra receipts
             self._note("answered_twice", f"{source}: again by {record.place}")
         receipt, control = receipt_of(record), entry.control
         if receipt is None or not _is_of(record, receipt, control):
@@ -176,7 +176,7 @@ class _Books:
             self._unnamed.append((source, control, receipt))
 
     def _name(self, offset: int, source: str, control: Control, receipt: Receipt) -> None:
-        """Enter that the receipt of the control at ``source`` names this offset of its partition."""
+        """Note that the receipt of the control at ``source`` names this offset of its partition."""
         lane, _, control_offset = source.rpartition("/")
         entry = self._entries.get(f"{lane}/{offset}")
         if entry is None:
@@ -192,7 +192,10 @@ class _Books:
             self._note("altered", f"{lane}/{offset}: {source} does not ask for it, and its receipt names it")
 
     def _name_the_unnamed(self) -> None:
-        """What a receipt stands for without a list is what is nowhere of its id, if that is as much as it says."""
+        """Assign the records that a receipt counts without naming them.
+
+        They are the records of its id that are found nowhere; their number must be the number in the receipt.
+        """
         for source, control, receipt in self._unnamed:
             lane, _, control_offset = source.rpartition("/")
             found = [
@@ -217,9 +220,9 @@ class _Books:
                 self._note("altered", f"{source}: its receipt has {receipt.unnamed} unnamed, {nowhere} are nowhere")
 
     def _follow_the_moved(self, now_ms: int) -> None:
-        """Look for the record of each schedule that was moved; until it is due, an open transaction may hide it.
+        """Check that each moved schedule has its record; until it is due, an open transaction may hide the record.
 
-        None is written of what a control behind the move has taken in the same transaction.
+        A schedule that a later control of the same transaction has taken needs no record.
         """
         moved = {source for source, _ in self._moves}
         for source, entry in self._entries.items():
@@ -233,7 +236,7 @@ class _Books:
                 self._note("moved_to_nowhere", f"{source}: moved by its receipt, and no record was written for it")
 
     def report(self, now_ms: int) -> AuditReport:
-        """Sum up; records due later than `now_ms` may still be pending."""
+        """Return the report; records due later than `now_ms` may still be pending."""
         self._name_the_unnamed()
         self._follow_the_moved(now_ms)
         for beginning in self._begun:
@@ -271,16 +274,19 @@ class _Books:
 
 
 def _is_of(record: Record, receipt: Receipt, control: Control) -> bool:
-    """Whether a receipt has the id and the headers of its control, and answers what that asks for."""
+    """Say whether a receipt has the id and the headers of its control, and a possible answer to it."""
     *copied, last = record.headers
     as_sent = digest(None, None, copied) == control.headers if receipt.whole else not copied
-    # The id may have a name that is unknown here.
+    # The id may be in a header of a name unknown here.
     of_its_id = control.deliver_id in {receipt.deliver_id, None}
     return last[0] == "delay-source" and as_sent and of_its_id and receipt.answers(control)
 
 
 def _takes(control: Control, receipt: Receipt, move: Entry) -> bool:
-    """Whether a control asks for what a move in front of it has moved; a time by a name unknown here is believed."""
+    """Say whether a control applies to the schedule that an earlier move has moved.
+
+    The audit trusts the receipt if the time is in a header of a name unknown here.
+    """
     if move.control is None or move.control.action != "move":
         return False
     if receipt.deliver_id is not None and move.control.deliver_id not in {receipt.deliver_id, None}:
@@ -289,7 +295,10 @@ def _takes(control: Control, receipt: Receipt, move: Entry) -> bool:
 
 
 def _holds_for(control: Control, receipt: Receipt, entry: Entry) -> bool:
-    """Whether a control asks for a record in front of it; an id or a time by a name unknown here is believed."""
+    """Say whether a control applies to an earlier record.
+
+    The audit trusts the receipt if the id or the time is in a header of a name unknown here.
+    """
     if entry.cancels or entry.deliver_id not in {receipt.deliver_id, None}:
         return False
     return not control.conditional or entry.due_ms in {control.if_due_ms, AT_ONCE}

@@ -1,4 +1,4 @@
-"""Topics read by position, committed records only, to the ends they had: silence never counts as an end."""
+"""Reads topics by position, committed records only, up to the ends they had: silence never counts as an end."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, Kaf
 from sidecar.audit.record import Header, Record
 
 STALL_S: Final = 60.0
-"""The audit fails, rather than call a topic read, when nothing arrives for this long before its end."""
+"""The audit fails when no record arrives for this long in front of the end of a topic."""
 
 _READ_RECORDS: Final = 10_000
 _REQUEST_TIMEOUT_S: Final = 30.0
@@ -18,15 +18,15 @@ _PAUSE_S: Final = 0.1
 _NOT_LED_YET: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
-"""(topic, partition) to (first offset, end of what is committed)."""
+"""Maps (topic, partition) to (first offset, end of the committed records)."""
 
 
 class AuditError(Exception):
-    """The topics could not be read to their ends; the message names topic and cause."""
+    """The audit could not read the topics to their ends; the message names topic and cause."""
 
 
 def ranges(kafka: Mapping[str, str], topics: Iterable[str]) -> Ranges:
-    """Return where every partition of `topics` begins and ends now; AuditError names a missing topic."""
+    """Return the first offset and the end of every partition of `topics`; raise AuditError for a missing topic."""
     with _consumer(kafka) as consumer:
         found: Ranges = {}
         for topic in dict.fromkeys(topics):
@@ -39,13 +39,13 @@ def ranges(kafka: Mapping[str, str], topics: Iterable[str]) -> Ranges:
 
 
 def _edges(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """Asked with the consumer's isolation: the end of what is committed, markers included."""
+    """Return the first offset and the end of the committed records, control records included."""
     deadline = time.monotonic() + _REQUEST_TIMEOUT_S
     while True:
         try:
             edges = consumer.get_watermark_offsets(TopicPartition(topic, partition), _REQUEST_TIMEOUT_S)
         except KafkaException as exception:
-            # A broker that was started a moment ago is in the metadata before it leads its partitions.
+            # A broker that has just started is in the metadata before it leads its partitions.
             if exception.args[0].code() not in _NOT_LED_YET or time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)
@@ -56,7 +56,7 @@ def _edges(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
 
 
 def read(kafka: Mapping[str, str], within: Ranges) -> Iterator[Record]:
-    """Yield the committed records of these ranges, by offset in each partition; AuditError if they stall."""
+    """Yield the committed records of these ranges, by offset in each partition; raise AuditError if they stall."""
     open_ends = {place: end for place, (start, end) in within.items() if start < end}
     with _consumer(kafka) as consumer:
         consumer.assign([TopicPartition(*place, within[place][0]) for place in open_ends])
@@ -89,9 +89,9 @@ def _consumer(kafka: Mapping[str, str]) -> Iterator[Consumer]:
 
 
 def _records(messages: Iterable[Message], open_ends: dict[tuple[str, int], int]) -> Iterator[Record]:
-    """Yield what lies before the ends; its last record or its end-of-partition event closes a partition.
+    """Yield the records in front of the ends; a partition ends with its last record or its end-of-partition event.
 
-    Only the event ends a partition whose last offsets are control markers or aborted records.
+    A partition whose last offsets are control records or aborted records ends only with the event.
     """
     for message in messages:
         topic, partition, offset = message.topic(), message.partition(), message.offset()

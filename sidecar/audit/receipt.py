@@ -1,4 +1,4 @@
-"""Controls, which cancel, replace or move what was sent before, and the receipts that say what became of them."""
+"""Reads controls, which cancel, replace or move earlier records, and the receipts that tell their outcome."""
 
 import json
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ _IN_VAIN: Final = frozenset({"not-pending", "changed", _NOT_MOVED})
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a control asks for: its ``action`` is ``cancel``, ``move``, or ``replace`` where it is a schedule itself.
+    """A control; its ``action`` is ``cancel``, ``move``, or ``replace`` if it is a schedule itself.
 
-    ``conditional``: it holds only for what is due at ``if_due_ms``, None where that cannot be read. ``headers`` is the
-    digest of all its headers.
+    A ``conditional`` control applies only to records due at ``if_due_ms``, which is None if it cannot be read.
+    ``headers`` is the digest of all its headers.
     """
 
     action: str
@@ -34,10 +34,10 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a receipt says: of which id, the ``outcome``, and the offsets of what it names.
+    """A receipt: the id of its control, the ``outcome``, and the offsets of the records that it names.
 
-    ``due_ms``: when the schedule is due that goes on; ``unnamed``: how many more it stands for, whose list its topic
-    has refused; ``whole``: its control's headers are there.
+    ``due_ms`` is the due time of the schedule that goes on. ``unnamed`` is the number of further records, whose list
+    was too large for the topic. ``whole`` says that the receipt has the headers of its control.
     """
 
     deliver_id: bytes | None
@@ -50,24 +50,24 @@ class Receipt:
 
     @property
     def is_in_vain(self) -> bool:
-        """Whether its control found nothing of what it was to act on, or could not write that again."""
+        """Says that the control found no record to act on, or that the router could not write the moved record."""
         return self.outcome in _IN_VAIN
 
     @property
     def is_move(self) -> bool:
-        """Whether one of what it names goes on in a record of its own."""
+        """Says that one of the named records goes on in a new record."""
         return self.action == "move" and self.outcome == _DONE["move"]
 
     @property
     def done(self) -> str:
-        """What became of the records that it names: ``cancelled``, ``replaced`` or ``moved``.
+        """Outcome of the records that the receipt names: ``cancelled``, ``replaced`` or ``moved``.
 
-        A move whose last schedule could not be written again has cancelled the others.
+        A move whose last schedule could not be written again has cancelled the other records.
         """
         return self.outcome if self.outcome == _DONE["cancel"] else _DONE[self.action]
 
     def answers(self, control: Control) -> bool:
-        """Whether it says of such a control what can have become of it."""
+        """Say whether the receipt tells a possible outcome of this control."""
         found = self.offsets or self.unnamed
         may_be = {self.done, _DONE["cancel"]} if self.action == "move" else {_DONE[self.action]}
         fits = not found if self.is_in_vain else bool(found) and self.outcome in may_be
@@ -76,9 +76,9 @@ class Receipt:
 
 
 def control_of(record: Record) -> Control | None:
-    """What a record asks for; None where it is a schedule only.
+    """Return the control in a record, or None if the record is only a schedule.
 
-    One that contradicts itself is a control, too: it must come back as rejected, and then has no receipt.
+    A record that contradicts itself is a control too: it must come back as rejected, and then has no receipt.
     """
     named = {name.lower(): raw for name, raw in record.headers if name.lower().startswith("deliver-")}
     if not named.keys() & {_CANCEL, _REPLACE, _MOVE}:
@@ -93,12 +93,12 @@ def control_of(record: Record) -> Control | None:
 
 
 def deliver_id_of(record: Record) -> bytes | None:
-    """The id a record has under its native name; None where it has none, or one by a name unknown here."""
+    """Return the id in the native header of a record; None if it has no id, or has it in a header unknown here."""
     return next((raw for name, raw in record.headers if name.lower() == _ID), None)
 
 
 def receipt_of(record: Record) -> Receipt | None:
-    """What the record of a receipt says; None where it is no receipt."""
+    """Parse the record of a receipt; return None if it is no receipt."""
     try:
         said = json.loads(record.value or b"")
         action, outcome, left_out = str(said["action"]), str(said["outcome"]), said.get("omitted", {})

@@ -1,4 +1,4 @@
-"""A record as it stands in a topic, and what its native headers ask for: worked out here again."""
+"""Reads the schedule of a record from its native headers, independently of the router."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ AT_ONCE: Final = 0
 """Due time of a record that names none."""
 
 UNREADABLE: Final = -1
-"""Due time of a record whose schedule cannot be read here; it should have been rejected."""
+"""Due time of a record whose schedule cannot be read; the router should have rejected it."""
 
 _PROVENANCE: Final = frozenset(
     {"delay-due", "delay-spread", "delay-source", "delay-source-timestamp", "delay-id", "delay-hops"}
@@ -31,7 +31,7 @@ Header = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """A record as it stands in a topic; ``appended``: its timestamp is the broker's append time."""
+    """A record of a topic; ``appended`` says that its timestamp is the broker's append time."""
 
     topic: str
     partition: int
@@ -44,12 +44,12 @@ class Record(NamedTuple):
 
     @property
     def place(self) -> str:
-        """``topic/partition/offset``."""
+        """Place of the record: ``topic/partition/offset``."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
 def due_ms(record: Record, delay_ms: int = 0) -> int:
-    """Return the due time in epoch ms, AT_ONCE or UNREADABLE; ``delay_ms`` is for records that name none."""
+    """Return the due time in epoch ms, AT_ONCE or UNREADABLE; ``delay_ms`` is the delay of records without a time."""
     named = [(name.lower(), raw) for name, raw in record.headers if raw is not None]
     occurrence = _occurrence(named)
     if occurrence is not None:
@@ -71,12 +71,12 @@ def due_ms(record: Record, delay_ms: int = 0) -> int:
 
 
 def recurs(headers: Iterable[Header]) -> bool:
-    """Whether it is, or claims to be, a schedule that recurs."""
+    """Say whether the headers are, or claim to be, those of a recurring schedule."""
     return any(name.lower() in {"deliver-every", "deliver-cron"} and raw is not None for name, raw in headers)
 
 
 def begun_by(record: Record) -> str:
-    """The place of the record that has begun the series of which this is the first occurrence; empty: it is none."""
+    """Return the place of the record that began the series, if this is the first occurrence; else an empty text."""
     named = [(name.lower(), raw) for name, raw in record.headers if raw is not None]
     occurrence = _occurrence(named)
     if occurrence is None or occurrence[1] != 1:
@@ -85,21 +85,21 @@ def begun_by(record: Record) -> str:
 
 
 def follows_from(record: Record) -> int | None:
-    """Offset of what a record follows from that a router has written; None for what no router has written.
+    """Return the offset of the origin of a record that a router has written; None for all other records.
 
-    That is the first record of a series, or the control that has moved it.
+    The origin is the first record of a series, or the control that has moved the schedule.
     """
     occurrence = _occurrence((name.lower(), raw) for name, raw in record.headers if raw is not None)
     if occurrence is not None:
         return occurrence[0]
     lane, _, offset = source_of(record).rpartition("/")
-    # What has come through another delay topic names that.
+    # A record that has come through another delay topic names an origin there.
     is_moved = lane == f"{record.topic}/{record.partition}" and offset.isdecimal() and offset.isascii()
     return int(offset) if is_moved and int(offset) < record.offset else None
 
 
 def _occurrence(named: Iterable[tuple[str, bytes]]) -> tuple[int, int, int] | None:
-    """Offset of the first record of a series, number and due time, of a record that a router has written."""
+    """Return (offset of the first record of the series, number, due time) of an occurrence; None for other records."""
     for name, raw in named:
         numbers = raw.split(b" ")[:3]
         if name == "deliver-series" and len(numbers) == len(_NUMBERS) and all(each.isdigit() for each in numbers):
@@ -109,14 +109,14 @@ def _occurrence(named: Iterable[tuple[str, bytes]]) -> tuple[int, int, int] | No
 
 
 def instant_ms(raw: bytes | None) -> int:
-    """Return an instant in epoch ms; ValueError for what cannot be read as one."""
+    """Return an instant in epoch ms; raise ValueError if the bytes are no instant."""
     text = (raw or b"").decode("ascii")
     if text.isdigit():
         return int(text)
     since = datetime.fromisoformat(text.upper())
     if since.tzinfo is None:
         raise ValueError(f"{text!r} has no offset from UTC")
-    # Rounded up, and what is before 1970 is long past.
+    # Rounded up; an instant before 1970 counts as 0, for it is long past.
     return max(0, -((_EPOCH - since) // timedelta(milliseconds=1)))
 
 
@@ -135,26 +135,26 @@ def _duration_ms(raw: bytes | None) -> int:
 
 
 def targets(headers: Iterable[Header], default_target: str) -> tuple[str, ...]:
-    """Return the topics a record is to reach, each once; empty when it names none and there is no default."""
+    """Return the target topics of a record, each once; empty if it names none and there is no default."""
     asked = [raw or b"" for name, raw in headers if name.lower() == "deliver-to"]
     named = dict.fromkeys(raw.decode("ascii", "replace") for raw in asked)
     return tuple(named) or ((default_target,) if default_target else ())
 
 
 def released_key(record: Record) -> bytes | None:
-    """Return the key a record is to have in its target."""
+    """Return the key that the record must have in its target."""
     keys = [raw for name, raw in record.headers if name.lower() == "deliver-key"]
     return keys[0] if keys else record.key
 
 
 def user_headers(headers: Iterable[Header]) -> list[Header]:
-    """Return the headers a record is to keep, without control and provenance headers."""
+    """Return the headers that the record must keep, without control and provenance headers."""
     named = ((header[0].lower(), header) for header in headers)
     return [header for name, header in named if not name.startswith("deliver-") and name not in _PROVENANCE]
 
 
 def source_of(record: Record) -> str:
-    """Return the last ``delay-source``, the router's; an inbound one of the same name may stand before it."""
+    """Return the last ``delay-source``, which the router wrote; an inbound header of that name may precede it."""
     for name, raw in reversed(record.headers):
         if name == "delay-source":
             return (raw or b"").decode("utf-8", "replace")
@@ -162,13 +162,13 @@ def source_of(record: Record) -> str:
 
 
 def spread_of(record: Record) -> int:
-    """How long after it was due a released record was to leave, as the router says last; 0 where it says nothing."""
+    """Return the spread of a released record in ms, from its last ``delay-spread``; 0 if it has none."""
     told = next((raw for name, raw in reversed(record.headers) if name == "delay-spread"), None) or b""
     return int(told) if told.isdigit() else 0
 
 
 def digest(key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> bytes:
-    """Digest of what must not change; each part carries its length, and null is not empty."""
+    """Return a digest of key, value and headers; each part carries its length, and null differs from empty."""
     parts = [key, value]
     for name, raw in headers:
         parts += name.encode(), raw

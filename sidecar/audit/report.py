@@ -1,4 +1,4 @@
-"""What an audit has counted, and the line that says it."""
+"""The counts of an audit, and the line that states them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,31 +13,31 @@ _ONLY_WHERE_ANY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What became of the records sent.
+    """Outcomes of the records sent.
 
     ``sent`` is the sum of ``released_once``, ``rejected``, ``pending``, ``duplicated``, ``lost``, and these four:
 
-    * ``cancelled``, ``replaced``, ``moved``: named so in one receipt, and released nowhere. What takes the place of one
-      that was moved is a record of its own.
+    * ``cancelled``, ``replaced``, ``moved``: one receipt names the record so, and it is released nowhere. A moved
+      schedule goes on in a new record, which counts by itself.
     * ``answered``: a control that is no schedule itself, with its one receipt.
 
-    A control without its receipt is ``lost``, one with two is ``duplicated``, and so is what has left although it is
-    named in a receipt. The others count copies, of which a record may have several:
+    A control without its receipt is ``lost``, and a control with two is ``duplicated``; a record that has left although
+    a receipt names it is ``duplicated`` too. The other counts are of copies; a record may have several:
 
     * ``early``: appended before the due time.
-    * ``altered``: key, value or user headers differ from what was sent; or a receipt is not the one of its control.
-    * ``wrong_target``: in a topic the record did not name.
-    * ``foreign``: the origin that is named is not in the delay topics.
-    * ``unreadable``: released, although this reader cannot work out when it was due.
-    * ``create_time``: released to a topic without append times; its punctuality is the router's own word.
-    * ``cancelled_but_left``: named in a receipt, and released or rejected all the same.
+    * ``altered``: key, value or user headers differ from the sent record; or a receipt does not fit its control.
+    * ``wrong_target``: in a topic that the record did not name.
+    * ``foreign``: the delay topics do not hold the origin that the copy names.
+    * ``unreadable``: released, although the audit cannot compute its due time.
+    * ``create_time``: released to a topic without append times, so that its time is only the router's own claim.
+    * ``cancelled_but_left``: a receipt names it, and it was released or rejected all the same.
     * ``answered_twice``: a control with more than one receipt.
-    * ``moved_to_nowhere``: moved, as a receipt says, and no record stands for it, although it is due again.
+    * ``moved_to_nowhere``: moved by its receipt, but the moved schedule has no record although it is due again.
 
-    And, to look into it:
+    Two fields help to investigate:
 
-    * ``lateness_ms``: sorted; append time minus due time, or minus the time of sending where that was later.
-    * ``samples``: per count, a line for each of the first offenders.
+    * ``lateness_ms``: sorted; append time minus due time, or minus the time of sending if that was later.
+    * ``samples``: for each count, a line for each of the first offenders.
     """
 
     sent: int
@@ -64,20 +64,20 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is lost, doubled, early, altered or astray.
+        """Says that no record is lost, doubled, early, altered or astray.
 
-        What is in ``cancelled_but_left`` or ``answered_twice`` is among the duplicated.
+        The records in ``cancelled_but_left`` and ``answered_twice`` also count as ``duplicated``.
         """
         gone = self.lost or self.moved_to_nowhere
         return not (gone or self.duplicated or self.early or self.altered or self.wrong_target or self.foreign)
 
     def percentile_ms(self, percent: float) -> int:
-        """Return the lateness in ms that `percent` % of the released copies kept within; 0 without any."""
+        """Return the lateness in ms that `percent` % of the released copies did not exceed; 0 if there is none."""
         rank = max(ceil(len(self.lateness_ms) * percent / 100), 1)
         return self.lateness_ms[rank - 1] if self.lateness_ms else 0
 
     def summary(self) -> str:
-        """Return the one line that states the outcome; what it leaves out is 0."""
+        """Return one line that states the outcome; counts that it leaves out are 0."""
         line = (
             f"sent {self.sent}, released once {self.released_once}, rejected {self.rejected}, "
             f"duplicated {self.duplicated}, early {self.early}, lost {self.lost}"

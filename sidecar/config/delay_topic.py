@@ -1,4 +1,4 @@
-"""``[[delay_topics]]``: what may be configured of one delay topic."""
+"""``[[delay_topics]]``: the configuration of one delay topic."""
 
 from collections.abc import Iterator
 from typing import Final, Literal, Self
@@ -13,20 +13,20 @@ from sidecar.config.value_types import OptionalTopicName, TargetPattern, TopicNa
 DAY_MS: Final = 86_400_000
 
 HOW_TO_DELIVER: Final = "delay-router init --deliver-existing"
-"""Delivers what a delay topic held before a router served it."""
+"""Command that lets a router deliver the records that a delay topic held before any router served it."""
 
 MAX_SEGMENTS_SEALED: Final = 5_000
-"""Of one bucket; a manifest holds 20,000, and buckets are merged by four."""
+"""Most segments of one sealed bucket; a manifest holds 20,000, and a merge joins four buckets."""
 
 
 class Section(BaseModel):
-    """Frozen, and no key that is not declared."""
+    """A frozen section of the configuration that refuses undeclared keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False)
 
 
 class AliasConfig(Section):
-    """Another system's headers: either a whole preset, or one header by name, role and unit."""
+    """Headers of another system: either a whole preset, or one header by name, role and unit."""
 
     preset: Literal["", "cesium", "etf1", "karafka", "timebridge"] = Field(
         "", description='All headers of a system; written as a plain string: aliases = ["cesium"].'
@@ -56,12 +56,12 @@ class AliasConfig(Section):
         return self
 
     def expanded(self) -> tuple[Alias, ...]:
-        """The headers it stands for, in the terms of ``index.headers``."""
+        """Return the headers that the alias stands for, in the terms of ``index.headers``."""
         return PRESETS[self.preset] if self.preset else (Alias(self.name, Role(self.role), Unit(self.unit)),)
 
 
 class DelayTopicConfig(Section):
-    """``[[delay_topics]]``: one delay topic and what may be delivered from it."""
+    """``[[delay_topics]]``: one delay topic and the rules for its deliveries."""
 
     name: TopicName = Field(description="The delay topic: what producers write to.")
     enabled: bool = Field(
@@ -200,12 +200,12 @@ class DelayTopicConfig(Section):
 
     @property
     def longest_delay_ms(self) -> int:
-        """How long a record waits at most; 0: there is no limit."""
+        """Longest time that a record waits, with its spread; 0 says that there is no limit."""
         return self.max_delay_ms and self.max_delay_ms + self.spread_ms
 
     @property
     def seal_rules(self) -> SealRules:
-        """When to seal, and how to cut what is sealed."""
+        """Rules that say when to seal a bucket, and how to cut it into segments."""
         return SealRules(
             max_entries=self.seal_records,
             max_age_ms=self.seal_age_ms,
@@ -242,12 +242,12 @@ class DelayTopicConfig(Section):
         return self.receipts_topic or f"{self.name}.receipts"
 
     def named_targets(self) -> Iterator[str]:
-        """Targets named without a wildcard, the default one first, none twice."""
+        """Yield the targets named without a wildcard, the default target first, none twice."""
         named = [self.default_target, *(target for target in self.allowed_targets if "*" not in target)]
         yield from dict.fromkeys(target for target in named if target)
 
     def roles(self) -> Iterator[tuple[str, str, str]]:
-        """(role, configuration key, effective name) of each topic the router keeps for this delay topic."""
+        """Yield (role, configuration key, effective name) of each topic that the router keeps for this delay topic."""
         yield "delay topic", "name", self.name
         yield "state topic", "state_topic", self.state
         yield "snapshots topic", "snapshots_topic", self.snapshots

@@ -1,12 +1,12 @@
-"""What the ``[kafka]`` section may hold: keys of librdkafka, less those the guarantees or the host depend on.
+"""The keys of librdkafka that ``[kafka]`` may hold: keys on which guarantees or the host's safety depend are refused.
 
-``REFUSED``: keys that run code, or that the router sets itself and that would break exactly-once, order or
-never-early if changed; each with the reason or the router's own key. ``LIMITED``: keys of which only some values are
-taken, because others run code too. ``HARMLESS``: keys whose values ``delay-router config`` may print; whatever is not
-on it is masked, so a new secret is masked before anybody has heard of it. Whether any other key exists is for
-librdkafka to say.
+``REFUSED``: keys that run code, or that the router sets itself because another value would break exactly-once, order or
+never-early; each with the reason, or with the router's own key. ``LIMITED``: keys with a list of allowed values, as
+other values run code or show secrets. ``HARMLESS``: keys whose values ``delay-router config`` may print; the values of
+all other keys are masked, so a new secret is masked before anybody has heard of it. librdkafka itself decides whether
+any other key exists.
 
-How credentials travel is judged here as well: in the clear only where ``router.allow_sasl_plaintext`` says so.
+This module also judges how credentials travel: unencrypted only if ``router.allow_sasl_plaintext`` permits it.
 """
 
 import re
@@ -80,7 +80,7 @@ DEBUG_CONTEXTS: Final = frozenset(
 """Values of ``debug`` that show neither credentials nor payload; ``security``, ``protocol``, ``all`` may."""
 
 PROVIDERS: Final = frozenset({"default", "base", "fips", "legacy", "null"})
-"""OpenSSL's own. Any other name is a shared library, an absolute path included, that is loaded and run."""
+"""Providers of OpenSSL itself. Any other name, or an absolute path, is a shared library that is loaded and run."""
 
 LIMITED: Final[dict[str, str]] = {
     "debug": f"contexts {', '.join(sorted(DEBUG_CONTEXTS))}; others could show credentials or payload",
@@ -89,7 +89,7 @@ LIMITED: Final[dict[str, str]] = {
     "sasl.kerberos.keytab": "letters, digits and . _ - / @ :; librdkafka puts it into a shell command",
     "sasl.kerberos.service.name": "letters, digits and . _ - / @ :; librdkafka puts it into a shell command",
 }
-"""Keys with the values they may have."""
+"""Keys with a description of their allowed values."""
 
 _SHELL_SAFE: Final = re.compile(r"[A-Za-z0-9._/@:-]*")
 
@@ -186,20 +186,23 @@ _NOT_SHOWN: Final = frozenset(
     }
 )
 KNOWN: Final = HARMLESS | REFUSED.keys() | _NOT_SHOWN
-"""Names to compare a mistyped key with; not a list of what is allowed."""
+"""Names to compare a mistyped key with; the list of allowed keys is longer."""
 
 MOST_UNPACKED: Final = "receive.message.max.bytes"
 MOST_UNPACKED_BYTES: Final = 100_000_000
-"""The default of the client."""
+"""Default of the client."""
 
 
 def most_unpacked_bytes(kafka: Mapping[str, object]) -> int:
-    """Return the most bytes that a batch of zstd may unpack to, and that a record of any codec may have."""
+    """Return the most bytes that a batch of zstd may have unpacked, and that a record of any codec may have."""
     return int(str(kafka.get(MOST_UNPACKED, MOST_UNPACKED_BYTES)))
 
 
 def refusal(key: str, value: str) -> str | None:
-    """Why this key must not be in ``[kafka]``, or None; whether it exists is for librdkafka to say."""
+    """Return the reason why ``[kafka]`` must not hold this key and value, or None.
+
+    librdkafka decides whether the key exists.
+    """
     if key in REFUSED:
         return f"not allowed: {REFUSED[key]}"
     if key.endswith("_cb") or key.startswith("on_") or key == "logger":
@@ -217,7 +220,7 @@ def refusal(key: str, value: str) -> str | None:
 
 
 def in_the_clear(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Keys by which credentials would travel unencrypted, each with what is wrong and the remedy."""
+    """Yield the keys by which credentials would travel unencrypted, each with the fault and the remedy."""
     if _protocol(kafka) == "SASL_PLAINTEXT":
         yield "security.protocol", 'SASL_PLAINTEXT sends credentials and records unencrypted; use "SASL_SSL"'
     if kafka.get(_OAUTH_ENDPOINT, "").strip().lower().startswith("http:"):
@@ -225,7 +228,7 @@ def in_the_clear(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def against_signed_tokens(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Keys by which tokens that the router signs (``router.msk_region``) would not be used, with the remedy."""
+    """Yield the keys that prevent the use of tokens signed by the router (``router.msk_region``), with the remedy."""
     if _protocol(kafka) != "SASL_SSL":
         yield "security.protocol", 'router.msk_region needs "SASL_SSL"'
     if not _wants_token(kafka):
@@ -235,7 +238,10 @@ def against_signed_tokens(kafka: Mapping[str, str]) -> Iterator[tuple[str, str]]
 
 
 def doubts(kafka: Mapping[str, str], *, signs_tokens: bool = False) -> Iterator[tuple[str, str]]:
-    """What is allowed and yet most likely not meant, each with the remedy; ``signs_tokens``: the router does."""
+    """Yield settings that are allowed but most likely unintended, each with the remedy.
+
+    ``signs_tokens`` says that the router signs tokens itself.
+    """
     protocol = _protocol(kafka)
     sasl = sorted(key for key in kafka if key.startswith("sasl."))
     if sasl and not protocol.startswith("SASL_"):
@@ -256,7 +262,7 @@ def _wants_token(kafka: Mapping[str, str]) -> bool:
 
 
 def _fetches_token(kafka: Mapping[str, str]) -> bool:
-    """Whether librdkafka gets tokens by itself; else it asks a callback."""
+    """Say whether librdkafka gets tokens by itself; otherwise it asks a callback."""
     unsecured = kafka.get("enable.sasl.oauthbearer.unsecure.jwt", "false").strip().lower() in {"true", "t", "1"}
     return unsecured or kafka.get(_OAUTH_METHOD, "default").strip().lower() == "oidc"
 
@@ -270,5 +276,5 @@ def _others(value: str, allowed: frozenset[str]) -> list[str]:
 
 
 def masked(kafka: dict[str, str]) -> dict[str, str]:
-    """The same keys; values only of keys known to be harmless, ``****`` for all others."""
+    """Return the same keys with ``****`` in place of each value, except for harmless keys."""
     return {key: value if key in HARMLESS else MASK for key, value in kafka.items()}

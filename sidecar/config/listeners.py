@@ -1,4 +1,4 @@
-"""``[admin]``: the API for operators, and what all listeners have."""
+"""``[admin]``: the API for operators, and the base of all listeners."""
 
 import ipaddress
 from typing import Annotated, Final, Self
@@ -13,7 +13,7 @@ LOCALHOST: Final = "localhost"
 
 
 def _several(value: object) -> object:
-    """In a variable of the environment they are separated by commas."""
+    """Split the text of an environment variable at its commas."""
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
@@ -67,7 +67,7 @@ class AdminConfig(Listener):
 
     @property
     def is_on(self) -> bool:
-        """Whether there is an admin API."""
+        """Says that there is an admin API."""
         return bool(self.token_file)
 
     @model_validator(mode="after")
@@ -91,7 +91,7 @@ class AdminConfig(Listener):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address; a name other than localhost may be anybody's."""
+    """Say whether only this machine can reach an address; a name other than localhost may belong to any host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,8 +1,9 @@
-"""The configuration: one frozen model, read from a TOML file and the environment, checked before anything runs.
+"""The configuration: one frozen model, read from a TOML file and the environment, and checked before anything runs.
 
 Defaults, descriptions and limits live on the fields, and the reference of all keys is generated from them
-(``config_reference``). Every error is a ``ConfigError`` that names key and file; on the command line it is exit
-code 2. A duration or size is written with its unit in the file and kept with its unit in the attribute's name.
+(:mod:`sidecar.config.reference`). Every error is a ``ConfigError`` that names key and file; on the command line it is
+exit code 2. The file gives a duration or size with its unit; the name of the attribute carries the unit in which the
+model keeps it.
 """
 
 import os
@@ -35,7 +36,7 @@ from sidecar.config.value_types import (
 
 
 class RouterConfig(Section):
-    """``[router]``: how the router works, the same for all delay topics."""
+    """``[router]``: settings of the router that hold for all delay topics."""
 
     group_id: Printable = Field(
         "delay-router",
@@ -122,7 +123,7 @@ class HttpConfig(Listener):
 
 
 class Config(Section):
-    """The whole configuration, valid as a whole."""
+    """The whole configuration, checked for consistency between sections."""
 
     kafka: dict[str, KafkaValue] = Field(
         description="Handed to librdkafka as it is, security included; bootstrap.servers is required.",
@@ -135,13 +136,13 @@ class Config(Section):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         problems = [*self._kafka_problems(), *self._role_problems(), *self._target_problems()]
-        # Rules check the same names once more; what they add is worth saying only when these are right.
+        # Rules check the same names once more, so their problems are new only when all names are right.
         if problems := problems or [*self._rules_problems()]:
             raise Problems(problems)
         return self
 
     def rules_for(self, topic: DelayTopicConfig, target_rules: Iterable[TargetRule] = ()) -> Rules:
-        """The rules in force for one delay topic, with every topic of the router as a forbidden target."""
+        """Return the rules in force for one delay topic, with every topic of the router as a forbidden target."""
         return Rules(
             topic=topic.name,
             default_target=topic.default_target,
@@ -161,23 +162,26 @@ class Config(Section):
         )
 
     def forbidden_targets(self) -> frozenset[str]:
-        """Exact names that are never a target, whatever is allowed: every topic the router keeps."""
+        """Return the names of all topics that the router keeps; they are never a target, even if a pattern fits."""
         own = {name for topic in self.delay_topics for _, _, name in topic.roles()}
-        # What begins so is never a target anyway, and each name here is kept in the state of every delay topic.
+        # A name with the internal prefix is never a target anyway, and the state of every delay topic keeps each name.
         shared = {self.router.policies_topic, self.router.status_topic}
         return frozenset(own | {name for name in shared if name and not name.startswith(INTERNAL_PREFIX)})
 
     @property
     def bootstrap(self) -> str:
-        """The servers to begin with, as configured."""
+        """Configured bootstrap servers."""
         return self.kafka.get("bootstrap.servers") or self.kafka.get("metadata.broker.list", "")
 
     def delay_topic(self, name: str) -> DelayTopicConfig | None:
-        """The configured delay topic of that name."""
+        """Return the configured delay topic of that name, or None."""
         return next((topic for topic in self.delay_topics if topic.name == name), None)
 
     def require_delay_topic(self, name: str, asked_by: str = "") -> DelayTopicConfig:
-        """The same; ConfigError with all there are when there is none. ``asked_by`` begins its text."""
+        """Return the delay topic of that name; raise ConfigError, which lists the existing names, if there is none.
+
+        ``asked_by`` begins the text of the error.
+        """
         topic = self.delay_topic(name)
         if topic is None:
             known = [each.name for each in self.delay_topics]
@@ -186,7 +190,7 @@ class Config(Section):
         return topic
 
     def require_delay_topics(self) -> None:
-        """ConfigError when there is nothing to work on; for commands that need at least one."""
+        """Raise ConfigError if no delay topic is configured, for commands that need at least one."""
         if not self.delay_topics:
             raise ConfigError("delay_topics: no delay topic is configured; add a [[delay_topics]] table with a name")
 
@@ -240,9 +244,9 @@ class Config(Section):
 
 
 def load(path: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
-    """The configuration of `path` (else ``DELAY_ROUTER_CONFIG``, else ``./delay-router.toml``) and environment.
+    """Load the configuration from `path` (else ``DELAY_ROUTER_CONFIG``, else ``./delay-router.toml``) and environment.
 
-    Raises ConfigError: one line per problem, each naming key and file (or variable).
+    Raise ConfigError with one line per problem; each line names key and file (or variable).
     """
     sources = read(path, os.environ if environ is None else environ)
     raw: dict[str, Any] = {"kafka": {}, **sources.raw}

@@ -1,4 +1,4 @@
-"""A ValidationError as lines for people: file or variable, key, what is wrong, and the key likely meant."""
+"""Renders a ValidationError as lines for people: file or variable, key, fault, and the key likely meant."""
 
 import difflib
 import typing
@@ -14,7 +14,7 @@ SHOWN_BITS = 256
 
 
 class Problems(ValueError):
-    """What is wrong between keys; a validator of the whole model raises it so that each problem keeps its place."""
+    """Problems between several keys; a validator of the whole model raises it so that each problem keeps its place."""
 
     def __init__(self, found: list[tuple[KeyPath, str]]) -> None:
         super().__init__("; ".join(message for _, message in found))
@@ -22,7 +22,7 @@ class Problems(ValueError):
 
 
 def lines_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """One line per problem, key first, for values that come from no file."""
+    """Return one line per problem, key first, for values that come from no file."""
     lines: list[str] = []
     for details in error.errors(include_url=False):
         place = _place_of(details)
@@ -31,19 +31,19 @@ def lines_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
 
 
 def describe(error: ValidationError, sources: Sources, model: type[BaseModel]) -> str:
-    """One line per problem, in the order found."""
+    """Return one line per problem, in the order found."""
     lines: list[str] = []
     for details in error.errors(include_url=False):
         place = _place_of(details)
         cause = details.get("ctx", {}).get("error")
         found = cause.found if isinstance(cause, Problems) else [(place, _problem(details, place, model))]
         lines += [f"{sources.of(where)}: {key_path(where)}: {message}" for where, message in found]
-    # JSON can name half of a character, which no terminal takes.
+    # JSON can contain half of a surrogate pair, which no terminal accepts.
     return "\n".join(lines).encode(errors="backslashreplace").decode()
 
 
 def key_path(place: KeyPath) -> str:
-    """``router.tick``, ``delay_topics[0].name``, ``kafka."bootstrap.servers"``."""
+    """Return a key as messages show it: ``router.tick``, ``delay_topics[0].name``, ``kafka."bootstrap.servers"``."""
     text = ""
     for part in place:
         if isinstance(part, int):
@@ -70,8 +70,8 @@ def _problem(details: ErrorDetails, place: KeyPath, model: type[BaseModel]) -> s
 
 
 def _shown(value: object) -> str:
-    """The value as it is written, where that says something; else nothing."""
-    # Of an integer the size is asked first: Python refuses to write out one of thousands of digits.
+    """Return the value as it is written, or an empty text if it is too long or no plain value."""
+    # The size of an integer comes first: Python refuses to format one of thousands of digits.
     if not isinstance(value, str | int | float) or (isinstance(value, int) and value.bit_length() > SHOWN_BITS):
         return ""
     given = repr(value)
@@ -79,7 +79,7 @@ def _shown(value: object) -> str:
 
 
 def _place_of(details: ErrorDetails) -> KeyPath:
-    """Location without the marks pydantic adds for validators and unions; a key of the user's may look like one."""
+    """Return the location of an error without the marks of pydantic for validators; a user's key may look like one."""
     place = details["loc"]
     users = len(place) - 1 if details["type"] == "extra_forbidden" else len(place)
     return tuple(
@@ -90,19 +90,19 @@ def _place_of(details: ErrorDetails) -> KeyPath:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that does not exist, where one that does is close to it."""
+    """Return the end of a message about an unknown name: a suggestion if a known name is similar, else nothing."""
     close = difflib.get_close_matches(given, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def keys_of(model: type[BaseModel]) -> Iterator[str]:
-    """The keys of a model as the file spells them."""
+    """Yield the keys of a model as the file spells them."""
     for name, field in model.model_fields.items():
         yield field.alias or name
 
 
 def model_at(model: type[BaseModel], place: KeyPath) -> type[BaseModel] | None:
-    """The model that describes the table at `place`, or None where there is none."""
+    """Return the model that describes the table at `place`, or None if there is none."""
     current: type[BaseModel] | None = model
     for part in place:
         if isinstance(part, int):

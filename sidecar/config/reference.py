@@ -1,4 +1,4 @@
-"""The effective configuration and the reference of all keys, both as text generated from the model."""
+"""Renders the effective configuration and the reference of all keys, both from the model."""
 
 import json
 import typing
@@ -35,7 +35,7 @@ holds it: `"sasl.password_file"`, or `{ENV_PREFIX}KAFKA__SASL_PASSWORD_FILE`; li
 
 
 def effective(config: Config) -> dict[str, object]:
-    """Every key with its effective value as the file spells it; secrets masked, topic names filled in."""
+    """Return every key with its effective value as the file spells it; secrets masked, topic names filled in."""
     return {
         "kafka": masked(config.kafka),
         "router": _values(config.router),
@@ -46,7 +46,7 @@ def effective(config: Config) -> dict[str, object]:
 
 
 def render_effective(config: Config) -> str:
-    """The same as TOML."""
+    """Return the effective configuration as TOML."""
     tables: list[tuple[str, Mapping[str, object]]] = [
         ("[kafka]", masked(config.kafka)),
         ("[router]", _values(config.router)),
@@ -60,7 +60,7 @@ def render_effective(config: Config) -> str:
 
 
 def render_reference() -> str:
-    """Markdown: a table of keys for each section, with type, default and meaning."""
+    """Return the reference as Markdown: a table of keys for each section, with type, default and meaning."""
     parts = [
         "# Configuration\n",
         _INTRODUCTION,
@@ -123,7 +123,7 @@ def _values(model: BaseModel) -> dict[str, object]:
 
 
 def _spelled(field: FieldInfo, value: object) -> object:
-    """The value as the file spells it: durations and sizes with their unit."""
+    """Return a value as the file spells it: durations and sizes with their unit."""
     if isinstance(value, int):
         for mark in field.metadata:
             if mark in _UNITS:
@@ -140,5 +140,5 @@ def _toml(value: object) -> str:
         return f"[{', '.join(_toml(item) for item in value)}]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
-    # A basic string of TOML is escaped like one of JSON, but for DEL, which the models do not let in.
+    # A basic string of TOML has the escapes of JSON, except for DEL, which the models refuse.
     return json.dumps(value, ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""Secrets of ``[kafka]`` from files: ``"sasl.password_file" = "/run/secrets/password"`` in place of the password.
+"""Reads secrets of ``[kafka]`` from files: ``"sasl.password_file" = "/run/secrets/password"`` replaces the password.
 
-An environment is inherited, shown by process tools and written into crash dumps; a mounted file is none of that. So
-every key whose value ``delay-router config`` would mask may be given by the name of a file that holds it. By
-environment the suffix is ``_FILE``. A file is read as the configuration is, at the start.
+An environment is inherited, shown by process tools and written into crash dumps; a mounted file avoids all that. So
+every key whose value ``delay-router config`` would mask may name a file that holds the value. In the environment the
+suffix is ``_FILE``. Files are read together with the configuration, at the start.
 """
 
 from pathlib import Path
@@ -20,14 +20,14 @@ OWN_FILES: Final = frozenset(
         "sasl.oauthbearer.assertion.jwt.template.file",
     }
 )
-"""Keys by which librdkafka reads a file itself."""
+"""Keys that name a file which librdkafka reads itself."""
 
 MAX_BYTES: Final = 65_536
-"""Of a file; a private key with its chain is a tenth of that."""
+"""Most bytes of a file; a private key with its chain has a tenth of that."""
 
 
 def kafka_key(spelled: str) -> str:
-    """The key that a variable means: ``sasl_password`` is ``sasl.password``, and ``…_file`` keeps its suffix."""
+    """Return the key that a variable means: ``sasl_password`` is ``sasl.password``, and ``…_file`` keeps its suffix."""
     dotted = spelled.replace("_", ".")
     if spelled.endswith(SUFFIX) and dotted not in OWN_FILES:
         return f"{spelled.removesuffix(SUFFIX).replace('_', '.')}{SUFFIX}"
@@ -35,14 +35,14 @@ def kafka_key(spelled: str) -> str:
 
 
 def counterpart(key: str) -> str:
-    """The other way to say the same: the value itself, or the file that holds it."""
+    """Return the alternative key: the key of the file for the key of the value, and vice versa."""
     return key.removesuffix(SUFFIX) if key.endswith(SUFFIX) else key + SUFFIX
 
 
 def read(key: str, path: object) -> str:
-    """What the file named by ``key`` holds, without the end of its last line.
+    """Return the content of the file that ``key`` names, without the end of its last line.
 
-    ConfigError names key and file, and never what is in it.
+    Raise ConfigError, which names key and file and never shows the content.
     """
     base = counterpart(key)
     if base in HARMLESS:

@@ -1,4 +1,4 @@
-"""Where a configuration comes from: a TOML file, and environment variables that win over it.
+"""Reads the sources of a configuration: a TOML file, and environment variables that win over it.
 
 ::
 
@@ -8,9 +8,9 @@
     [kafka] "sasl.password_file" = "/run/p"   DELAY_ROUTER__KAFKA__SASL_PASSWORD_FILE=/run/p
     [[delay_topics]] ...                      DELAY_ROUTER__DELAY_TOPICS='[{"name": "orders.delay"}]'
 
-Only text becomes structure here; what the keys mean, and whether they exist, is for the models of ``config`` to
-say. Rejected: pydantic-settings. It passes over a misspelled variable, cannot say which variable a value came from,
-and reads the process environment whenever a model is built.
+This module only turns text into structure; the models of ``config`` know the keys and their meaning. Rejected:
+pydantic-settings. It ignores a misspelled variable, cannot name the variable of a value, and reads the process
+environment whenever a model is built.
 """
 
 import json
@@ -35,14 +35,14 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class Sources:
-    """The merged raw configuration, and for each key set by the environment the variable that did it."""
+    """The merged raw configuration, and the variable for each key that the environment set."""
 
     raw: Raw
     file: Path | None
     variables: dict[KeyPath, str] = field(default_factory=dict)
 
     def of(self, place: KeyPath) -> str:
-        """The variable or file that set the key at `place`; for messages."""
+        """Return the variable or file that set the key at `place`, for messages."""
         for length in range(len(place), 0, -1):
             if variable := self.variables.get(place[:length]):
                 return f"environment variable {variable}"
@@ -50,9 +50,9 @@ class Sources:
 
 
 def read(path: Path | None, environ: Mapping[str, str]) -> Sources:
-    """The file at `path` (else ``DELAY_ROUTER_CONFIG``, else ``./delay-router.toml``) under the environment.
+    """Read the file at `path` (else ``DELAY_ROUTER_CONFIG``, else ``./delay-router.toml``) and the environment over it.
 
-    Only the default file may be absent, when the environment sets keys (a container without a file).
+    Only the default file may be absent, if the environment sets keys (a container without a file).
     """
     chosen = path or (Path(environ[ENV_FILE]) if environ.get(ENV_FILE) else None)
     variables = {name: value for name, value in environ.items() if name.upper().startswith(ENV_PREFIX)}
@@ -71,7 +71,7 @@ def read(path: Path | None, environ: Mapping[str, str]) -> Sources:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it can be written down; bytes of the environment that are not UTF-8 are lone surrogates here."""
+    """Say whether a text is valid; bytes of the environment that are not UTF-8 appear as lone surrogates."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -87,21 +87,21 @@ def _read_toml(file: Path, *, asked_for: bool) -> Raw:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError(f"{file}: not readable as TOML: not UTF-8 (at line {line})") from None
     except ValueError as error:
-        # Mostly a TOMLDecodeError; a number of thousands of digits is refused by Python itself.
+        # Usually a TOMLDecodeError; Python itself refuses a number of thousands of digits.
         raise ConfigError(f"{file}: not readable as TOML: {error}") from None
     except RecursionError:
         raise ConfigError(f"{file}: not readable as TOML: {_TOO_DEEP}") from None
 
 
 def _flatten_kafka(raw: Raw) -> None:
-    """``bootstrap.servers = ""`` without quotes around the key is a table in a table; it means the same."""
+    """Turn nested tables into dotted keys: ``bootstrap.servers = ""`` without quotes means the same as with quotes."""
     kafka = raw.get("kafka")
     if isinstance(kafka, dict):
         raw["kafka"] = dict(_dotted(kafka))
 
 
 def _dotted(table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    # A list of what is left to look at, not a recursion: tables may lie deeper than Python calls.
+    # An explicit stack, because tables may be nested deeper than Python's limit of calls.
     left = list(table.items())[::-1]
     while left:
         key, value = left.pop()
@@ -129,12 +129,12 @@ def _overlay(sources: Sources, name: str, value: str) -> None:
         table[key] = value
         sources.variables[(section, key)] = name
         if section == "kafka" and (section, other := secret_files.counterpart(key)) not in sources.variables:
-            # What the file says in the other way gives way to the environment as well.
+            # The environment also wins over the alternative key in the file.
             table.pop(other, None)
 
 
 def _read_secrets(sources: Sources) -> None:
-    """Put what secret files hold into the place of their names."""
+    """Replace the names of secret files by the content of the files."""
     table = sources.raw.get("kafka")
     if not isinstance(table, dict):
         return

@@ -1,14 +1,14 @@
-"""Durations and sizes as people write them (``500ms``, ``7d``, ``512MiB``), and as pydantic types.
+"""Parses and formats durations and sizes as people write them (``500ms``, ``7d``, ``512MiB``), also for pydantic.
 
 ::
 
     duration  =  "0" | digits ("ms" | "s" | "m" | "h" | "d")
     size      =  "0" | digits ("B" | "KiB" | "MiB" | "GiB")
 
-One unit per value, no fractions, no spaces: one way to write a value, and nothing to round. The configuration
-keeps the unit in the name of the attribute (``tick_ms``), the file keeps it in the value (``tick = "10ms"``).
+A value has one unit, no fraction and no space, so it has one notation and needs no rounding. The model keeps the unit
+in the name of the attribute (``tick_ms``), the file keeps it in the value (``tick = "10ms"``).
 
-How the program tells people of durations is :mod:`sidecar.durations`.
+:mod:`sidecar.durations` formats durations in messages for people.
 """
 
 import re
@@ -24,7 +24,7 @@ _SIZE_UNITS_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 
 _QUANTITY: Final = re.compile(r"([0-9]{1,15})([A-Za-z]*)")
 
 MAX_DURATION_MS: Final = 36_500 * 86_400_000
-"""A hundred years: beyond it a value is a slip of the pen, and sums with it would leave 64 bits."""
+"""A hundred years: a longer duration is a typing error, and sums with it would exceed 64 bits."""
 
 MAX_SIZE_BYTES: Final = 1 << 50
 
@@ -35,7 +35,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration_ms(raw: object) -> int:
-    """Milliseconds of ``10s``, ``36h``, ...; ``0`` needs no unit. ValueError says what is allowed.
+    """Parse ``10s``, ``36h``, ... into milliseconds; ``0`` needs no unit. Raise ValueError, which tells the grammar.
 
     >>> parse_duration_ms("36h"), parse_duration_ms("0")
     (129600000, 0)
@@ -48,17 +48,17 @@ def parse_duration_ms(raw: object) -> int:
 
 
 def parse_size_bytes(raw: object) -> int:
-    """Bytes of ``512MiB``, ...; ``0`` needs no unit. ValueError says what is allowed."""
+    """Parse ``512MiB``, ... into bytes; ``0`` needs no unit. Raise ValueError, which tells the grammar."""
     return _quantity(raw, _SIZE_UNITS_BYTES, MAX_SIZE_BYTES, "a size is written like 100B, 64KiB, 512MiB, 2GiB")
 
 
 def format_duration(duration_ms: int) -> str:
-    """The shortest notation that ``parse_duration_ms`` reads back as the same number."""
+    """Return the shortest notation that ``parse_duration_ms`` reads back as the same number."""
     return _formatted(duration_ms, _DURATION_UNITS_MS)
 
 
 def format_size(size_bytes: int) -> str:
-    """The shortest notation that ``parse_size_bytes`` reads back as the same number.
+    """Return the shortest notation that ``parse_size_bytes`` reads back as the same number.
 
     >>> format_size(1_048_576), format_size(1_500)
     ('1MiB', '1500B')
@@ -67,7 +67,7 @@ def format_size(size_bytes: int) -> str:
 
 
 def parse_instant(raw: object) -> int:
-    """Milliseconds since 1970 of an RFC 3339 instant with an offset; ValueError says what is allowed."""
+    """Parse an RFC 3339 instant with an offset into milliseconds since 1970; raise ValueError for any other text."""
     try:
         return parse_instant_ms(raw.encode() if isinstance(raw, str) else b"")
     except ValueError as error:
@@ -75,7 +75,7 @@ def parse_instant(raw: object) -> int:
 
 
 def format_instant(time_ms: int) -> str:
-    """The instant in UTC, to the second where that says it all.
+    """Return the instant in UTC, with milliseconds only if they are not zero.
 
     >>> format_instant(0), format_instant(1_500)
     ('1970-01-01T00:00:00Z', '1970-01-01T00:00:01.500Z')
@@ -85,7 +85,7 @@ def format_instant(time_ms: int) -> str:
 
 
 def parse_count(raw: object) -> object:
-    """Refuse ``true`` where a number is meant (Python counts it as 1); anything else goes on to pydantic."""
+    """Refuse ``true`` in place of a number (Python counts it as 1); pass every other value on to pydantic."""
     if isinstance(raw, bool):
         # pydantic collects ValueError, not TypeError.
         raise ValueError(f"a whole number is needed, not {str(raw).lower()}")  # noqa: TRY004 - see above

@@ -1,4 +1,4 @@
-"""Types of configuration values: what a name, a pattern or an address may look like, checked where it is read."""
+"""Types of configuration values: they check the form of a name, a pattern or an address when it is read."""
 
 import re
 from typing import Annotated, Final
@@ -16,7 +16,7 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}")
 
 
 def topic_name(name: str) -> str:
-    """The name itself, or ValueError when it cannot be a topic of ours."""
+    """Return the name, or raise ValueError if it cannot be a topic of ours."""
     if problem := illegal_topic(name):
         raise ValueError(f"{_shown(name)} is not a legal topic name: {problem}")
     if name.startswith(INTERNAL_PREFIX):
@@ -53,7 +53,7 @@ def _printable(text: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """Terminals show it as it is: a blank for whatever they might obey."""
+    """Replace each unprintable character by a blank, because a terminal might obey it."""
     return "".join(each if each.isprintable() else " " for each in text).strip()
 
 
@@ -71,7 +71,7 @@ def _host_name(name: str) -> str:
 
 
 def _kafka_text(value: object) -> object:
-    """Whole numbers and booleans in librdkafka's spelling; the rest is pydantic's to accept or refuse."""
+    """Spell whole numbers and booleans as librdkafka does; pydantic accepts or refuses all other values."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int) else value

@@ -1,9 +1,9 @@
 """``delay-router demo``: a real Kafka, a real router, a few dozen orders, and a crash in the middle; and ``dev``.
 
-``run`` is the story; ``orders`` what is sent, ``board`` what is known of it, ``show`` how that is shown,
-``kafka_side`` and ``router`` the two it deals with. The closing line comes from ``sidecar.audit``, which counts
-from the topics and shares no code with the router. :mod:`sidecar.demo.dev` is ``delay-router dev``,
-the same two without a story.
+``run`` plays the demo. ``orders`` makes the records, ``board`` keeps their progress and ``show`` displays it;
+``kafka_side`` and ``router`` handle Kafka and the router process. The closing line comes from ``sidecar.audit``, which
+counts from the topics and shares no code with the router. :mod:`sidecar.demo.dev` is ``delay-router dev``: a Kafka and
+a router without the demo.
 
 May import: ``audit``, ``local_kafka``. Begin with :mod:`sidecar.demo.run`.
 """
@@ -30,8 +30,8 @@ MAX_ORDERS: Final = 1_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo with these command line options and return its exit code.
 
-    0: every order was released once and on time or later, those that had to be rejected, cancelled, replaced or moved
-    were, and nothing else was found in the topics. 1: anything else. Wrong options end in SystemExit(2).
+    0: every order was released once, on time or later; the orders that had to be rejected, cancelled, replaced or moved
+    were; and the topics hold no other records. 1: any other outcome. Wrong options raise SystemExit(2).
     """
     given = _options(arguments)
     console = Console()
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def stay(port: int, console: Console) -> int:
-    """Keep a Kafka and a router until Ctrl-C, which is their orderly end and gives 0; 1 when one cannot be had."""
+    """Keep a Kafka and a router until Ctrl-C, their orderly end; return 0 then, and 1 when one of them cannot start."""
     with terminable():
         return dev.main(port, console)
 
@@ -79,9 +79,9 @@ def _count(text: str) -> int:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Have SIGTERM and a closed terminal clean up as Ctrl-C does."""
+    """Let SIGTERM and a closed terminal clean up as Ctrl-C does."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - what signal() calls it with
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the arguments that signal() passes
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}

@@ -1,4 +1,4 @@
-"""What is known of every order so far: when it is due, where it has arrived, why it was rejected, or was taken back."""
+"""Keeps the progress of every order: its due time, its arrivals, its rejection, or its cancellation."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,10 +9,11 @@ from sidecar.demo.orders import Order
 
 @dataclass
 class Row:
-    """An order that was sent; times are epoch ms, arrivals are the brokers' append times by topic.
+    """A sent order; times are epoch ms, arrivals are the brokers' append times by topic.
 
-    ``taken_back`` is how, if a ``receipt`` says so, and for what takes back or moves another and does nothing else:
-    "answered". ``due_ms`` is that of the last arrival, where it recurs, and the new one where it was moved.
+    ``taken_back`` is the outcome if a ``receipt`` says that the order was taken back; it is "answered" for a control
+    that is no order itself. ``due_ms`` is the due time of the last arrival if the order recurs, and the new due time if
+    it was moved.
     """
 
     order: Order
@@ -26,7 +27,7 @@ class Row:
 
     @property
     def finished(self) -> bool:
-        """Whether it was rejected, was taken back or is in every topic it was for."""
+        """Says that the order was rejected, was taken back, or has arrived in all of its targets."""
         if self.reason or self.taken_back:
             return True
         is_everywhere = bool(self.order.targets) and self.arrivals.keys() >= set(self.order.targets)
@@ -34,19 +35,19 @@ class Row:
 
     @property
     def arrived_ms(self) -> int | None:
-        """When its last copy arrived; None before."""
+        """Arrival time of the last copy; None before it has arrived."""
         return max(self.arrivals.values()) if self.finished and self.arrivals else None
 
     @property
     def late_ms(self) -> int | None:
-        """By how much that was after it was due."""
+        """Lateness of the last copy in ms; None before it has arrived."""
         if self.arrived_ms is None or self.due_ms is None:
             return None
         return self.arrived_ms - self.due_ms
 
 
 class Board:
-    """All orders, found by the place they were written to (``topic/partition/offset``)."""
+    """All orders by their place in the delay topic (``topic/partition/offset``)."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
@@ -54,23 +55,23 @@ class Board:
 
     @property
     def rows(self) -> Sequence[Row]:
-        """By due time; those that have none, which are rejected, come first."""
+        """Rows by due time; orders without one, which are rejected, come first."""
         return sorted(self._rows.values(), key=lambda row: row.due_ms or 0)
 
     @property
     def complete(self) -> bool:
-        """Whether every order has come to its end."""
+        """Says that every order has come to its end."""
         return all(row.finished for row in self._rows.values())
 
     def sent(self, place: str, order: Order, timestamp_ms: int) -> None:
-        """Take in an order as the broker has it; `timestamp_ms` is what its delay counts from."""
+        """Enter an order that the broker has taken; its delay counts from `timestamp_ms`."""
         due_ms = order.due_ms if order.delay_ms is None else timestamp_ms + order.delay_ms
         self._rows[place] = Row(order, due_ms)
 
     def arrived(self, topic: str, at_ms: int, headers: Iterable[tuple[str, bytes | None]]) -> Row | None:
-        """Take in a record of a target or rejected topic; returns its order's row when that is finished now."""
+        """Enter a record of a target or rejected topic; return the row of its order if that has finished now."""
         found = {name: (raw or b"").decode(errors="replace") for name, raw in headers}
-        # What a router has written again or next lies elsewhere.
+        # An occurrence or a moved order was written by the router, so its source is another place.
         row = self._rows.get(found.get("delay-source", "")) or self._rows.get(found.get("delay-series", ""))
         row = row or self._moved.get(found.get("delay-id", ""))
         if row is None:
@@ -87,7 +88,7 @@ class Board:
         return row if row.finished and not before else None
 
     def answered(self, value: bytes, headers: Iterable[tuple[str, bytes | None]]) -> list[Row]:
-        """Take in a receipt; returns the rows that are finished by it."""
+        """Enter a receipt; return the rows that it finishes."""
         source = (dict(headers).get("delay-source") or b"").decode()
         control = self._rows.get(source)
         if control is None:

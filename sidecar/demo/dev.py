@@ -1,7 +1,7 @@
-"""``delay-router dev``: a Kafka and a router that stay until Ctrl-C, to try one's own producers on.
+"""``delay-router dev``: runs a Kafka and a router until Ctrl-C, for trying out producers.
 
-Both are thrown away at the end. The configuration is a file of a fixed place for each port, which is named in every
-command that is shown: pasted into another terminal they work as they are.
+Both are removed at the end. The configuration file has a fixed place for each port, and every command shown names it,
+so a command pasted into another terminal works as it is.
 """
 
 import os
@@ -27,7 +27,7 @@ from sidecar.local_kafka.reaper import Reaper
 
 HTTP_PORT: Final = 8080
 PAGE_PORT: Final = 8081
-"""The router's own defaults; another one where somebody listens there."""
+"""Default ports of the router; a port in use is replaced by a free one."""
 
 MAX_DELAY: Final = "7d"
 SHOWN_CHARACTERS: Final = 60
@@ -36,7 +36,7 @@ _LOG_LINES: Final = 20
 
 
 def main(port: int, console: Console) -> int:
-    """Stay until Ctrl-C, which is the orderly end and 0; 1 when something is missing or fails."""
+    """Run until Ctrl-C, the orderly end, and return 0; return 1 when something is missing or fails."""
     if os.environ.get(local_kafka.SERVERS_VARIABLE, "").strip():
         print(
             f"dev starts a Kafka of its own, but {local_kafka.SERVERS_VARIABLE} names another one: unset it, or work "
@@ -59,14 +59,14 @@ def main(port: int, console: Console) -> int:
 
 
 class Page(NamedTuple):
-    """Where the page of the router is, and what it asks for."""
+    """Address of the router's page, and the token for it."""
 
     url: str
     token: str
 
 
 class _Dev:
-    """The router beside a Kafka that answers."""
+    """Runs the router beside a Kafka that answers."""
 
     def __init__(self, bootstrap: str, port: int, console: Console) -> None:
         self._bootstrap = bootstrap
@@ -76,11 +76,11 @@ class _Dev:
         self._page = Page(f"http://127.0.0.1:{_free(PAGE_PORT)}", secrets.token_hex(16))
 
     def stay(self) -> int:
-        """Run the router and show what arrives, until KeyboardInterrupt; 1 when the router ends by itself."""
+        """Run the router and show arrivals until KeyboardInterrupt; return 1 when the router ends by itself."""
         with ExitStack() as stack:
             reaper = Reaper()
             stack.callback(reaper.close)
-            # A router that was killed with its file may have left it; whoever holds the port is the only one now.
+            # A killed run may have left the directory; no other run uses it now, because this one holds the port.
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory.mkdir(parents=True)
             stack.callback(shutil.rmtree, self._directory, ignore_errors=True)
@@ -97,7 +97,7 @@ class _Dev:
         return 1
 
     def _router(self) -> RouterProcess:
-        """Return a router that is not started, with its configuration written."""
+        """Write the configuration and return the router, not started."""
         topics, port = self._topics, _free(HTTP_PORT)
         config = self._directory / "delay-router.toml"
         tokens = self._directory / "tokens"
@@ -105,7 +105,7 @@ class _Dev:
         tokens.write_text(f"operate {self._page.token}\n")
         sections: dict[str, Any] = {
             "kafka": {"bootstrap.servers": self._bootstrap},
-            # Static membership: started again, it has its partitions back at once.
+            # Static membership: a restarted router gets its partitions back at once.
             "router": {"instance_id": "dev-1"},
             "http": {"listen": f"127.0.0.1:{port}"},
             "admin": {"listen": self._page.url.removeprefix("http://"), "token_file": str(tokens), "page": True},
@@ -134,13 +134,13 @@ class _Dev:
             self._say(arrival(message))
 
     def _say(self, line: str) -> None:
-        # Not wrapped: commands are to be copied.
+        # Not wrapped, so that commands can be copied.
         self._console.print(escape(line), soft_wrap=True, highlight=False)
         self._console.file.flush()
 
 
 def folder(port: int) -> Path:
-    """Return where the configuration of the router beside the Kafka on this port lies."""
+    """Return the directory with the configuration of the router beside the Kafka on this port."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "kafka-delay-router" / f"dev-{port}"
 
@@ -150,7 +150,7 @@ def _free(port: int) -> int:
 
 
 def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: Page) -> Sequence[str]:
-    """Return what is there, and three commands that work as they are."""
+    """Return the lines that name Kafka, router, page and topics, and three commands that work as they are."""
     program, given = _program(), f"--config {shlex.quote(str(router.config))}"
     return (
         "",
@@ -171,20 +171,20 @@ def introduction(bootstrap: str, topics: Topics, router: RouterProcess, page: Pa
 
 
 def arrival(message: Message) -> str:
-    """Return a line about a record that was released or rejected."""
+    """Return a line about a released or rejected record."""
     headers = dict(cast("list[Header]", message.headers() or []))
     line = f"  {message.topic()}  key {_shown(message.key())}  value {_shown(message.value())}"
     if code := headers.get("delay-error"):
         return f"{line}  {_text(code)}: {_text(headers.get('delay-error-message') or b'')}"
     if "delay-due" not in headers:
-        # Of somebody else; or it notes in the rejected topic which of its records were driven again.
+        # A record of another producer, or a note in the rejected topic about records that were driven again.
         return f"{line}  {', '.join(headers)}".rstrip()
     late_ms = message.timestamp()[1] - int(headers["delay-due"] or 0)
     return f"{line}  {late_ms} ms after it was due"
 
 
 def _shown(raw: bytes | str | None) -> str:
-    """Return bytes as text that a terminal may be given, of a length that fits a line."""
+    """Return bytes as text that is safe for a terminal and short enough for a line."""
     if raw is None:
         return "null"
     text = _text(raw.encode() if isinstance(raw, str) else raw)
@@ -196,12 +196,12 @@ def _text(raw: bytes) -> str:
 
 
 def _program() -> str:
-    """Return how another terminal calls this program: by its name where every shell finds it, else by its place."""
+    """Return the command for this program in another terminal: its name if every shell finds it, else its path."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m sidecar"
     found = shutil.which(called.name)
-    # What an activated environment has put on the PATH is not on that of the next terminal.
+    # The PATH of the next terminal lacks the directory that an activated environment has added.
     if found and "VIRTUAL_ENV" not in os.environ and Path(found).resolve() == called.resolve():
         return called.name
     return shlex.quote(str(called.absolute()))

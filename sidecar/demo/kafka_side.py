@@ -1,4 +1,4 @@
-"""The demo's dealings with Kafka: target topics, sending the orders, watching where they arrive, cleaning up."""
+"""Handles Kafka for the demo: creates the target topics, sends the orders, watches their arrival, cleans up."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ _POLL_S: Final = 0.05
 
 
 def create_targets(bootstrap: str, topics: Topics) -> None:
-    """Create the target topics; with append times, which is how lateness is judged by the broker's clock."""
+    """Create the target topics with append times, so that the broker's clock measures lateness."""
     config = {"message.timestamp.type": "LogAppendTime"}
     wanted = [NewTopic(name, _PARTITIONS, _BROKER_DEFAULT, config=config) for name in (topics.orders, topics.billing)]
     admin = AdminClient(_client(bootstrap))
@@ -36,8 +36,8 @@ def delete_topics(bootstrap: str, prefix: str) -> None:
 
 
 def send(bootstrap: str, topics: Topics, orders: list[Order], board: Board) -> None:
-    """Write the orders to the delay topic and enter them on the board; KafkaException when one is not written."""
-    # Idempotent, and so in order: what takes back another lies behind it.
+    """Write the orders to the delay topic and enter them on the board; raise KafkaException if one is not written."""
+    # Idempotent, and so in order: a control lies behind the order that it takes back.
     producer = Producer(
         {**_client(bootstrap), "linger.ms": 0, "partitioner": "murmur2_random", "enable.idempotence": True}
     )
@@ -75,7 +75,7 @@ def watching(bootstrap: str, topics: Topics, board: Board) -> Iterator["Watch"]:
 
 @contextmanager
 def reading(bootstrap: str, topics: Sequence[str]) -> Iterator[Consumer]:
-    """Read whole topics, what is committed, for the length of the ``with`` block."""
+    """Read the committed records of whole topics for the length of the ``with`` block."""
     consumer = Consumer(
         {
             **_client(bootstrap),
@@ -96,12 +96,12 @@ def reading(bootstrap: str, topics: Sequence[str]) -> Iterator[Consumer]:
 
 
 def _client(bootstrap: str) -> dict[str, str | int | float | bool]:
-    # 4 = warnings: what librdkafka has to say below that is nothing for the reader of a demo.
+    # 4 = warnings: lines of librdkafka below that level do not help the reader of a demo.
     return {"bootstrap.servers": bootstrap, "log_level": 4}
 
 
 class Watch:
-    """Takes arrivals to the board."""
+    """Enters arrivals on the board."""
 
     def __init__(self, consumer: Consumer, receipts: str, board: Board) -> None:
         self._consumer = consumer
@@ -109,7 +109,7 @@ class Watch:
         self._board = board
 
     def poll(self) -> Iterator[Row]:
-        """Wait a moment, and yield the rows of orders that came to their end."""
+        """Wait a moment, and yield the rows of orders that have finished now."""
         for message in self._consumer.consume(POLL_RECORDS, _POLL_S):
             topic = message.topic()
             if message.error() is not None or topic is None:

@@ -1,4 +1,4 @@
-"""What the demo sends: orders due in every way to say when and where; some fail, are regretted, are moved, or recur."""
+"""Makes the orders of the demo, with every form of due time and target; some fail, are taken back, moved, or recur."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -10,19 +10,19 @@ LONGEST_DELAY_MS: Final = 10_000
 MAX_DELAY: Final = "1h"
 MAX_DELAY_MS: Final = 3_600_000
 FAILING: Final = 2
-"""How many of the orders must end in the rejected topic."""
+"""Number of orders that must end in the rejected topic."""
 
 REGRETTED: Final = 4
-"""How many records :func:`regretted` are."""
+"""Number of records that :func:`regretted` yields."""
 
 CHANGING: Final = 3
-"""How many records :func:`changing` are."""
+"""Number of records that :func:`changing` yields."""
 
 TIMES: Final = 3
-"""How often the order arrives that recurs."""
+"""Number of occurrences of the recurring order."""
 
 APPENDED: Final = 1 + TIMES - 1
-"""How many records the router writes because of them: what was moved, and every occurrence but the first."""
+"""Number of records that the router itself writes: the moved order, and every occurrence but the first."""
 
 _FRUIT: Final = ("apples", "pears", "plums", "figs", "quinces", "medlars", "cherries")
 _ABROAD: Final = timezone(timedelta(hours=2))
@@ -32,7 +32,7 @@ Header = tuple[str, bytes | None]
 
 
 class Topics(NamedTuple):
-    """Names of the topics of one demo; the first is where orders are sent, the others where they may arrive."""
+    """Names of the topics of one demo; orders are sent to the first and may arrive in the others."""
 
     delay: str
     orders: str
@@ -41,13 +41,13 @@ class Topics(NamedTuple):
 
     @classmethod
     def of(cls, prefix: str) -> "Topics":
-        """Return the names behind a prefix, which may be empty."""
+        """Return the names with a prefix, which may be empty."""
         delay = f"{prefix}orders.delay"
         return cls(delay, f"{prefix}orders", f"{prefix}billing", f"{delay}.rejected")
 
     @property
     def receipts(self) -> str:
-        """Where it stands what became of what was to be cancelled or replaced."""
+        """Name of the topic with the outcome of each control."""
         return f"{self.delay}.receipts"
 
     def section(self, max_delay: str) -> dict[str, Any]:
@@ -64,9 +64,9 @@ class Topics(NamedTuple):
 class Order(NamedTuple):
     """A record to be sent.
 
-    `ways` are its control headers as they are shown; `delay_ms` counts from its timestamp and `due_ms` is an
-    instant: one of them is None, both are for an order that must be rejected and for a record that only cancels or
-    moves. It arrives `times` times.
+    `ways` are its control headers as they are shown. `delay_ms` counts from its timestamp and `due_ms` is an instant:
+    one of them is None; both are None for an order that must be rejected and for a record that only cancels or moves.
+    The order arrives `times` times.
     """
 
     name: str
@@ -80,21 +80,21 @@ class Order(NamedTuple):
 
     @property
     def deliver_id(self) -> str:
-        """Its id; empty where it has none."""
+        """Id of the order; empty if it has none."""
         return (dict(self.headers).get("deliver-id") or b"").decode()
 
     @property
     def ways(self) -> str:
-        """Its control headers in one line."""
+        """Control headers of the order in one line."""
         shown = (f"{name} {(raw or b'').decode()}" for name, raw in self.headers if name.startswith("deliver-"))
         return ", ".join(shown)
 
 
 def orders(count: int, topics: Topics, now_ms: int) -> Iterator[Order]:
-    """Yield `count` orders due within LONGEST_DELAY_MS of `now_ms`, scattered, then the FAILING ones."""
+    """Yield `count` orders with scattered due times within LONGEST_DELAY_MS of `now_ms`, then the FAILING ones."""
     stride = next(step for step in range(count // 2 + 1, 2 * count + 2) if gcd(step, count) == 1)
     for number in range(count):
-        # Every delay of an even spread once, in an order that has nothing to do with it.
+        # The delays are evenly spread, and their order is unrelated to the order of sending.
         delay_ms = (number * stride % count) * LONGEST_DELAY_MS // max(count - 1, 1)
         yield _order(number, delay_ms, topics, now_ms)
     too_far = b"%d" % (MAX_DELAY_MS * 25)
@@ -103,9 +103,9 @@ def orders(count: int, topics: Topics, now_ms: int) -> Iterator[Order]:
 
 
 def regretted(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
-    """Yield an order and what cancels it, and an order and what replaces it; the last one alone arrives.
+    """Yield an order and its cancellation, and an order and its replacement; only the replacement arrives.
 
-    It is due after the router was killed, so that what it replaces has been taken back by a router that is gone.
+    The replacement is due after the router was killed, so that a former router has taken back the replaced order.
     """
     due_ms = now_ms + LONGEST_DELAY_MS
     far: Header = ("deliver-at", b"%d" % due_ms)
@@ -118,12 +118,12 @@ def regretted(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
         _make(first + 2, [gift, far], (topics.orders,), None, due_ms),
         _make(first + 3, [gift, ("deliver-replace", b"true"), sooner], (topics.orders,), None, sooner_ms),
     )
-    # A control is for its own partition, and the key tells which that is.
+    # A control applies to its own partition, which follows from the key.
     yield from (order._replace(key=made[0].key) for order in made)
 
 
 def changing(first: int, topics: Topics, now_ms: int) -> Iterator[Order]:
-    """Yield an order and what moves it to an earlier time, and an order that recurs, also while the router is gone."""
+    """Yield an order, a move of it to an earlier time, and a recurring order, which is due also after the kill."""
     due_ms = now_ms + LONGEST_DELAY_MS
     step_ms = LONGEST_DELAY_MS // 5
     far: Header = ("deliver-at", b"%d" % due_ms)

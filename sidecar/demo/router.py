@@ -1,4 +1,4 @@
-"""A router in a process of its own: started with a configuration file, asked if it is ready, ended."""
+"""Runs a router in a process of its own: starts it with a configuration file, asks if it is ready, ends it."""
 
 import json
 import signal
@@ -18,7 +18,7 @@ from sidecar.local_kafka.reaper import Reaper
 
 READY_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
-"""The contract's limit between SIGTERM and the end."""
+"""Longest time that a router may take from SIGTERM to its end."""
 
 _COMMAND_TIMEOUT_S: Final = 60.0
 _PROBE_TIMEOUT_S: Final = 2.0
@@ -26,7 +26,7 @@ _POLL_S: Final = 0.05
 
 
 class RouterProcessError(DelayRouterError):
-    """The router ended, or did not get ready; the message says which and where its log is."""
+    """The router process ended, did not get ready, or is not in the state that a call needs."""
 
 
 def free_port() -> int:
@@ -38,7 +38,7 @@ def free_port() -> int:
 
 
 def toml(value: object) -> str:
-    """Write a value as TOML; strings, numbers, booleans and lists are written as in JSON, mappings inline."""
+    """Return a value as TOML; strings, numbers, booleans and lists look as in JSON, mappings are inline tables."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -47,7 +47,7 @@ def toml(value: object) -> str:
 
 
 def config_text(sections: Mapping[str, Mapping[str, Any] | Sequence[Mapping[str, Any]]]) -> str:
-    """Write a configuration file: a mapping is a table, a sequence of mappings an array of tables."""
+    """Return the text of a configuration file: a mapping is a table, a sequence of mappings an array of tables."""
     lines: list[str] = []
     for name, content in sections.items():
         single = isinstance(content, Mapping)
@@ -59,7 +59,7 @@ def config_text(sections: Mapping[str, Mapping[str, Any] | Sequence[Mapping[str,
 
 
 def init(config: Path) -> None:
-    """Create the delay topic and those beside it as a user would."""
+    """Create the delay topic and the topics beside it as a user would."""
     command = [sys.executable, "-m", "sidecar", "init", "--config", str(config)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
     if done.returncode:
@@ -69,8 +69,8 @@ def init(config: Path) -> None:
 class RouterProcess:
     """``delay-router run`` as a child process; its output goes to `log`, over restarts too.
 
-    In a session of its own: a Ctrl-C in the terminal is for the parent, which then stops the router itself; and if
-    the parent is killed, the router is too.
+    The process has a session of its own: Ctrl-C in the terminal reaches only the parent, which then stops the router
+    itself. If the parent is killed, the router is killed too.
     """
 
     def __init__(self, config: Path, port: int, log: Path) -> None:
@@ -93,12 +93,12 @@ class RouterProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the router, running or just ended."""
+        """Process id of the router, also after it has ended."""
         return self._started().pid
 
     @property
     def running(self) -> bool:
-        """Whether the process is there; a paused one is."""
+        """Says that the process exists, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -120,13 +120,13 @@ class RouterProcess:
         self._reaper.watch(self.pid)
 
     def ready(self) -> bool:
-        """Whether ``/readyz`` says so; RouterProcessError when the process has ended."""
+        """Say whether ``/readyz`` reports ready; raise RouterProcessError when the process has ended."""
         if not self.running:
             raise RouterProcessError(f"the router ended with exit code {self.exit_code}")
         return self.http("/readyz")[0] == HTTPStatus.OK
 
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until it is ready; RouterProcessError when it ends before or takes longer."""
+        """Wait until the router is ready; raise RouterProcessError when it ends before or takes longer."""
         deadline = time.monotonic() + timeout_s
         while not self.ready():
             if time.monotonic() > deadline:
@@ -135,7 +135,7 @@ class RouterProcess:
             time.sleep(_POLL_S)
 
     def http(self, path: str, timeout_s: float = _PROBE_TIMEOUT_S) -> tuple[int, str]:
-        """GET a path; (0, cause) when nothing answers."""
+        """GET a path and return status and body, or (0, cause) if the router does not answer."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             connection.request("GET", path)
@@ -147,14 +147,17 @@ class RouterProcess:
             connection.close()
 
     def kill(self) -> None:
-        """End it with SIGKILL, paused or not; nothing happens when it has ended."""
+        """End the process with SIGKILL, also a paused one; do nothing if it has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._forget()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """End it with SIGTERM and return its exit code; SIGKILL and RouterProcessError if it takes longer."""
+        """End the process with SIGTERM and return its exit code.
+
+        If it takes longer than ``timeout_s``, kill it and raise RouterProcessError.
+        """
         process = self._started()
         process.send_signal(signal.SIGTERM)
         try:
@@ -166,19 +169,19 @@ class RouterProcess:
         return code
 
     def last_lines(self, count: int = 20) -> list[str]:
-        """Return the end of its log."""
+        """Return the last lines of the log."""
         return self.log_text().splitlines()[-count:]
 
     def log_text(self) -> str:
-        """Return everything it has written, all runs together."""
+        """Return the whole log, of all runs together."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to the process."""
         self._started().send_signal(number)
 
     def _forget(self) -> None:
-        # Its id may be another process's soon.
+        # Another process may soon have its id.
         if self._reaper is not None and self._process is not None:
             self._reaper.forget(self._process.pid)
 

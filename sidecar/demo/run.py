@@ -1,4 +1,4 @@
-"""The demo from its first topic to its closing line, against a Kafka that is there."""
+"""Plays the demo from its first topic to its closing line, against a running Kafka."""
 
 import secrets
 import sys
@@ -33,13 +33,13 @@ from sidecar.demo.show import Show, show
 from sidecar.local_kafka.reaper import Reaper
 
 KILL_AFTER_S: Final = 4.0
-"""In the middle: by then some orders have arrived, others are due while nobody is there to release them."""
+"""Time of the kill: some orders have arrived by then, and others become due while no router runs."""
 
 PATIENCE_S: Final = 60.0
-"""How long after the last due time the demo waits for what is missing; then it is counted as lost."""
+"""Time after the last due time during which the demo waits for missing orders; then they count as lost."""
 
 AFTERMATH_S: Final = 0.5
-"""How long the router runs on after the last arrival: it could only do harm then, and that would be counted."""
+"""Time that the router runs on after the last arrival: any further record of it would be an error, and is counted."""
 
 _PROBE_S: Final = 0.2
 _LOG_LINES: Final = 20
@@ -47,7 +47,7 @@ _GROUP: Final = "delay-router-demo"
 
 
 class Demo:
-    """One run of the demo with a router of its own; `shared` is a cluster with topics of others in it."""
+    """One run of the demo with a router of its own; `shared` says that the cluster holds other topics too."""
 
     def __init__(self, bootstrap: str, console: Console, *, count: int, kill: bool, shared: bool) -> None:
         self._bootstrap = bootstrap
@@ -59,7 +59,7 @@ class Demo:
         self._board = Board()
 
     def run(self) -> int:
-        """Run it all and return the exit code; nothing is left behind, however it ends."""
+        """Run the demo and return the exit code; every outcome removes topics, files and processes."""
         with ExitStack() as stack:
             reaper = Reaper()
             stack.callback(reaper.close)
@@ -115,7 +115,7 @@ class Demo:
                     return
 
     def conclude(self) -> int:
-        """Print what the auditor counts in the topics; 0 when that is what was sent, else 1."""
+        """Print the counts of the audit; return 0 when they fit the sent orders, else 1."""
         topics = self._topics
         report = audit(
             {"bootstrap.servers": self._bootstrap},
@@ -127,7 +127,7 @@ class Demo:
         )
         for name, lines in report.samples.items():
             print(*(f"{name}: {line}" for line in lines), sep="\n", file=sys.stderr)
-        # A person reads words that are whole, a program lines.
+        # A terminal wraps at words, for people; a program reads one line.
         as_lines = not self._console.is_terminal
         self._console.print(
             f"counted from the topics: half of the copies arrived within {report.percentile_ms(50)} ms of their due "
@@ -142,14 +142,14 @@ class Demo:
         return (
             report.ok
             and report.sent == self._count + FAILING + REGRETTED + CHANGING + APPENDED
-            # And what replaces another, what was moved, and each occurrence.
+            # Besides the orders: the replacement, the moved order, and each occurrence.
             and report.released_once == self._count + 2 + TIMES
             and report.rejected == FAILING
             and (report.cancelled, report.replaced, report.moved, report.answered) == (1, 1, 1, 2)
         )
 
     def _router(self, directory: Path) -> RouterProcess:
-        """Return a router that is not started, with its configuration written."""
+        """Write the configuration and return the router, not started."""
         topics = self._topics
         port = free_port()
         config = directory / "delay-router.toml"
@@ -157,7 +157,8 @@ class Demo:
             config_text(
                 {
                     "kafka": {"bootstrap.servers": self._bootstrap},
-                    # Static membership: after the crash it has its partitions back at once, not after the session.
+                    # Static membership: after the crash the router gets its partitions back without waiting for the
+                    # session of the killed one.
                     "router": {"group_id": f"{self._prefix}{_GROUP}", "instance_id": "demo-1"},
                     "http": {"listen": f"127.0.0.1:{port}"},
                     "delay_topics": [topics.section(MAX_DELAY)],
@@ -168,7 +169,7 @@ class Demo:
 
 
 class _Crash:
-    """The router's end by SIGKILL, its next start, and the moment it is ready again."""
+    """Kills the router with SIGKILL, starts it again, and notes the moment when it is ready again."""
 
     def __init__(self, router: RouterProcess, shown: Show, at: float) -> None:
         self._router = router
@@ -179,7 +180,7 @@ class _Crash:
         self.over = False
 
     def proceed(self, now: float) -> None:
-        """Do the next step of the demo once it is time for it."""
+        """Take the next step once its time has come."""
         if not self._killed_at:
             if now >= self._at:
                 self._kill(now)

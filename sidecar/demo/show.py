@@ -1,4 +1,4 @@
-"""How the demo is shown: a live table in a terminal, else a line for whatever happens."""
+"""Shows the demo: as a live table in a terminal, otherwise as a line for each event."""
 
 import time
 from collections.abc import Iterator
@@ -16,27 +16,27 @@ from sidecar.demo.board import Board, Row
 
 _REFRESHES_PER_S: Final = 10
 _FRAME_LINES: Final = 6
-"""Lines of the table and the screen that are not rows: title, head, borders, cursor."""
+"""Lines of the screen without rows: title, head, borders, cursor."""
 
 _OTHER_COLUMNS: Final = 60
-"""Width of the table without what the headers take, which give way where the screen is narrow."""
+"""Width of all columns except the headers, whose column shrinks on a narrow screen."""
 
 _LEAST_HEADERS: Final = 12
 
 
 class Show(Protocol):
-    """What the demo tells while it runs."""
+    """Output of the demo while it runs."""
 
     def finished(self, row: Row) -> None:
-        """Tell that an order has come to its end."""
+        """Show that an order has finished."""
 
     def say(self, line: str) -> None:
-        """Tell anything else that happened."""
+        """Show a line about any other event."""
 
 
 @contextmanager
 def show(board: Board, console: Console) -> Iterator[Show]:
-    """Show the board for the length of the ``with`` block; in a terminal the whole table stays behind it."""
+    """Show the board for the length of the ``with`` block; in a terminal the whole table stays after the block."""
     if not console.is_terminal:
         yield _Lines(console)
         return
@@ -48,7 +48,7 @@ def show(board: Board, console: Console) -> Iterator[Show]:
 
 
 class _Lines:
-    """Plain lines, as they come."""
+    """Prints a plain line for each event."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -63,13 +63,13 @@ class _Lines:
         self.say(f"{row.order.name:>9}  {row.order.ways:<66}  {_where(row):<16}  {fate}")
 
     def say(self, line: str) -> None:
-        # Lines are for a file or a pipe: no wrapping at a width nobody has, and each at once.
+        # A file or a pipe has no width, so lines are not wrapped; each is flushed at once.
         self._console.print(escape(line), soft_wrap=True, highlight=False)
         self._console.file.flush()
 
 
 class _LiveTable:
-    """The table, drawn again and again; what does not fit the screen is rolled through with the due times."""
+    """Draws the table again and again; a table longer than the screen scrolls with the due times."""
 
     def __init__(self, board: Board, console: Console) -> None:
         self._board = board
@@ -91,7 +91,7 @@ class _LiveTable:
         room = max(self._console.height - _FRAME_LINES - len(self.notes), 3)
         next_due = next((place for place, row in enumerate(rows) if not row.finished), len(rows))
         first = max(0, min(next_due - room * 2 // 3, len(rows) - room))
-        # A note that wrapped would push rows off the screen; the whole of it is shown at the end.
+        # A wrapped note would push rows off the screen; the end of the demo shows the whole note.
         notes = (Text(note.plain, note.style, no_wrap=True, overflow="ellipsis") for note in self.notes)
         return Group(_table(rows[first : first + room], self._console.width), *notes)
 
@@ -119,7 +119,7 @@ def _where(row: Row) -> str:
 
 
 def _fate(row: Row) -> str:
-    """Return when it arrived, why it did not, or how long it still has to wait."""
+    """Return the arrival of an order, the reason why it does not arrive, or the remaining time."""
     if row.reason:
         return row.reason
     if row.taken_back:
@@ -131,7 +131,7 @@ def _fate(row: Row) -> str:
 
 
 def _clock(at_ms: int | None) -> str:
-    """Return the time of day here, to the millisecond."""
+    """Return the local time of day, to the millisecond."""
     if at_ms is None:
         return ""
     instant = datetime.fromtimestamp(at_ms // 1000, UTC).astimezone()

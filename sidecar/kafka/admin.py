@@ -1,4 +1,4 @@
-"""Questions to the cluster, one request for many topics, with answers as plain values."""
+"""Asks the cluster about topics and offsets: one request covers many topics, and the answers are plain values."""
 
 import difflib
 import time
@@ -29,26 +29,26 @@ from sidecar.logs import events
 from sidecar.ports import Place
 
 REQUEST_TIMEOUT_S: Final = 10.0
-"""Of one request; a broker that needs longer is as good as away."""
+"""Timeout of one request. A broker that needs longer counts as away."""
 
 ASK_AGAIN_WITHIN_S: Final = 2.0
-"""For how long offsets are asked for again while the client has lost sight of brokers that are there."""
+"""Time during which the client repeats a request for offsets because it has lost sight of brokers that are there."""
 
 ASK_AGAIN_AFTER_S: Final = 0.05
-"""After the second answer; later pauses are twice as long each."""
+"""Pause after the second answer; each later pause is twice as long."""
 
 REFRESH_MS: Final = 2_000
-"""How often an admin client asks which brokers there are. It sends its requests to the one that it takes for the
-controller. With the default of 5 minutes every request fails for so long after that broker has died (measured: more
-than 100 s), and no target can be looked up."""
+"""Interval at which an admin client asks which brokers there are. The client sends its requests to the broker that it
+takes for the controller. With the default of 5 minutes every request fails until then once that broker has died
+(measured: more than 100 s), and no target can be looked up."""
 
 MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION})
-"""Codes that say that a topic or a partition of it is not there."""
+"""Error codes that say that a topic or one of its partitions does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What the cluster says about a topic; `settings` is None where they may not be described."""
+    """Description of a topic by the cluster; `settings` is None where the principal may not describe them."""
 
     name: str
     topic_id: str
@@ -58,32 +58,32 @@ class TopicFacts:
     settings: dict[str, str] | None
 
     def number(self, key: str, default: int) -> int:
-        """A setting as a whole number; `default` where it is not known."""
+        """Return a setting as a whole number, or `default` where the setting is not known."""
         return int((self.settings or {}).get(key, default))
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """A topic the principal may not even describe."""
+    """A topic that the principal may not describe at all."""
 
     name: str
 
 
 Described = TopicFacts | Denied | None
-"""None: there is no such topic."""
+"""The answer about one topic; None says that the topic does not exist."""
 
 
 class Told(NamedTuple):
-    """An offset of a partition, -1 where there is none as late as was asked for, and since which election."""
+    """An offset of a partition and its leader epoch; the offset is -1 where no record is as late as the time asked."""
 
     offset: int
     leader_epoch: int | None
 
 
 def connect(config: Config, on_error: Callable[[KafkaError], None] | None = None) -> AdminClient:
-    """An admin client; ConfigError naming the key when librdkafka does not take the configuration.
+    """Return an admin client; raise ConfigError, which names the key, when librdkafka rejects the configuration.
 
-    `on_error` gets what goes wrong with connections while the client is polled: requests themselves only time out.
+    While the client is polled it calls `on_error` with each error of a connection: requests themselves only time out.
     """
     callbacks: dict[str, Any] = {"error_cb": on_error} if on_error else {}
     try:
@@ -110,7 +110,7 @@ def _likely_key(text: str, config: Config) -> str:
 
 
 def parse_place(text: str, command: str, example: str) -> Place:
-    """Return the topic and the partition of ``TOPIC/PARTITION``; ConfigError says how it is written."""
+    """Parse ``TOPIC/PARTITION``; raise ConfigError, which shows the correct form, for any other text."""
     name, slash, number = text.rpartition("/")
     if not slash or not (number.isascii() and number.isdecimal()):
         raise ConfigError(f"{command} {text}: write TOPIC/PARTITION, as in {example}")
@@ -118,7 +118,7 @@ def parse_place(text: str, command: str, example: str) -> Place:
 
 
 def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Described]:
-    """What the cluster says about each topic, in two requests; KafkaException when it does not answer."""
+    """Describe each topic, in two requests; raise KafkaException when the cluster does not answer."""
     wanted = sorted(set(names))
     if not wanted:
         return {}
@@ -132,12 +132,15 @@ def topic_facts(admin: AdminClient, names: Iterable[str]) -> dict[str, Described
 
 
 def is_there(admin: AdminClient, name: str) -> bool:
-    """Whether a topic exists, as far as the cluster tells; KafkaException when it does not answer."""
+    """Say whether a topic exists, as far as the cluster tells; raise KafkaException when it does not answer."""
     return _described(admin, [name])[name] is not None
 
 
 def topic_id(admin: AdminClient, topic: str) -> str:
-    """Id of a delay topic, which changes when it is deleted and created again; RefusedError when it is missing."""
+    """Return the id of a delay topic, which changes when the topic is deleted and created again.
+
+    Raise RefusedError when the topic does not exist.
+    """
     found = _described(admin, [topic])[topic]
     if not isinstance(found, TopicDescription):
         raise RefusedError(f"delay topic {topic} does not exist; create it: delay-router init")
@@ -145,7 +148,10 @@ def topic_id(admin: AdminClient, topic: str) -> str:
 
 
 def topic_ids(admin: AdminClient, names: Iterable[str]) -> dict[str, str | None]:
-    """Ids of topics, in one request; None for one that is not there. RefusedError for one that may not be described."""
+    """Return the ids of topics, in one request: None for a topic that does not exist.
+
+    Raise RefusedError when the principal may not describe one of them.
+    """
     found = _described(admin, names)
     for name, each in found.items():
         if isinstance(each, Denied):
@@ -154,7 +160,7 @@ def topic_ids(admin: AdminClient, names: Iterable[str]) -> dict[str, str | None]
 
 
 def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, str] | None]:
-    """Effective settings of existing topics; None for one whose settings may not be described."""
+    """Return the effective settings of existing topics: None for a topic whose settings may not be described."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     if not resources:
         return {}
@@ -165,12 +171,12 @@ def topic_settings(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[s
 
 
 def operations_of(authorized: Iterable[object] | None) -> frozenset[AclOperation]:
-    """Operations the cluster allows us on a resource; empty where it does not tell."""
+    """Return the operations that the cluster allows us on a resource; the set is empty where it does not tell."""
     return frozenset(operation for operation in authorized or () if isinstance(operation, AclOperation))
 
 
 def create_topic(admin: AdminClient, topic: NewTopic) -> KafkaError | None:
-    """Create one topic; the error when that failed, and None also when it was there already."""
+    """Create one topic and return the error if that failed; a topic that exists already is no error."""
     try:
         admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)[topic.topic].result(REQUEST_TIMEOUT_S + 1)
     except KafkaException as exception:
@@ -180,7 +186,7 @@ def create_topic(admin: AdminClient, topic: NewTopic) -> KafkaError | None:
 
 
 def add_partitions(admin: AdminClient, topic: str, count: int) -> KafkaError | None:
-    """Have a topic grow to ``count`` partitions; the error when that failed."""
+    """Increase the partitions of a topic to ``count`` and return the error if that failed."""
     try:
         futures = admin.create_partitions([NewPartitions(topic, count)], request_timeout=REQUEST_TIMEOUT_S)
         futures[topic].result(REQUEST_TIMEOUT_S + 1)
@@ -190,13 +196,13 @@ def add_partitions(admin: AdminClient, topic: str, count: int) -> KafkaError | N
 
 
 def log_range(admin: AdminClient, topic: str, partition: int) -> tuple[int, int]:
-    """First offset still there, and the one behind the last committed record."""
+    """Return the first offset that still exists, and the offset behind the last committed record."""
     at = topic, partition
     return _offset(admin, at, OffsetSpec.earliest()), _offset(admin, at, OffsetSpec.latest())
 
 
 def uncommitted_end(admin: AdminClient, topic: str, partition: int) -> int:
-    """The offset behind the last record, open transactions included."""
+    """Return the offset behind the last record, including records of open transactions."""
     return _offset(admin, (topic, partition), OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
 
@@ -208,18 +214,19 @@ def _offset(
         return told.offset
     if not is_leaderless(told):
         raise KafkaException(told)
-    # The client's own words name nothing.
+    # The error text of the client names neither topic nor partition.
     raise KafkaException(KafkaError(told.code(), f"{at[0]}/{at[1]}: no broker leads it now, or it does not exist"))
 
 
 def offsets(
     admin: AdminClient, wanted: Mapping[Place, OffsetSpec], isolation: IsolationLevel
 ) -> dict[Place, Told | KafkaError]:
-    """What the brokers say of each partition, in a request to each of them, or why they do not.
+    """Return the offset of each partition, or the error for it; the client sends one request to each broker.
 
-    A client that has lost its connections forgets which brokers there are and begins with the bootstrap servers. Until
-    it knows them again, which may take seconds, it answers for them at once, that nobody leads the partition. To look
-    at the whole cluster mends that, and tells whether there is somebody to ask; only then it is asked again.
+    A client that has lost its connections forgets the brokers and begins with the bootstrap servers. Until it knows the
+    brokers again, which may take seconds, it answers at once that no broker leads the partition. A request for the
+    metadata of the whole cluster mends that, and tells whether the partitions have leaders; only if they do, this
+    function asks again.
     """
     told = _offsets(admin, wanted, isolation)
     until_s, pause_s = time.monotonic() + ASK_AGAIN_WITHIN_S, 0.0
@@ -237,7 +244,10 @@ def _without_answer(told: Mapping[Place, Told | KafkaError]) -> list[Place]:
 
 
 def _are_led(admin: AdminClient, places: Iterable[Place], within_s: float) -> bool:
-    """Whether each has a leader by a new look at the cluster; of all topics, for who names one may create it."""
+    """Say whether each partition has a leader, by fresh metadata.
+
+    The request covers all topics, because a request that names a topic may create it.
+    """
     try:
         topics = admin.list_topics(timeout=within_s).topics
     except KafkaException:
@@ -266,7 +276,7 @@ def _offsets(
             continue
         told[place] = Told(int(result.offset), result.leader_epoch)
         if result.offset == OFFSET_INVALID:
-            # What the client makes of a request whose connection was lost: a result without an error, and no offset.
+            # The client turns a request whose connection was lost into a result without an error and without an offset.
             told[place] = KafkaError(KafkaError._TRANSPORT, f"{place[0]}/{place[1]}: no broker has told its offsets")
     return told
 
@@ -274,7 +284,7 @@ def _offsets(
 def _described(
     admin: AdminClient, names: Iterable[str], **options: bool
 ) -> dict[str, TopicDescription | Denied | None]:
-    """The answer for each of some topics, in one request; None where there is none by that name."""
+    """Describe topics in one request; the answer is None for a topic that does not exist."""
     futures: dict[str, Future[TopicDescription]] = admin.describe_topics(
         TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S, **options
     )
@@ -282,7 +292,7 @@ def _described(
 
 
 def described(name: str, future: "Future[TopicDescription]") -> TopicDescription | Denied | None:
-    """The answer to a request for one topic; None where there is none by that name."""
+    """Wait for the description of one topic and return it, or None if the topic does not exist."""
     try:
         return future.result(REQUEST_TIMEOUT_S + 1)
     except KafkaException as exception:

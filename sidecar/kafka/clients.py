@@ -1,7 +1,7 @@
-"""Settings of every librdkafka client, one function a role; the reason stands beside each value.
+"""Settings of every librdkafka client: one function for each role, with the reason beside each value.
 
-What the user writes under ``[kafka]`` goes to all of them; what a guarantee depends on is set last and wins (and is
-refused in the configuration, see :mod:`sidecar.config.librdkafka_keys`).
+The settings that the user writes under ``[kafka]`` go to all clients. The settings on which a guarantee depends are
+set last, so they win; the configuration refuses them (see :mod:`sidecar.config.librdkafka_keys`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,21 +20,23 @@ OnError = Callable[[KafkaError], None]
 OnThrottle = Callable[[ThrottleEvent], None]
 
 TAIL_FETCH_WAIT_MS = 500
-"""Longest wait of a fetch at the end of the log. New records end it at once, so it costs no latency; 500 ms idle costs
-1 ms of CPU a second, 10 ms costs 11 (notes on Kafka, 3.8)."""
+"""Longest wait of a fetch at the end of the log. New records end the wait at once, so it costs no latency. While idle,
+a wait of 500 ms costs 1 ms of CPU a second, and a wait of 10 ms costs 11 (notes on Kafka, 3.8)."""
 
 POLICY_FETCH_WAIT_MS = 100
-"""A new policy ends the wait at once; it is how long a take-over may wait to know that there is none."""
+"""Longest wait of a fetch for policies. A new policy ends the wait at once; a take-over may wait so long to learn that
+there is none."""
 
 STATE_FETCH_WAIT_MS = 10
-"""A restore ends with the end-of-partition event, which costs one empty fetch: keep that short."""
+"""Longest wait of a fetch of state. A restore ends with the end-of-partition event, which costs one empty fetch, so the
+wait is short."""
 
 MAX_MESSAGE_BYTES = 16 * 1_048_576
-"""Limit of the client; the broker's own limit, which is usually lower, decides what is refused."""
+"""Size limit of the client; the limit of the broker, which is usually lower, decides which records are refused."""
 
 
 def transactional_id(config: Config, topic: str, partition: int) -> str:
-    """The id that fences the old owner of a delay partition; ACLs are given on its prefix, the group id."""
+    """Return the id that fences the old owner of a delay partition; ACLs are given on its prefix, the group id."""
     return f"{config.router.group_id}.{topic}.{partition}"
 
 
@@ -44,12 +46,15 @@ def _client_id(config: Config, role: str) -> str:
 
 
 def producer(config: Config, topic: str, partition: int, on_throttle: OnThrottle | None = None) -> RenewableProducer:
-    """The transactional producer of one delay partition; ``on_throttle`` is called by whoever polls or commits."""
+    """Make the transactional producer of one delay partition.
+
+    ``on_throttle`` is called in the thread that polls or commits.
+    """
     return RenewableProducer(
         {
-            # After a loss it goes on with the addresses it knows, and only until its transaction has ended. To begin
-            # with the bootstrap servers again takes 1.9 s and not 0.05 (measured with one broker), and a take-over
-            # does that anyway.
+            # After a loss the producer goes on with the addresses it knows, and only until its transaction has ended.
+            # Beginning with the bootstrap servers again takes 1.9 s instead of 0.05 s (measured with one broker), and
+            # the take-over that follows does that anyway.
             "metadata.recovery.strategy": "none",
             "reconnect.backoff.max.ms": 1_000,
             **connection(config),
@@ -58,16 +63,16 @@ def producer(config: Config, topic: str, partition: int, on_throttle: OnThrottle
             "transactional.id": transactional_id(config, topic, partition),
             "transaction.timeout.ms": config.router.transaction_timeout_ms,
             "message.timeout.ms": _message_timeout_ms(config.router.transaction_timeout_ms),
-            # A commit flushes at once, so a lone record never waits for this; with 0 a burst goes out in small
-            # requests, at two thirds of the rate.
+            # A commit flushes at once, so a lone record never waits for the linger time. With 0 a burst goes out in
+            # small requests, at two thirds of the rate.
             "linger.ms": 5,
-            # As Java producers do; librdkafka's own default would send a key to another partition than they do.
+            # The partitioner of Java producers; the default of librdkafka would send a key to another partition.
             "partitioner": "murmur2_random",
             "message.max.bytes": MAX_MESSAGE_BYTES,
             # A transaction is bounded by batch_records and by bytes; the queue must hold one without blocking it.
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 262_144,
-            # How long a transaction waits for a target that has vanished from the metadata (30 s by default).
+            # A transaction waits so long for a target that has vanished from the metadata (30 s by default).
             "topic.metadata.propagation.max.ms": 5_000,
             "socket.nagle.disable": True,
         },
@@ -76,7 +81,7 @@ def producer(config: Config, topic: str, partition: int, on_throttle: OnThrottle
 
 
 def ending_producer(config: Config, transactional_id: str, on_statistics: Callable[[str], None]) -> Producer:
-    """Return the producer of ``end-transaction``; its statistics tell its producer id (``eos.producer_id``)."""
+    """Make the producer of ``end-transaction``; its statistics tell its producer id (``eos.producer_id``)."""
     return Producer(
         {
             **connection(config),
@@ -93,16 +98,16 @@ def ending_producer(config: Config, transactional_id: str, on_statistics: Callab
 
 
 def _message_timeout_ms(transaction_timeout_ms: int) -> int:
-    """How long a transaction waits for the brokers to take a record.
+    """Return how long a transaction waits for the brokers to take a record.
 
     A target that was deleted a moment ago holds up its whole partition for this long, because librdkafka goes on asking
-    for it (measured); but it must do for the largest transaction on brokers that are slow.
+    for it (measured). The time must still suffice for the largest transaction on slow brokers.
     """
     return max(transaction_timeout_ms // 3, min(transaction_timeout_ms, 5_000))
 
 
 def compresses(config: Config) -> bool:
-    """Whether producers compress, so that the size of a record tells nothing about the size of its batch."""
+    """Say whether producers compress, so that the size of a record tells nothing about the size of its batch."""
     return any(config.kafka.get(key, "none") != "none" for key in ("compression.type", "compression.codec"))
 
 
@@ -112,32 +117,36 @@ _SMALL_FETCHES: Final[Mapping[str, object]] = {
     "fetch.message.max.bytes": 65_536,
     "fetch.queue.backoff.ms": 0,
 }
-"""For single records here and there."""
+"""Settings for reading single records that lie far apart."""
 
 
 def tail(config: Config, prefetched_bytes: int, fetched_bytes: int) -> Consumer:
-    """Make an assign-only consumer that reads one delay partition on, so much at once, prefetching so much."""
+    """Make an assign-only consumer that follows one delay partition.
+
+    It fetches up to ``fetched_bytes`` at once and prefetches up to ``prefetched_bytes``.
+    """
     return _consumer(
         config,
         "tail",
         {
             "fetch.wait.max.ms": TAIL_FETCH_WAIT_MS,
             "queued.max.messages.kbytes": prefetched_bytes // 1_024,
-            # By so much more is prefetched, as it is packed; all batches of a fetch are unpacked together.
+            # The client prefetches up to this much (compressed) beyond the limit above, because it unpacks all batches
+            # of a fetch together.
             "fetch.message.max.bytes": fetched_bytes,
-            # When the queue is full look again soon: the default of 1 s is a stall of 1 s while catching up.
+            # When the queue is full, look again soon: the default stalls for 1 s while the partition catches up.
             "fetch.queue.backoff.ms": 10,
         },
     )
 
 
 def reader(config: Config) -> Consumer:
-    """Assign-only consumer for scattered reads by offset: small fetches, no prefetch (notes on Kafka, 3.9)."""
+    """Make an assign-only consumer for scattered reads by offset: small fetches, no prefetch (notes on Kafka, 3.9)."""
     return _consumer(config, "reader", _SMALL_FETCHES)
 
 
 def bulk_reader(config: Config) -> Consumer:
-    """Assign-only consumer for what is read in one go: segments, and records of a delay topic that lie together."""
+    """Make an assign-only consumer for long reads: of segments, and of neighbouring records of a delay topic."""
     return _consumer(
         config,
         "reader",
@@ -146,40 +155,40 @@ def bulk_reader(config: Config) -> Consumer:
             "queued.min.messages": 10_000,
             "queued.max.messages.kbytes": 2_048,
             "fetch.message.max.bytes": 1_048_576,
-            # With none at all a full queue would be looked at without a pause, by a whole core.
+            # With 0 the client would check a full queue without a pause, and use a whole core for that.
             "fetch.queue.backoff.ms": 2,
         },
     )
 
 
 def prober(config: Config) -> Consumer:
-    """Assign-only consumer that looks at single batches which may be bad."""
+    """Make an assign-only consumer that reads single batches which may be damaged."""
     return _consumer(
         config,
         "probe",
         {
             **_SMALL_FETCHES,
-            # An error is what it is made for; the default of 500 ms would be waited for at each step.
+            # This consumer expects errors; with the default it would wait 500 ms after each.
             "fetch.error.backoff.ms": 1,
         },
     )
 
 
 def state_reader(config: Config) -> Consumer:
-    """Assign-only consumer that reads a state partition once, from its beginning to its end."""
+    """Make an assign-only consumer that reads a state partition once, from its beginning to its end."""
     return _consumer(
         config,
         "state",
         {
             "fetch.wait.max.ms": STATE_FETCH_WAIT_MS,
-            # It lives shorter than it would take to begin with the bootstrap servers again after a loss.
+            # The consumer lives for less time than it needs to begin with the bootstrap servers again after a loss.
             "metadata.recovery.strategy": config.kafka.get("metadata.recovery.strategy", "none"),
         },
     )
 
 
 def first_reader(config: Config) -> Consumer:
-    """Assign-only consumer that reads one record of each partition, of open transactions too."""
+    """Make an assign-only consumer that reads one record of each partition, including records of open transactions."""
     return _consumer(
         config,
         "first",
@@ -188,19 +197,19 @@ def first_reader(config: Config) -> Consumer:
 
 
 def hidden_reader(config: Config) -> Consumer:
-    """Assign-only consumer that reads everything behind an open transaction."""
+    """Make an assign-only consumer that reads all records behind an open transaction."""
     return _consumer(
         config, "hidden", {"isolation.level": "read_uncommitted", "fetch.wait.max.ms": STATE_FETCH_WAIT_MS}
     )
 
 
 def policy_reader(config: Config) -> Consumer:
-    """Assign-only consumer that follows the policies topic."""
+    """Make an assign-only consumer that follows the policies topic."""
     return _consumer(config, "policies", {"fetch.wait.max.ms": POLICY_FETCH_WAIT_MS})
 
 
 def policy_writer(config: Config, timeout_s: float) -> Producer:
-    """Producer of a single policy."""
+    """Make a producer that writes a single policy."""
     return Producer(
         {
             **connection(config),
@@ -214,17 +223,17 @@ def policy_writer(config: Config, timeout_s: float) -> Producer:
 
 
 def report_reader(config: Config) -> Consumer:
-    """Assign-only consumer that follows the status topic."""
+    """Make an assign-only consumer that follows the status topic."""
     return _consumer(config, "status", {"fetch.wait.max.ms": POLICY_FETCH_WAIT_MS, "auto.offset.reset": "latest"})
 
 
 def report_writer(config: Config, timeout_s: float) -> Producer:
-    """Producer of reports: one that is lost is followed by another, so it waits for the leader only."""
+    """Make a producer of reports. It waits for the leader only: a lost report is soon followed by the next one."""
     return Producer(
         {
             **connection(config),
             "client.id": _client_id(config, "status"),
-            # What the user may have set for all producers would not go with it.
+            # Settings that the user may have made for all producers would conflict with idempotence.
             "enable.idempotence": False,
             "acks": 1,
             "retries": 0,
@@ -238,7 +247,7 @@ def report_writer(config: Config, timeout_s: float) -> Producer:
 
 
 def staging_reader(config: Config) -> Consumer:
-    """Assign-only consumer that follows the backfill topics of all partitions of a process, where little happens."""
+    """Make an assign-only consumer that follows the backfill topics of all partitions of a process, which are quiet."""
     return _consumer(
         config,
         "staging",
@@ -254,7 +263,7 @@ def staging_reader(config: Config) -> Consumer:
 def group_member(
     config: Config, topics: Iterable[str], on_commit: OnCommit, on_error: OnError, instance_id: str
 ) -> Consumer:
-    """The process's member of the consumer group; it is assigned partitions and reads none of them."""
+    """Make the consumer that is this process's member of the group; it gets partitions and reads none of them."""
     session_ms = config.router.session_timeout_ms
     static = {"group.instance.id": _static_id(instance_id, topics)} if instance_id else {}
     return _consumer(
@@ -274,17 +283,17 @@ def group_member(
 
 
 def _static_id(instance_id: str, topics: Iterable[str]) -> str:
-    """The static member's id; the same for the same topics only.
+    """Return the id of the static member, which depends on its topics.
 
-    A coordinator hands a returning static member its old partitions without looking at what it subscribes to now: a
-    delay topic that was added to the configuration would belong to nobody until something else moved the group.
+    A coordinator hands a returning static member its old partitions without comparing its topics: a delay topic that
+    was added to the configuration would belong to no member until the next rebalance.
     """
     digest = sha256("\n".join(sorted(topics)).encode()).hexdigest()
     return f"{instance_id}-{digest[:8]}"
 
 
 def _consumer(config: Config, role: str, settings: Mapping[str, object]) -> Consumer:
-    """A consumer that misses nothing in silence, with what its role asks for on top."""
+    """Make a consumer that never skips a record silently, with the settings of its role on top."""
     return Consumer({**_reading(config, role), **settings}, logger=events.librdkafka_logger())
 
 
@@ -297,7 +306,7 @@ def _reading(config: Config, role: str) -> dict[str, object]:
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # An offset that is gone must show; `earliest` would skip what retention removed in silence.
+        # A missing offset must show; `earliest` would silently skip the records that retention removed.
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "check.crcs": True,

@@ -1,16 +1,16 @@
-"""Shell commands that mend what is wrong on a cluster, as messages show them; nothing here runs one."""
+"""Builds the shell commands that messages show to repair a cluster; this module runs none of them."""
 
 import shlex
 from collections.abc import Iterable
 from typing import Final
 
 ANY_ROUTER: Final = "User:<router>"
-"""Stands for the principal where it was not named."""
+"""Placeholder for the principal where the user has not named it."""
 
 
 def alter_command(bootstrap: str, name: str, settings: dict[str, str]) -> str:
-    """The shell command that gives a topic these settings."""
-    # kafka-configs.sh takes a value with commas in brackets only.
+    """Return the shell command that gives a topic these settings."""
+    # kafka-configs.sh accepts a value with commas only in brackets.
     pairs = ",".join(f"{key}=[{value}]" if "," in value else f"{key}={value}" for key, value in settings.items())
     return (
         f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {name}"
@@ -19,7 +19,7 @@ def alter_command(bootstrap: str, name: str, settings: dict[str, str]) -> str:
 
 
 def acl_command(bootstrap: str, operations: Iterable[str], resource: str, principal: str = ANY_ROUTER) -> str:
-    """The shell command that grants these operations on a resource, given as ``kafka-acls.sh`` takes it."""
+    """Return the shell command that grants these operations on a resource, named as ``kafka-acls.sh`` expects it."""
     rights = " ".join(f"--operation {operation}" for operation in operations)
     return (
         f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal {shlex.quote(principal)}"
@@ -28,5 +28,5 @@ def acl_command(bootstrap: str, operations: Iterable[str], resource: str, princi
 
 
 def describe_hint(name: str) -> str:
-    """What to grant so that settings can be seen."""
+    """Return the advice that lets the router read the settings of a topic."""
     return f"allow DescribeConfigs on topic {name}"

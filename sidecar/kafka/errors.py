@@ -1,9 +1,9 @@
-"""What an error of librdkafka means for the partition that met it; every caller asks here and nowhere else.
+"""The meaning of each error of librdkafka for the partition that met it; all callers use this one table.
 
 librdkafka has no KIP-890 client: a commit or produce whose outcome is unknown may still reach the broker and hit a
-*later* transaction of the same producer (Jepsen on Bufstream, 2024; librdkafka #5423). So the only errors after which a
-producer may be used again are the broker's own clean verdicts about a record. After anything else the producer, the
-index and the open batch are thrown away together and the partition is taken over again from its state topic.
+*later* transaction of the same producer (Jepsen on Bufstream, 2024; librdkafka #5423). So a producer may be used again
+only after a clean verdict of the broker about a record. After any other error the router discards the producer, the
+index and the open batch together and takes the partition over again from its state topic.
 """
 
 import re
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class Verdict(Enum):
-    """What to do after an error.
+    """The action to take after an error.
 
-    After FENCED and DENIED an owned partition is taken over again, as after REBUILD. They have names of their own since
-    others act on them: ``start-over`` tries again when it was fenced, and a group member that is not let in says so.
+    After FENCED and DENIED an owned partition is taken over again, as after REBUILD. They are separate because other
+    callers distinguish them: ``start-over`` tries again after FENCED, and a group member reports DENIED.
     """
 
     REFUSED = "abort, find the records the broker refuses, divert them, go on with the same producer"
@@ -53,11 +53,11 @@ _UNKNOWN_TARGET = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
-        # How librdkafka ends a transaction with a topic that never appeared in the metadata.
+        # librdkafka ends a transaction so if one of its topics never appeared in the metadata.
         KafkaError._INCONSISTENT,
     }
 )
-# What produce says after an earlier record has spoilt the transaction: the cause must be looked for.
+# Error of produce after an earlier record has spoilt the transaction: the cause must be found.
 _SPOILT = frozenset({KafkaError._STATE})
 _REFUSED_RECORD = frozenset(
     {
@@ -70,11 +70,12 @@ _REFUSED_RECORD = frozenset(
     }
 )
 _OF_ONE_RECORD = frozenset({KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP})
-# Follows a refused batch: its sequence numbers are missing. The broker has answered, so nothing is unknown.
+# Error that follows a refused batch, whose sequence numbers are missing. The broker has answered, so the outcome is
+# known.
 _OUT_OF_ORDER = frozenset({KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER})
-# What a consumer says of a batch: that it does not unpack, that it is damaged, or of a format that it does not know.
+# Errors of a consumer about a batch: it cannot be decompressed, it is damaged, or its format is unknown.
 _UNREADABLE = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError._NOT_IMPLEMENTED})
-# What the client says of a question when it does not know the brokers, has lost one on the way, or takes another for
+# Errors of a request when the client does not know the brokers, has lost one on the way, or takes another broker for
 # the leader.
 _STALE_LOOK = frozenset(
     {
@@ -85,7 +86,7 @@ _STALE_LOOK = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
     }
 )
-# Codes of the client where no broker has answered in time, or none could be reached.
+# Errors of the client when no broker has answered in time, or none could be reached.
 _UNANSWERED = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -95,12 +96,12 @@ _UNANSWERED = frozenset(
         KafkaError._RESOLVE,
     }
 )
-# What a consumer says of an offset that the log no longer holds, where auto.offset.reset is "error".
+# Errors of a consumer about an offset that the log no longer holds, with auto.offset.reset "error".
 _REMOVED = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 _REFUSALS = _TOO_LARGE | _UNKNOWN_TARGET | _REFUSED_RECORD | _SPOILT
 
 
-# "... (after 334ms in state UP) (_TRANSPORT)"; missing where the text was too long.
+# "... (after 334ms in state UP) (_TRANSPORT)"; missing if the text was too long.
 _LOST_IN_STATE = re.compile(r"\(after \d+ms in state ([A-Z_]+)")
 _NEVER_UP = frozenset(
     {
@@ -113,10 +114,10 @@ _CLOSED_BY_BROKER = "Disconnected"
 
 
 def tells_of_loss(facility: str, text: str, *, is_debug: bool) -> bool:
-    """Whether a log line of librdkafka says that a connection was lost on which requests may have been under way.
+    """Say whether a log line of librdkafka reports the loss of a connection on which requests may have been under way.
 
-    Every loss has a debug line. One of a connection that was in use has a second line of another level, unless the
-    debug line says that this was suppressed; so a debug line alone speaks of a connection that was idle.
+    Every loss has a debug line. The loss of a connection in use has a second line, of another level, unless the debug
+    line says that the second one was suppressed. So a debug line alone reports the loss of an idle connection.
     """
     if facility == "REQTMOUT":
         return True
@@ -129,12 +130,12 @@ def tells_of_loss(facility: str, text: str, *, is_debug: bool) -> bool:
 
 
 def tells_of_connection(facility: str, text: str) -> bool:
-    """Whether a log line of librdkafka says that a connection is up."""
+    """Say whether a log line of librdkafka reports that a connection is up."""
     return facility == "STATE" and text.endswith("-> UP")
 
 
 def classify(error: KafkaError) -> Verdict:
-    """The one table of errors, first match wins."""
+    """Return the verdict about an error; the first match wins."""
     code = error.code()
     if code in _FENCED:
         return Verdict.FENCED
@@ -154,52 +155,52 @@ def classify(error: KafkaError) -> Verdict:
 
 
 def is_about_record(error: KafkaError) -> bool:
-    """Whether the broker speaks about a record, or the batch it was in; ``_STATE`` only says that it is spoilt."""
+    """Say whether the error concerns a record or its batch; ``_STATE`` only says that the transaction is spoilt."""
     return classify(error) is Verdict.REFUSED and error.code() != KafkaError._STATE
 
 
 def is_innocent(error: KafkaError) -> bool:
-    """Whether another record of the batch was refused: this broker tells which (KIP-467)."""
+    """Say whether the broker refused another record of the batch: this broker tells which one (KIP-467)."""
     return error.code() == KafkaError._INVALID_DIFFERENT_RECORD
 
 
 def is_of_this_record(error: KafkaError) -> bool:
-    """Whether a broker that tells which record it refused means this very one."""
+    """Say whether a broker that tells which record it refused means this record."""
     return error.code() in _OF_ONE_RECORD
 
 
 def is_unreadable(error: KafkaError) -> bool:
-    """Whether a consumer says that it cannot read a batch, whatever the brokers do."""
+    """Say whether a consumer cannot read a batch, independently of the state of the brokers."""
     return error.code() in _UNREADABLE
 
 
 def is_removed(error: KafkaError) -> bool:
-    """Return whether a consumer says that the log no longer holds an offset."""
+    """Say whether a consumer reports that the log no longer holds an offset."""
     return error.code() in _REMOVED
 
 
 def is_too_large(error: KafkaError) -> bool:
-    """Whether the broker refused for size: a record's, or that of the batch it was in."""
+    """Say whether the broker refused a record because of its size, or the size of its batch."""
     return error.code() in _TOO_LARGE
 
 
 def is_leaderless(error: KafkaError) -> bool:
-    """Whether the client found no broker that leads a partition; it says the same where there is no such partition."""
+    """Say whether the client found no leader of a partition; the code is the same if the partition does not exist."""
     return error.code() == KafkaError._NOENT
 
 
 def tells_of_stale_look(error: KafkaError) -> bool:
-    """Whether the client asked nobody, or somebody who no longer leads: a new look at the cluster may mend that."""
+    """Say whether the client asked no broker, or one that no longer leads; fresh metadata may mend that."""
     return error.code() in _STALE_LOOK
 
 
 def is_unanswered(error: KafkaError) -> bool:
-    """Return whether no broker has said anything, so that brokers may be away."""
+    """Say whether no broker has answered, so that brokers may be away."""
     return error.code() in _UNANSWERED
 
 
 def reason_of(error: KafkaError) -> Reason:
-    """The rejection code for a record that the broker refused with this error."""
+    """Return the rejection code for a record that the broker refused with this error."""
     code = error.code()
     if code in _TOO_LARGE:
         return Reason.RECORD_TOO_LARGE
@@ -209,30 +210,30 @@ def reason_of(error: KafkaError) -> Reason:
 
 
 def is_partition_end(error: KafkaError) -> bool:
-    """Return whether a consumer says that a partition ends here."""
+    """Say whether a consumer reports the end of a partition."""
     return error.code() == KafkaError._PARTITION_EOF
 
 
 def require_end(error: KafkaError) -> None:
-    """Raise a ClusterError unless a consumer says that a partition ends here."""
+    """Raise a ClusterError unless the error is a consumer's report of the end of a partition."""
     if not is_partition_end(error):
         raise cluster_error(error)
 
 
 def error_of(exception: KafkaException) -> KafkaError:
-    """The KafkaError inside an exception of confluent-kafka."""
+    """Return the KafkaError inside an exception of confluent-kafka."""
     error = exception.args[0]
     assert isinstance(error, KafkaError), f"not a Kafka error: {exception!r}"
     return error
 
 
 def text_of(error: KafkaError) -> str:
-    """What an error says, or its name where it says nothing."""
+    """Return the text of an error, or its name where the text is empty."""
     return error.str() or error.name()
 
 
 def cluster_error(error: KafkaError, remedy: str = "") -> ClusterError:
-    """Make a ClusterError of an error of the client."""
+    """Turn an error of the client into a ClusterError."""
     kind = ClusterTrouble.OTHER
     if is_unreadable(error):
         kind = ClusterTrouble.UNREADABLE
@@ -251,6 +252,6 @@ def cluster_errors() -> Iterator[None]:
 
 
 def with_cluster_errors(each: Generator[T, None, None]) -> Generator[T, None, None]:
-    """Yield the same, and raise a KafkaException on the way as a ClusterError."""
+    """Yield the items of the generator, and raise a KafkaException of it as a ClusterError."""
     with closing(each), cluster_errors():
         yield from each

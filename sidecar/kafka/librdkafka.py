@@ -1,17 +1,18 @@
-"""The few things of librdkafka that confluent-kafka keeps to itself: read through its C interface, and from memory.
+"""Parts of librdkafka that confluent-kafka does not offer: read through the C interface, and from memory.
 
-confluent-kafka hands headers over as Python text, and loses some on the way: see :mod:`index.unreadable`. What it loses
-is still to be had from the library that it brings along:
+confluent-kafka delivers headers as Python text, and loses some on the way: see :mod:`index.unreadable`. The library
+that it brings along still has them:
 
-* ``serialized_sizes``: how many bytes the headers of messages had in the log, which tells whether any was altered. A
-  call of C for each message would cost a tenth of all that is done with a record; so the two numbers on the way there
-  are read where they lie, by a view of the memory of the process.
-* ``PartitionQueue``: where a partition can be read by the C interface; native code does.
-* ``Partition``: a partition read by the C interface, which gives headers as they were written.
-* ``address_of`` and ``CLIENT_HANDLE``: what native code (:mod:`sidecar.kernel`) calls, and with which client.
+* ``serialized_sizes``: the number of bytes that the headers of messages had in the log, which tells whether any was
+  altered. A C call for each message would cost a tenth of all work on a record; so the two numbers on the way there are
+  read in place, through a view of the memory of the process.
+* ``PartitionQueue``: the queue from which native code reads a partition by the C interface.
+* ``Partition``: a partition read by the C interface, with headers as they were written.
+* ``address_of`` and ``CLIENT_HANDLE``: the functions that native code (:mod:`sidecar.kernel`) calls, and their client.
 
-All go by where things lie in memory, which holds for the versions in ``KNOWN`` alone: ``check_client`` is asked before
-anything else, and refuses others. It also has the library build headers and finds the number where it should be.
+All of them rely on positions in memory, which hold only for the versions in ``KNOWN``. ``check_client`` runs before
+everything else and refuses other versions. It also lets the library build headers and checks that their number and
+size are at the expected positions.
 """
 
 import ctypes
@@ -33,22 +34,22 @@ KNOWN: Final = frozenset({("2.16.1", "2.16.0")})
 _WORD: Final = 8
 _MESSAGE_BYTES: Final = 120
 _MESSAGE_HEADERS: Final = 48 // _WORD
-"""Where a Message of confluent-kafka points to the headers of librdkafka, until it is asked for them."""
+"""Position in a Message of confluent-kafka of its pointer to the headers of librdkafka, valid until they are read."""
 _HEADERS_SIZE: Final = 40 // _WORD
-"""Where these have the sum of their serialized sizes; their number is the upper half of the first word."""
+"""Position in these headers of the sum of their serialized sizes; their number is the upper half of the first word."""
 CLIENT_HANDLE: Final = 16
-"""Where a Producer and a Consumer of confluent-kafka have the handle of librdkafka."""
+"""Position in a Producer and a Consumer of confluent-kafka of the handle of librdkafka."""
 _CLIENT_BYTES: Final = 176
 _RAW_HEADERS_SIZE: Final = 120
 _RAW_HEADERS: Final = 128
-"""Where librdkafka's own message has length and place of its headers as they came."""
+"""Positions in a message of librdkafka of the length of its raw headers, and of the pointer to them."""
 RAW_HEADERS_AT: Final = (_RAW_HEADERS_SIZE, _RAW_HEADERS)
 
 _NO_FORWARDING: Final = None
 
 
 class _CMessage(ctypes.Structure):
-    """``rd_kafka_message_t``, which is public."""
+    """The public type ``rd_kafka_message_t``."""
 
     _fields_ = [
         ("err", ctypes.c_int),
@@ -69,7 +70,7 @@ def _declared(name: str, returns: Any, *takes: Any) -> Any:
     return function
 
 
-# The library that the binding has loaded is found through it, whatever its file is called.
+# The binding's own file gives access to the library that it has loaded, independently of that library's file name.
 _LIBRARY = ctypes.CDLL(cimpl.__file__)
 _queue_of = _declared("rd_kafka_queue_get_partition", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32)
 _queue_forward = _declared("rd_kafka_queue_forward", None, ctypes.c_void_p, ctypes.c_void_p)
@@ -89,12 +90,12 @@ _header_add = _declared(
     ctypes.c_ssize_t,
 )
 
-# All of the memory of the process as words; nothing is read but what a live object points to.
+# All memory of the process as words; the code reads only words to which a live object points.
 _MEMORY: Final = memoryview((ctypes.c_uint64 * (1 << 44)).from_address(0)).cast("B").cast("Q")
 
 
 class RawRecord(NamedTuple):
-    """A record of a log with its headers as they came, encoded."""
+    """A record of a log with its raw, encoded headers."""
 
     offset: int
     headers: bytes
@@ -102,7 +103,7 @@ class RawRecord(NamedTuple):
 
 
 def check_client() -> None:
-    """ConfigError when this is not a client whose headers can be compared with the log."""
+    """Raise ConfigError unless the headers of this client can be compared with the log."""
     if is_known():
         return
     found = versions()
@@ -115,17 +116,17 @@ def check_client() -> None:
 
 
 def versions() -> tuple[str, str]:
-    """Of confluent-kafka and of librdkafka."""
+    """Return the versions of confluent-kafka and of librdkafka."""
     return str(confluent_kafka.version()), str(confluent_kafka.libversion()[0])
 
 
 def is_known() -> bool:
-    """Whether the tests have seen where things lie in this client."""
+    """Say whether the tests know the memory layout of this client."""
     return versions() in KNOWN and _is_laid_out()
 
 
 def address_of(name: str) -> int:
-    """Where a function of librdkafka lies, for native code to call it."""
+    """Return the address of a function of librdkafka, which native code calls."""
     address = ctypes.cast(getattr(_LIBRARY, name), ctypes.c_void_p).value
     assert address, f"{name} has no address"
     return address
@@ -149,9 +150,9 @@ def _is_laid_out() -> bool:
 
 
 def serialized_sizes(messages: Sequence[Message]) -> list[int]:
-    """Bytes that the headers of each took in the log, their number left out; 0 for one without headers.
+    """Return the bytes that the headers of each message took in the log, without their count; 0 for no headers.
 
-    Only before a message was asked for its headers, and for messages of confluent-kafka only.
+    The messages must be of confluent-kafka, and their headers must not have been read yet.
     """
     memory, headers, size = _MEMORY, _MESSAGE_HEADERS, _HEADERS_SIZE
     places = [memory[(address >> 3) + headers] for address in map(id, messages)]
@@ -159,15 +160,15 @@ def serialized_sizes(messages: Sequence[Message]) -> list[int]:
 
 
 def header_count(message: Message) -> int:
-    """How many headers a message has, not asked for them yet."""
+    """Return the number of headers of a message whose headers have not been read yet."""
     place = _MEMORY[id(message) // _WORD + _MESSAGE_HEADERS]
     return _MEMORY[place // _WORD] >> 32 if place else 0
 
 
 class PartitionQueue:
-    """The queue of one partition, of which confluent-kafka sees nothing; to be made before the partition is assigned.
+    """The queue of one partition, hidden from confluent-kafka; it must be made before the partition is assigned.
 
-    It is at ``address`` until it is closed, which is before the consumer is.
+    The queue is at ``address`` until it is closed, and it must be closed before the consumer.
     """
 
     def __init__(self, consumer: Consumer, at: TopicPartition) -> None:
@@ -176,17 +177,17 @@ class PartitionQueue:
         _queue_forward(self.address, _NO_FORWARDING)
 
     def close(self) -> None:
-        """Give it back to librdkafka."""
+        """Return the queue to librdkafka."""
         if self.address:
             _queue_destroy(self.address)
             self.address = 0
 
 
 class Partition:
-    """One partition, read from an offset on with headers as they came; a context, used by one thread.
+    """One partition, read from an offset on with raw headers; a context manager for one thread.
 
-    The consumer keeps its settings and its security, and is used for nothing else: what belongs to the partition comes
-    by its own queue, which confluent-kafka never sees.
+    The consumer keeps its settings and its security, and serves no other purpose: the messages of the partition arrive
+    in their own queue, which confluent-kafka never sees.
     """
 
     def __init__(self, consumer: Consumer, at: TopicPartition) -> None:
@@ -202,7 +203,10 @@ class Partition:
         self._queue.close()
 
     def next(self, timeout_s: float) -> RawRecord | None:
-        """The next record; None at the end of the partition. KafkaException on timeout or any other error."""
+        """Return the next record, or None at the end of the partition.
+
+        Raise KafkaException on timeout or any other error.
+        """
         found = _consume(self._queue.address, int(timeout_s * 1_000))
         if not found:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a record was not read in time"))

@@ -1,8 +1,8 @@
-"""Membership of the consumer group: it says which delay partitions are ours, and nothing else.
+"""Membership of the consumer group: its only purpose is to tell which delay partitions are ours.
 
-Partitions are assigned paused, and no record is ever read here; each worker has a tail of its own. Offsets are
-committed now and then so that lag tools have something to show. They are never read as truth, only as an alarm: a group
-with offsets but no state has lost its state (:mod:`sidecar.partition.takeover`).
+The member assigns partitions paused and never reads a record; each worker has a tail consumer of its own. The member
+commits offsets now and then so that lag tools have something to show. The router never relies on these offsets; it uses
+them only as an alarm: a group with offsets but without state has lost its state (:mod:`sidecar.partition.takeover`).
 """
 
 import threading
@@ -25,21 +25,21 @@ REQUEST_TIMEOUT_S = 10.0
 
 ASK_AGAIN_AFTER_S = 1.0
 INQUIRY = "still ours? "
-"""Begins the metadata of a commit that only asks; the offset is the one committed before."""
+"""Start of the metadata of a commit that only asks the coordinator; its offset is the one committed before."""
 
 LEAVE_WITHIN_S = 5.0
 LEAVE_S = 0.2
 
 MOST_FENCINGS = 10
 FENCED_WITHIN_S = 600.0
-"""So many within this time mean another router of the same name; a router that lives for months meets as many one by
-one, each from brokers that went down while it was joining."""
+"""Time within which MOST_FENCINGS mean another router of the same name. A router that lives for months is fenced as
+often, but each time alone, because brokers went down while it was joining."""
 
 AFTER_FENCING_S = 2.0
 
 DENIED_WITHIN_S = 60.0
-"""So soon after brokers have not let the client in, that is why its session was lost. The client tells the same error
-of the same broker every 30 s at most."""
+"""A session lost so soon after brokers have denied the client access was lost for that reason. The client reports the
+same error of the same broker every 30 s at most."""
 
 Partition = tuple[str, int]
 
@@ -47,37 +47,37 @@ _NOT_A_MEMBER = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENE
 
 
 class Owner(Protocol):
-    """Who hears which partitions were assigned and revoked."""
+    """Receiver of the assigned and revoked partitions."""
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """The group has given these partitions to this member."""
+        """Take over these partitions, which the group has assigned to this member."""
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """These go to another member when this returns: finish with them first."""
+        """Finish with these partitions: they go to another member when this method returns."""
 
     def not_a_member(self, why: str) -> None:
-        """Until partitions are assigned again, even if it should be none of them, this process does nothing."""
+        """Stop all work until the next assignment, even if that assigns no partition."""
 
     def cursors(self) -> Mapping[Partition, int]:
-        """The committed cursor of every active partition."""
+        """Return the committed cursor of every active partition."""
 
     def turned(self) -> None:
-        """The member's loop is alive."""
+        """Note that the loop of the member is alive."""
 
     def topics(self) -> list[str]:
-        """Delay topics to serve from now on."""
+        """Return the delay topics to serve from now on."""
 
 
 class MembershipError(DelayRouterError):
-    """The group cannot be joined, and waiting will not help."""
+    """The member cannot join the group, and waiting will not help."""
 
 
 class _FencedError(DelayRouterError):
-    """The client is of no use any more; fencing of a static member is the one cause there is."""
+    """The client is no longer usable; the only cause is the fencing of a static member."""
 
 
 class _Question:
-    """Whether a partition is still ours; the thread of the member answers."""
+    """The question whether a partition is still ours; the thread of the member answers it."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -86,7 +86,7 @@ class _Question:
 
 
 class GroupMember:
-    """Runs in the thread that calls ``run``; ``still_ours`` may be asked from any thread."""
+    """Member of the consumer group in the thread that calls ``run``; any thread may call ``still_ours``."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class GroupMember:
     def run(self, topics: list[str], stopping: threading.Event) -> None:
         """Stay a member until ``stopping`` is set, then give every partition back and leave.
 
-        A static member may be fenced by itself, when brokers went down while it was joining (observed): it joins anew.
+        A static member may fence itself when brokers go down while it is joining (observed); it then joins anew. Raise
         MembershipError when that happens again and again, as it does when another router has the same name.
         """
         fenced_s: deque[float] = deque(maxlen=MOST_FENCINGS)
@@ -139,13 +139,13 @@ class GroupMember:
         )
 
     def _leave(self) -> None:
-        """End the membership; with ``leaves`` a name, too, is not to be waited for, as it is by default."""
+        """End the membership; with ``leaves`` the group need not wait for a static member to return."""
         if self._leaves:
             self._consumer.unsubscribe()
             until_s = self._clock.running_s() + LEAVE_WITHIN_S
             while self._assigned and self._clock.running_s() < until_s:
                 self._consumer.poll(LEAVE_S)
-            # The request is sent once nothing is assigned any more, and the client does not tell when.
+            # The client sends the request once it has no assignment left, and does not report when.
             self._consumer.poll(LEAVE_S)
         self._consumer.close()
 
@@ -177,7 +177,7 @@ class GroupMember:
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def still_ours(self, topic: str, partition: int) -> bool:
-        """Ask the coordinator whether this member has the partition; KafkaException when it does not answer."""
+        """Ask the coordinator whether this member has the partition; raise KafkaException when it does not answer."""
         question = _Question((topic, partition))
         self._asked.put(question)
         if not question.answered.wait(REQUEST_TIMEOUT_S):
@@ -185,9 +185,9 @@ class GroupMember:
         return question.ours
 
     def _ask_group(self) -> None:
-        """Commit for every partition in question: a coordinator takes that from members of the current generation only.
+        """Commit for every partition in question: a coordinator accepts commits only of the current generation.
 
-        Describing the group would be plainer, but librdkafka 2.16 aborts the process when such a request has timed out
+        Describing the group would be simpler, but librdkafka 2.16 aborts the process when such a request has timed out
         and the coordinator comes back (measured; an assertion in its admin client).
         """
         if self._in_question and self._clock.running_s() < self._ask_again_s:
@@ -207,7 +207,7 @@ class GroupMember:
         self._commit(offsets)
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """Take the coordinator's answer; what is not one, like a rebalance under way, leads to the next inquiry."""
+        """Take the coordinator's answer; any other error, such as a rebalance under way, leads to the next inquiry."""
         if not any(each.metadata == f"{INQUIRY}{self._inquiry}" for each in offsets):
             return
         if error is None:
@@ -225,7 +225,7 @@ class GroupMember:
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for each in partitions:
-            # Anywhere will do, since nothing is read; without it the client would ask for a committed offset.
+            # Any offset will do, since the member reads nothing; without one the client would ask for a committed one.
             each.offset = OFFSET_END
         consumer.incremental_assign(partitions)
         if partitions:
@@ -239,7 +239,7 @@ class GroupMember:
         consumer.incremental_unassign(partitions)
 
     def _on_error(self, error: KafkaError) -> None:
-        """Take what the client tries again by itself for ever: that it is not let in, above all."""
+        """Note an error after which the client tries again by itself for ever, above all that it is denied access."""
         self._log.debug("group_client_error", error=error.str(), code=error.name())
         if classify(error) is Verdict.DENIED:
             self._denied = (error.str(), self._clock.running_s())
@@ -252,7 +252,8 @@ class GroupMember:
         self._owner.not_a_member(f"the session with the group was lost: joining it again{because}")
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Others may own them already; their fencing has settled what was open, so there is nothing to finish.
+        # Other members may own these partitions already; their fencing has ended the open transactions, so there is
+        # nothing to finish.
         self._is_lost = True
         self._tell_lost()
         self._give_back(partitions)
@@ -263,7 +264,7 @@ class GroupMember:
         self._assigned.difference_update(names)
         for each in names:
             self._committed.pop(each, None)
-        # A worker that waits for an answer would hold up what follows.
+        # A worker that still waits for an answer would hold up the revocation.
         while not self._asked.empty():
             self._in_question.append(self._asked.get_nowait())
         self._answer(names, ours=False)
@@ -283,7 +284,7 @@ class GroupMember:
         try:
             self._consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as exception:
-            # For lag tools, or asked again: the next one will do.
+            # The commit is for lag tools or is an inquiry; the next one will do.
             self._log.debug("group_commit_failed", error=error_of(exception).str())
 
     def _report(self, error: KafkaError) -> None:

@@ -1,4 +1,4 @@
-"""Tokens of Amazon MSK with IAM, signed by AWS's own library: a signed address that names the region and who asks."""
+"""Signs tokens for Amazon MSK with IAM, by the library of AWS: a token is a signed URL that names region and caller."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from botocore.session import Session
 
 
 class _Found(CredentialProvider):  # type: ignore[misc]  # the SDK has no annotations
-    """Hands over what one session has found, and renews itself; the signer takes nothing but providers."""
+    """Provides the credentials that one session has found, and renews itself; the signer accepts only providers."""
 
     def __init__(self) -> None:
         super().__init__(Session())
@@ -21,13 +21,13 @@ class _Found(CredentialProvider):  # type: ignore[misc]  # the SDK has no annota
 
 
 class Signer:
-    """Signs for one region: called, it gives a token and when it ends, in epoch milliseconds; it may raise anything."""
+    """Signs tokens for one region: a call returns a token and its end in epoch milliseconds, or raises any error."""
 
     def __init__(self, region: str) -> None:
         self._region = region
         self._found = _Found()
 
     def __call__(self) -> tuple[str, int]:
-        """Sign one; the credentials are looked for the first time, which may ask the network."""
+        """Sign a token; the first call looks for the credentials, which may need the network."""
         token, ends_ms = MSKAuthTokenProvider.generate_auth_token_from_credentials_provider(self._region, self._found)
         return token, ends_ms

@@ -1,4 +1,4 @@
-"""Writes single records to delay topics, for callers that have no Kafka client of their own; any thread may call."""
+"""Writes single records to delay topics for callers without a Kafka client of their own; any thread may call it."""
 
 import threading
 import time
@@ -14,18 +14,18 @@ from sidecar.kafka.tokens import connection
 from sidecar.logs import events
 
 TIMEOUT_MS: Final = 10_000
-"""Until a record counts as not written; a caller waits for it."""
+"""Time after which a record counts as not written; a caller waits for it."""
 
 POLL_S: Final = 0.1
 FLUSH_S: Final = 5.0
 
 
 class OutcomeUnknownError(Exception):
-    """No broker has said in time whether it has the record."""
+    """No broker has confirmed or refused the record in time."""
 
 
 class Written(NamedTuple):
-    """Where a record lies, and its timestamp there, which may be the broker's."""
+    """The place of a record and its timestamp there, which the broker may have set."""
 
     partition: int
     offset: int
@@ -33,7 +33,7 @@ class Written(NamedTuple):
 
 
 class RecordWriter:
-    """Has a producer from the first record on, and another one after an error."""
+    """Writes records with a producer that is made for the first record, and made anew after an error."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -41,9 +41,9 @@ class RecordWriter:
         self._producer: Producer | None = None
 
     def write(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> Written:
-        """Write one record and wait for the broker's word.
+        """Write one record and wait for the broker's answer.
 
-        KafkaException when it was not written, OutcomeUnknownError when nobody knows whether it was.
+        Raise KafkaException when the record was not written, OutcomeUnknownError when that is unknown.
         """
         producer = self._ready()
         told: list[tuple[KafkaError | None, Message]] = []
@@ -63,7 +63,7 @@ class RecordWriter:
         return Written(message.partition() or 0, message.offset() or 0, message.timestamp()[1])
 
     def close(self) -> None:
-        """Wait a little for what is under way."""
+        """Wait up to FLUSH_S for records under way."""
         with self._lock:
             producer, self._producer = self._producer, None
         if producer is not None:
@@ -83,14 +83,17 @@ class RecordWriter:
 
 
 def record_producer(config: Config, role: str, timeout_ms: int, more: Mapping[str, object] | None = None) -> Producer:
-    """Idempotent producer of records for delay topics, for somebody who waits; KafkaException on a wrong setting."""
+    """Make an idempotent producer of records for delay topics, for a caller that waits for each.
+
+    Raise KafkaException on a wrong setting.
+    """
     return Producer(
         {
             **connection(config),
             "client.id": f"{config.router.group_id}-{role}",
-            # What the client sends again by itself is in the log once.
+            # A record that the client sends again by itself is in the log once.
             "enable.idempotence": True,
-            # As Java producers do, so that a key has one partition whoever sends it.
+            # The partitioner of Java producers, so that a key has the same partition for every sender.
             "partitioner": "murmur2_random",
             "allow.auto.create.topics": False,
             "message.timeout.ms": timeout_ms,

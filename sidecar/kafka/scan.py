@@ -1,8 +1,8 @@
-"""The one way to read partitions from an offset on: up to their ends of now, or to follow them.
+"""Reads partitions from an offset on, up to their present ends or following them; all other modules use this reader.
 
-A partition is at its end when the position has reached the end that was given. The event of the end tells the position
-too, where the last offsets hold no record: compaction, marks of transactions and aborted records leave gaps. An event
-in front of the end that was given ends nothing, for the broker may have become the leader a moment ago.
+A partition is at its end when the position has reached the given end. The end-of-partition event tells the position
+too, for partitions whose last offsets hold no record: compaction, control records and aborted records leave gaps. An
+event in front of the given end ends nothing, for the broker may have become the leader a moment ago.
 """
 
 import math
@@ -23,17 +23,17 @@ from sidecar.kafka.errors import error_of, is_partition_end, is_removed, is_unre
 from sidecar.ports import Place, Stored
 
 NO_END: Final = 1 << 62
-"""Behind every offset: the end of a range that is followed."""
+"""End of a range that is followed: an offset behind every real one."""
 
 POLL_S: Final = 0.1
 SILENT_FOR_S: Final = 30.0
-"""Brokers that hand over nothing for so long are away."""
+"""Brokers that deliver nothing for so long count as away."""
 
 AT_ONCE: Final = 1_000
 
 
 class Why(Enum):
-    """Why a scan stopped in front of an end."""
+    """Reason why a scan stopped in front of an end."""
 
     OUT_OF_TIME = "the time of the caller is over"
     SILENT = "the brokers hand over nothing"
@@ -45,7 +45,7 @@ class Why(Enum):
 class ScanError(KafkaException):
     """A scan stopped at ``place`` in front of its end.
 
-    The next call goes on, also with this partition unless the caller leaves it.
+    The next call continues with all partitions, including this one unless the caller leaves it.
     """
 
     def __init__(self, why: Why, place: Place, error: KafkaError) -> None:
@@ -55,10 +55,10 @@ class ScanError(KafkaException):
 
 
 class PartitionScan:
-    """Assigns ranges of offsets to a consumer and reads them; for one thread, as the consumer is.
+    """Assigns ranges of offsets to a consumer and reads them; one thread uses the scan and its consumer.
 
-    ``left`` holds the end of each partition that is not there yet, ``next_offset`` the position of each, and
-    ``at_end`` the partitions whose end the client has told since the last fetch.
+    ``left`` holds the end of each partition that has not reached it yet, ``next_offset`` the position of each
+    partition, and ``at_end`` the partitions whose end the client has reported since the last fetch.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class PartitionScan:
         at_once: int = AT_ONCE,
         running_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin to read; ``at_once`` bounds the records that are taken from the client together."""
+        """Begin to read; ``at_once`` limits the number of records that one fetch takes from the client."""
         self.left = {place: each.stop for place, each in ranges.items() if each}
         self.next_offset = {place: each.start for place, each in ranges.items()}
         self.at_end: set[Place] = set()
@@ -82,7 +82,8 @@ class PartitionScan:
     def records(self, until_s: float = math.inf, silent_for_s: float = SILENT_FOR_S) -> Iterator[Message]:
         """Yield the records of the ranges, in order within a partition, until all partitions are at their ends.
 
-        ScanError at ``until_s`` of the clock, after ``silent_for_s`` without an answer, and where a partition fails.
+        Raise ScanError at ``until_s`` of the clock, after ``silent_for_s`` without an answer, and when a partition
+        fails.
         """
         yield from self.taken()
         heard_s = self._running_s()
@@ -96,24 +97,24 @@ class PartitionScan:
                 raise self.stopped(Why.SILENT)
 
     def fetch(self, wait_s: float) -> int:
-        """Wait for something to come, fetch what came with it, and return how much that is; ``taken`` yields it."""
+        """Wait for a message, fetch it and those behind it, and return their number; ``taken`` yields the records."""
         self.at_end.clear()
         first = self._consumer.poll(wait_s)
         if first is None:
             return 0
         self._fetched.append(first)
         if self._at_once > 1:
-            # consume(n, t) returns early only when it has n, so it must not wait here.
+            # consume(n, t) returns early only when it has n messages, so it must not wait here.
             self._fetched.extend(self._consumer.consume(self._at_once - 1, 0))
         return len(self._fetched)
 
     def taken(self) -> Iterator[Message]:
-        """Yield the records of the ranges among what was fetched; ScanError where a partition fails."""
+        """Yield the fetched records that lie in the ranges; raise ScanError when a partition fails."""
         while self._fetched:
             message = self._fetched.popleft()
             place, offset, error = place_of(message), message.offset() or 0, message.error()
             if place not in self.left:
-                # Read no further, or an error of the client that is of no partition.
+                # The partition is finished or left, or the client reports an error that concerns no partition.
                 if error is not None and place not in self.next_offset:
                     raise ScanError(_why(error), place, error)
             elif error is None:
@@ -129,12 +130,12 @@ class PartitionScan:
                 raise ScanError(_why(error), place, error)
 
     def leave(self, place: Place) -> None:
-        """Read no more of a partition."""
+        """Stop reading a partition."""
         if self.left.pop(place, None) is not None:
             self._consumer.pause([TopicPartition(*place)])
 
     def stopped(self, why: Why) -> ScanError:
-        """Return the error that says at which offset the scan stands, to be raised by a caller that waits itself."""
+        """Return the error that names the position of the scan, for a caller that waits by itself and raises it."""
         place = next(iter(self.left))
         text = f"{place[0]}/{place[1]}: offset {self.next_offset[place]} was not read in time"
         return ScanError(why, place, KafkaError(KafkaError._TIMED_OUT, text))
@@ -146,22 +147,28 @@ class PartitionScan:
 
 
 def learn_leaders(consumer: Consumer, topic: str) -> None:
-    """Ask who leads a topic: a client that does not know it waits half a second before it looks for the beginning."""
+    """Fetch the leaders of a topic, because a client without them waits half a second before it looks up an offset."""
     consumer.list_topics(topic, REQUEST_TIMEOUT_S)
 
 
 def range_of(consumer: Consumer, place: Place) -> range:
-    """Return the offsets of a partition up to its end of now: that of what is committed, if the consumer reads that."""
+    """Return the offsets of a partition up to its present end.
+
+    For a ``read_committed`` consumer that is the end of the committed records.
+    """
     return range(*consumer.get_watermark_offsets(TopicPartition(*place), REQUEST_TIMEOUT_S))
 
 
 def place_of(message: Message) -> Place:
-    """Return the partition that a message is of."""
+    """Return the partition of a message."""
     return message.topic() or "", message.partition() or 0
 
 
 def read_compacted(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:
-    """Return every committed record; NotYetError while an open transaction hides some, KafkaException on an error."""
+    """Return every committed record.
+
+    Raise NotYetError while an open transaction hides some of them, and KafkaException on an error.
+    """
     start, settled = log_range(admin, name, partition)
     if settled != uncommitted_end(admin, name, partition):
         raise NotYetError(
@@ -172,14 +179,14 @@ def read_compacted(config: Config, name: str, partition: int, admin: AdminClient
 
 
 def read_settled(config: Config, name: str, partition: int, admin: AdminClient) -> list[Stored]:
-    """Return every committed record in front of the first open transaction: they agree with each other."""
+    """Return every committed record in front of the first open transaction; these are consistent with each other."""
     return _read(config, name, partition, *log_range(admin, name, partition))
 
 
 def read_part(consumer: Consumer, name: str, partition: int, start: int, end: int) -> list[Stored]:
     """Read every committed record of [start, end), and leave the consumer without an assignment.
 
-    RefusedError when a batch is damaged, ScanError when the end is not reached.
+    Raise RefusedError when a batch is damaged, ScanError when the scan does not reach the end.
     """
     try:
         scan = PartitionScan(consumer, {(name, partition): range(start, end)})

@@ -1,8 +1,8 @@
-"""What clients connect with: the section ``[kafka]``, and who signs tokens for Amazon MSK with IAM.
+"""Settings with which clients connect: the section ``[kafka]``, and signed tokens for Amazon MSK with IAM.
 
-librdkafka asks for a token when a client is made, and again before it ends, from a thread of its own. All clients of a
-process share one, which is signed with the credentials that the AWS SDK finds: a role of the pod, an instance profile,
-environment variables. Nothing is sent for that but what finding the credentials takes.
+librdkafka asks for a token when a client is made, and again before the token ends, from a thread of its own. All
+clients of a process share one token. It is signed with the credentials that the AWS SDK finds: a role of the pod, an
+instance profile, environment variables. Signing needs no request of its own; only finding the credentials may need one.
 """
 
 import threading
@@ -17,27 +17,29 @@ from index.errors import ConfigError
 from sidecar.config.model import Config
 
 FRESH_S: Final = 450.0
-"""A token with less time left is not handed out again. Signed ones hold for 900 s, and clients ask at 80 % of that."""
+"""Least time that a reused token must have left. A signed token is valid for 900 s, and clients ask again at 80 % of
+that."""
 
 Sign = Callable[[], tuple[str, int]]
-"""Gives a token and when it ends, in epoch milliseconds."""
+"""Returns a token and its end in epoch milliseconds."""
 
 
 def connection(config: Config) -> dict[str, Any]:
-    """What every client is made with.
+    """Return the settings that every client is made with.
 
-    ConfigError where the extra ``msk`` is missing; KafkaException, which may pass, where no token can be signed.
+    Raise ConfigError when the extra ``msk`` is not installed, and KafkaException, which may pass, when no token can be
+    signed.
     """
     if not (region := config.router.msk_region):
         return {**config.kafka}
     tokens = _tokens(region)
-    # A callback that fails would be waited for, for 10 s, and then be told without its reason.
+    # Sign one now: the client would wait 10 s for a callback that fails, and then report that without the reason.
     tokens("")
     return {**config.kafka, "oauth_cb": tokens}
 
 
 class Tokens:
-    """librdkafka's callback; safe from any thread. ``sign`` may raise anything."""
+    """Token callback of librdkafka; any thread may call it. ``sign`` may raise any error."""
 
     def __init__(self, sign: Sign, now_s: Callable[[], float] = time.time) -> None:
         self._sign = sign
@@ -46,7 +48,7 @@ class Tokens:
         self._token, self._ends_s = "", 0.0
 
     def __call__(self, _: str) -> tuple[str, float]:
-        """Token and when it ends, in epoch seconds; KafkaException where none can be signed."""
+        """Return a token and its end in epoch seconds; raise KafkaException when none can be signed."""
         with self._signing:
             if self._ends_s - self._now_s() < FRESH_S:
                 try:
@@ -61,7 +63,7 @@ class Tokens:
 @cache
 def _tokens(region: str) -> Tokens:
     try:
-        from sidecar.kafka.msk import Signer  # noqa: PLC0415 - it is an extra, and takes its time
+        from sidecar.kafka.msk import Signer  # noqa: PLC0415 - it is an extra, and slow to import
     except ModuleNotFoundError:
         raise ConfigError("router.msk_region needs the extra 'msk': pip install 'kafka-delay-router[msk]'") from None
     return Tokens(Signer(region))

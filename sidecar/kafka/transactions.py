@@ -1,4 +1,4 @@
-"""Beginning to own a partition, and ending a transaction: what every transactional producer of the router does."""
+"""Steps that every transactional producer of the router shares: fence the old owner, produce, commit, abort."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,14 +15,15 @@ OnDelivery = Callable[[KafkaError | None, Message], None]
 _QUEUE_WAIT_S: Final = 0.05
 
 FENCE_WITHIN_S: Final = 60.0
-"""Whoever gets no answer for so long begins with a new client, and so with the bootstrap servers: this one may know
-addresses only that are no more (see ``clients.producer``)."""
+"""Time without an answer after which the caller begins with a new client, and so with the bootstrap servers: this
+client may know only addresses that no longer exist (see ``clients.producer``)."""
 
 
 def fence(producer: Producer, stopping: Callable[[], bool], remedy: str) -> None:
-    """Become the only writer of a partition; KafkaException when the cluster refuses or is silent, or when stopping.
+    """Become the only writer of a partition.
 
-    RefusedError, with this remedy, when the brokers will never take transactions like ours.
+    Raise KafkaException when the cluster refuses or is silent, or when stopping, and RefusedError, with the remedy,
+    when the brokers will never accept transactions like ours.
     """
     given_up_s = time.monotonic() + FENCE_WITHIN_S
     while True:
@@ -32,7 +33,7 @@ def fence(producer: Producer, stopping: Callable[[], bool], remedy: str) -> None
             verdict = classify(error_of(exception))
             if verdict is Verdict.MISCONFIGURED:
                 raise RefusedError(f"{error_of(exception).str()}; {remedy}") from exception
-            # A timed-out call is resumed by calling again; a shorter timeout only lets us look at `stopping`.
+            # Another call resumes the one that timed out; the timeout is short only to look at `stopping`.
             if verdict is not Verdict.RETRY or stopping() or time.monotonic() > given_up_s:
                 raise
         else:
@@ -49,12 +50,12 @@ def produce(
     timestamp_ms: int,
     on_delivery: OnDelivery | None,
 ) -> None:
-    """Produce a record, waiting while the client's queue is full: a transaction may be larger than that."""
-    # The stubs want a list that may also hold str values; lists are invariant, so a narrower one does not fit.
+    """Produce a record; wait while the queue of the client is full, as a transaction may be larger than the queue."""
+    # The stubs want a list that may also hold str values; lists are invariant, so a list of bytes does not fit.
     given: Any = list(headers)
     while True:
         try:
-            # The fifth is `callback`: where it is given, even as None, `on_delivery` behind it is not looked at.
+            # The fifth is `callback`: if it is given, even as None, the client ignores `on_delivery` behind it.
             producer.produce(topic, value, key, partition, on_delivery, None, timestamp_ms, given)
         except BufferError:
             producer.poll(_QUEUE_WAIT_S)
@@ -63,12 +64,12 @@ def produce(
 
 
 def commit(producer: Producer) -> None:
-    """Commit the open transaction; a commit that timed out goes on with the same one when it is called again."""
+    """Commit the open transaction; a commit that timed out is called again, which resumes it."""
     _resumed(producer.commit_transaction)
 
 
 def abort(producer: Producer) -> None:
-    """Abort the open transaction, in the same way."""
+    """Abort the open transaction; an abort that timed out is called again, which resumes it."""
     _resumed(producer.abort_transaction)
 
 

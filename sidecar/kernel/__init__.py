@@ -1,26 +1,28 @@
-"""Optional native code for what is done with every record; without it the router does the same in Python, slower.
+"""Optional native code for the work on every record; without it the router does the same in Python, more slowly.
 
-May import: ``kafka``. Begin with :mod:`sidecar.kernel.choice`: whether a process uses it, and why not.
-``_fetching.pyx`` reads a partition, ``_deciding.pyx`` decides its records, ``_release.pyx`` writes released ones,
-``_segments.pyx`` decodes segments and takes them apart into rows, ``_rows.pyx`` joins them of rows, and ``_runs.pyx``
-puts rows in order before that; ``hatch_build.py`` compiles them. Jobs on Spark find :mod:`sidecar.kernel.jobs` by an
-entry point, and have ``_columns.pyx`` decide what they read.
+May import: ``kafka``. Begin with :mod:`sidecar.kernel.choice`, which decides whether a process uses the kernel.
+``_fetching.pyx`` reads a partition, ``_deciding.pyx`` decides its records, ``_release.pyx`` writes released records,
+``_segments.pyx`` decodes segments and splits them into rows, ``_runs.pyx`` puts rows in order, and ``_rows.pyx`` joins
+rows into segments; ``hatch_build.py`` compiles them. Jobs on Spark find :mod:`sidecar.kernel.jobs` by an entry point,
+and decide the records that they read with ``_columns.pyx``.
 
-Python is the definition. A native function does the same, or stops in front of what is not of the common form and
-leaves it to Python: errors, refusals and everything rare stay in one place. It is used only with versions of
-confluent-kafka whose layout is tested (``KNOWN`` in :mod:`sidecar.kafka.librdkafka`), and uses the client that is there
-already: configuration, security, transactions and callbacks stay with that.
+Python is the definition. A native function does the same, or stops in front of the first record that is not of the
+common form and leaves it to Python: errors, refusals and everything rare stay in one place. The kernel is used only
+with versions of confluent-kafka whose layout is tested (``KNOWN`` in :mod:`sidecar.kafka.librdkafka`). It uses the
+existing client, which keeps configuration, security, transactions and callbacks.
 
-Decisions, with what was rejected
----------------------------------
-* *Cython*, typed, for whoever reads the rest reads this. Rejected: C, which the first draft was in and which is no
+Decisions, with the rejected alternatives
+-----------------------------------------
+* *Cython*, typed: a reader of the Python code can read it. Rejected: C, the language of the first draft, which is no
   faster here (the time goes into librdkafka, and into taking tuples apart); Rust, a second tool chain for each build;
-  mypyc, which made the hot modules 5 % faster; cffi and ctypes, whose call costs more than what is to be saved.
-* *Found by address* in the library that confluent-kafka has loaded. Rejected: linking with a librdkafka of our own,
-  which would be a second one in the process, of another version some day.
-* *Two passes*, one with the lock of the interpreter and one without. Rejected: letting go of it for each record.
-* *The partition's own queue*, taken before anything is in it; Python goes on serving the main queue. Rejected: serving
-  that natively, where confluent-kafka's callbacks end the process; and its messages, of a dozen objects each.
-* *Here, and handed in* as a :class:`snapshots.codec.SegmentCodec` where partitions are put together. Rejected: compiled
-  modules in ``snapshots``, which would have to find out what is compiled, and whether it is switched off, by itself.
+  mypyc, which made the hot modules 5 % faster; cffi and ctypes, whose calls cost more than they would save.
+* *Functions found by address* in the library that confluent-kafka has loaded. Rejected: linking with a librdkafka of
+  our own, which would be a second one in the process, and some day of another version.
+* *Two passes*, one with the lock of the interpreter and one without. Rejected: releasing the lock for each record.
+* *The partition's own queue*, taken before it has any message; Python goes on serving the main queue. Rejected: serving
+  the main queue natively, where confluent-kafka's callbacks end the process; and the messages of confluent-kafka, which
+  have a dozen objects each.
+* *The codec is here*, and is passed as a :class:`snapshots.codec.SegmentCodec` where partitions are put together.
+  Rejected: compiled modules in ``snapshots``, which would have to determine by itself whether they are compiled and
+  switched on.
 """

@@ -1,4 +1,4 @@
-"""``python -m sidecar.kernel`` tells which kernel a router would run with here; ``make venv`` shows it."""
+"""``python -m sidecar.kernel`` prints the kernel that a router would use here; ``make venv`` shows it."""
 
 import os
 import sys

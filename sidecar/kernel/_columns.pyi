@@ -1,5 +1,5 @@
-# What each does is said in _columns.pyx. Columns are arrays: of 64 bits the times and ends, of 32 the places, of bytes
-# the rest.
+# _columns.pyx documents each class. Columns are arrays: times and ends have 64 bits, places have 32, all others are
+# bytes.
 from typing import Any
 
 from sidecar.kernel.common_form import CommonForm

@@ -1,10 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Records that lie as columns, as a Spark job has them, decided and packed: the compiled half of
-``spark_backfill.buckets.deciding``.
+"""Decides and packs records in columns, for Spark jobs: the compiled half of ``spark_backfill.buckets.deciding``.
 
-What is common, and what a record of the common form becomes, is that of ``_deciding.pyx``; only where its parts lie is
-otherwise. They are read where they are, as Arrow lays them out: contents behind each other, where each begins, and
-which are null.
+``_deciding.pyx`` defines the common form and the result of its records; only the place of a record's parts differs
+here. The parts are read in place, in the layout of Arrow: the contents one after another, the start of each, and flags
+for nulls.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -12,16 +11,16 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from sidecar.kernel._deciding cimport ID, MAX_HEADERS, Judge, Seen
 from sidecar.kernel._notations cimport Bytes
 
-# Of what is given and returned here; choice.py has the same number.
+# Revision of the arguments and results of this module; choice.py has the same number.
 REVISION = 9
 
 cdef const char *SOMEWHERE = ""
 
 
 cdef class Column:
-    """Texts or bytes: text ``n`` is ``content[places[n] : places[n + 1]]``, unless there is ``is_null``, and 1 there.
+    """A column of texts or bytes: text ``n`` is ``content[places[n] : places[n + 1]]``, or null if ``is_null[n]`` is 1.
 
-    ValueError for places that lie outside.
+    ``is_null`` may be None. Raise ValueError for places outside of the content.
     """
 
     cdef const int32_t[::1] places
@@ -48,12 +47,12 @@ cdef class Column:
             raise ValueError("texts of a column lie in its content")
 
     cdef void take(self, Py_ssize_t number, Bytes *text) noexcept nogil:
-        """A null has no place, an empty one has."""
+        """Take a text; a null has no place, an empty text has one."""
         if self.has_null and self.is_null[number]:
             text.place, text.size = NULL, 0
             return
         text.size = self.places[number + 1] - self.places[number]
-        # What is empty may lie behind all there is.
+        # An empty text may lie behind the whole content.
         if text.size:
             text.place = <const char *>&self.content[self.places[number]]
         else:
@@ -61,9 +60,9 @@ cdef class Column:
 
 
 cdef class Batch:
-    """Some records: a timestamp, key and value of each, and the headers of all behind each other.
+    """A batch of records: the timestamp, key and value of each, and the headers of all, one after another.
 
-    ``header_ends`` says of each record where its headers end. ValueError for columns that do not go together.
+    ``header_ends`` has the end of the headers of each record. Raise ValueError for columns that do not fit together.
     """
 
     cdef const int64_t[::1] timestamps_ms, header_ends
@@ -90,7 +89,7 @@ cdef class Batch:
 
 
 cdef class ColumnDecider(Judge):
-    """Decides batches. ``packs``: whether records are made rows, too."""
+    """Decides batches; with ``packs`` it also makes rows of the records."""
 
     cdef bint packs
 
@@ -98,10 +97,10 @@ cdef class ColumnDecider(Judge):
         self.packs = packs
 
     def decide(self, Batch batch not None, Py_ssize_t start, int64_t[::1] dues_ms, list rows not None, list ids not None):
-        """Decide records from ``start`` on: the place of the first that is for Python to decide, or behind the last.
+        """Decide records from ``start`` on; return the place of the first record left to Python, or behind the last.
 
-        ``dues_ms`` and ``rows`` have a place for each record of the batch; the number of one with an id, and the id,
-        are added to ``ids``.
+        ``dues_ms`` and ``rows`` have a place for each record of the batch. For each record with an id, its number and
+        the id are added to ``ids``.
         """
         cdef Seen seen
         cdef Py_ssize_t place = start

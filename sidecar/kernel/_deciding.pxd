@@ -1,18 +1,18 @@
 # cython: language_level=3
-"""What decides records of the common form, for the modules of the kernel that have them: see ``_deciding.pyx``."""
+"""Declares the decider of records of the common form, for the other modules of the kernel: see ``_deciding.pyx``."""
 
 from libc.stdint cimport int16_t, int64_t
 
 from sidecar.kernel._notations cimport Bytes
 
 cdef enum:
-    # Of a record; as in snapshots.rows. One with more is Python's.
+    # Most headers of a record, as in snapshots.rows. Python decides a record with more.
     MAX_HEADERS = 100
-    # Names that are remembered at once, and the places of the table in which they are looked up: a power of two.
+    # Most names remembered at once, and the slots of their hash table, a power of two.
     MAX_NAMES = 512
     SLOTS = 2048
 
-# What a header name means, in the numbers of common_form.py: a role, and in which notations its content is read here.
+# Meaning of a header name, in the numbers of common_form.py: a role, and the notations of its content read here.
 cdef enum:
     NOTHING = 0
     AT = 1
@@ -30,7 +30,7 @@ cdef enum:
 
 cdef struct Header:
     Bytes name
-    # Without a place it is null.
+    # A null has no place.
     Bytes content
 
 
@@ -45,7 +45,7 @@ cdef struct Seen:
     Bytes key
     Bytes value
     int header_count
-    # What is found out.
+    # Results of the judgement.
     int64_t due_ms
     int64_t partition
     int64_t expire_ms
@@ -62,7 +62,7 @@ cdef class Judge:
     cdef tuple default_targets, last_targets
     cdef int64_t max_ahead_ms, delay_ms
     cdef bint requires_time
-    # Names of headers by their number, and where to find the number of one: 0 for none, or it and one more.
+    # Names of headers by their number, and a hash table of numbers: each slot holds 0, or the number plus 1.
     cdef list texts
     cdef Name[MAX_NAMES] names
     cdef int16_t[SLOTS] slots
@@ -71,7 +71,7 @@ cdef class Judge:
     cdef bytes last_to, last_shape
     cdef int16_t[MAX_HEADERS] last_numbers
     cdef int last_count
-    # Of the record that is being decided.
+    # Headers of the record that is being decided.
     cdef Header[MAX_HEADERS] headers
     cdef int16_t[MAX_HEADERS] numbers
 

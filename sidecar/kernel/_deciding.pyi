@@ -1,4 +1,4 @@
-# What each does is said in _deciding.pyx.
+# _deciding.pyx documents the class.
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False, cdivision=True
-"""Records of the common form, decided and packed: the compiled half of ``sidecar.intake.deciding``.
+"""Decides and packs records of the common form: the compiled half of ``sidecar.intake.deciding``.
 
-Common is what has a timestamp, at most one header of each control role, times in one of the notations below, at most one
-target, and nothing that cancels, moves or recurs. What names of headers and targets mean is asked of Python the first
-time that one is met. A record of any other form, and one that is to be rejected, is stopped in front of: Python decides
-that one.
+A record of the common form has a timestamp, at most one header of each control role, times in one of the notations
+below, at most one target, and no header that cancels, moves or recurs. The kernel asks Python for the meaning of each
+header name and target once, when it first meets it. It stops in front of a record of any other form, and of a record
+that must be rejected: Python decides that record.
 
 ==================  ===================================================================================
 ``deliver-at``      up to 18 digits that can be nothing but milliseconds; RFC 3339 from 1970 on
@@ -30,7 +30,7 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         allocfunc tp_alloc
 
-# Of what is given and returned here; choice.py has the same number.
+# Revision of the arguments and results of this module; choice.py has the same number.
 REVISION = 9
 
 cdef enum:
@@ -48,7 +48,7 @@ cdef enum:
     HEADER_OVERHEAD_BYTES = 120
     PACKED_OVERHEAD_BYTES = 300
     PACKED_BYTES = 65536
-    # Of namedtuples.
+    # Number of fields of the namedtuples.
     RECORD_FIELDS = 4
     SCHEDULE_FIELDS = 8
     SCHEDULED_FIELDS = 3
@@ -60,14 +60,14 @@ cdef enum:
     INLINE_VALUES = 0x32
     INLINE_HEADER_VALUES = 0x52
 
-# As in index.readers: what is below the first or between the others can be nothing but milliseconds.
+# As in index.readers: a number below the first limit, or between the other two, can only be milliseconds.
 cdef int64_t FIRST_SECONDS = 1_000_000_000
 cdef int64_t FIRST_MILLIS = 100_000_000_000
 cdef int64_t FIRST_MICROS = 100_000_000_000_000
 
 
 cdef bint _time(Bytes *raw, int means, int64_t *time_ms) noexcept nogil:
-    """An instant or a length of time; not a number of which it is in doubt what it counts."""
+    """Parse an instant or a duration; refuse a number whose unit is in doubt."""
     cdef bint is_instant = means & ROLE_BITS == AT
     if digits_of(raw.place, raw.size, time_ms):
         return means & DIGITS and (not is_instant or _is_certain(time_ms[0]))
@@ -81,7 +81,7 @@ cdef bint _is_certain(int64_t due_ms) noexcept nogil:
 
 
 cdef bint _length(const char **at, const char *end, int64_t *number) noexcept nogil:
-    """A zigzag varint of 32 bits, and where it ends."""
+    """Parse a zigzag varint of 32 bits, and move ``at`` behind it."""
     cdef uint64_t zigzag = 0
     cdef int shift = 0
     cdef uint8_t byte
@@ -97,7 +97,7 @@ cdef bint _length(const char **at, const char *end, int64_t *number) noexcept no
 
 
 cdef bint _piece(const char **at, const char *end, Bytes *piece) noexcept nogil:
-    """Some bytes behind their length, or null."""
+    """Parse a length and the bytes behind it; a length of -1 means null."""
     cdef int64_t size = 0
     if not _length(at, end, &size) or size > end - at[0]:
         return False
@@ -109,7 +109,7 @@ cdef bint _piece(const char **at, const char *end, Bytes *piece) noexcept nogil:
 
 
 cdef bint _parse_headers(Taken *taken, Header *headers, int *found) noexcept nogil:
-    """Headers as a log holds them; False for more than are looked at here, and for what is no such thing."""
+    """Parse headers in the encoding of the log; return False for more than MAX_HEADERS, and for invalid bytes."""
     cdef const char *at = taken.headers
     cdef const char *end = at + taken.headers_size
     cdef int64_t count = 0
@@ -133,7 +133,7 @@ cdef object _bytes_of(Bytes *content):
 
 
 cdef inline tuple _made(type kind, Py_ssize_t fields):
-    """An empty namedtuple, as ``tuple.__new__`` makes it before it has its fields."""
+    """Return a namedtuple without fields, as ``tuple.__new__`` allocates it."""
     return <tuple>(<PyTypeObject *>kind).tp_alloc(kind, fields)
 
 
@@ -143,9 +143,9 @@ cdef inline void _set(tuple made, Py_ssize_t place, object field):
 
 
 cdef class Judge:
-    """What decides by one set of rules where records lie otherwise in each subclass; used by one thread.
+    """Decides records by one set of rules; each subclass reads records of another layout. One thread uses it.
 
-    ``form`` is the ``CommonForm`` of the rules, ``packer`` what rows are packed with.
+    ``form`` is the ``CommonForm`` of the rules; ``packer`` packs rows.
     """
 
     def __cinit__(self, form, packer, *_):
@@ -158,7 +158,7 @@ cdef class Judge:
         self.forget_names()
 
     cdef bint judge(self, Seen *seen) except -1:
-        """Whether a record is of the common form and accepted, but for its target; and when it is due."""
+        """Say whether a record is of the common form and accepted, apart from its target; compute its due time."""
         cdef int place, number, means, role
         cdef int64_t at_ms = 0, after_ms = self.delay_ms
         cdef Header *header
@@ -179,7 +179,7 @@ cdef class Judge:
             if means == NOTHING:
                 continue
             role = means & ROLE_BITS
-            # Null is a key; of anything else it says nothing, or cannot be read.
+            # Null is a valid key; null in any other control header is invalid or has no meaning.
             if means == NOT_COMMON or seen.roles & 1 << role or (header.content.place == NULL and role != KEY):
                 return False
             seen.roles |= 1 << role
@@ -223,11 +223,11 @@ cdef class Judge:
         else:
             seen.due_ms = AT_ONCE
             return not self.requires_time
-        # One that says that it is due at once is counted otherwise than one that says nothing.
+        # Python decides a record whose headers give the time AT_ONCE, because it does not count as one without a time.
         return seen.due_ms > AT_ONCE and seen.due_ms - seen.timestamp_ms <= self.max_ahead_ms
 
     cdef tuple route(self, Seen *seen):
-        """The targets of a record; None where they are none that it may have."""
+        """Return the targets of a record, or None if it may not have them."""
         if not seen.roles & 1 << TO:
             return self.default_targets
         if (
@@ -248,7 +248,7 @@ cdef class Judge:
         return found
 
     cdef int number_of(self, Bytes *name) except -2:
-        """The number of a header name, which from now on is known; -1 for one that is not remembered."""
+        """Return the number of a header name, and remember the name; -1 for a name that cannot be remembered."""
         cdef uint32_t mixed = 2166136261
         cdef Py_ssize_t at
         cdef int number
@@ -280,14 +280,14 @@ cdef class Judge:
         return number
 
     cdef void forget_names(self):
-        """Producers choose them, so there is a bound."""
+        """Forget all names; producers choose names, so their number must be bounded."""
         memset(self.slots, 0, sizeof(self.slots))
         self.texts, self.name_count = [], 0
         self.shapes.clear()
         self.last_count = -1
 
     cdef bytes pack(self, Seen *seen):
-        """The row of a record, as ``RowPacker.pack`` makes it; None for one that is too large to be packed, or none."""
+        """Return the row of a record, as ``RowPacker.pack`` makes it, or None if the record is too large for one."""
         cdef bytes shape, row
         cdef Written into
         cdef int place
@@ -296,7 +296,7 @@ cdef class Judge:
             size += column_size(seen.key.size)
         for place in range(seen.header_count):
             size += column_size(self.headers[place].content.size)
-        # Whether the last bytes still fit may be seen by Python.
+        # Python decides whether a record near the limit still fits.
         if size > PACKED_BYTES:
             return None
         shape = self.shape(seen.header_count)
@@ -315,7 +315,7 @@ cdef class Judge:
         return row
 
     cdef bytes shape(self, int count):
-        """What tells which headers a row has; None where the table of their names is full."""
+        """Return the end of a row, which tells its headers, or None if the table of header names is full."""
         cdef Py_ssize_t size = count * sizeof(int16_t)
         cdef int place
         if self.last_count == count and memcmp(self.last_numbers, self.numbers, size) == 0:
@@ -337,8 +337,8 @@ cdef class Judge:
 cdef class Decider(Judge):
     """Decides messages.
 
-    ``hash_of`` is what an id is known by, ``kinds`` the types of Record, Schedule, Scheduled and Packed, ``keep_key``
-    stands for the key a record has.
+    ``hash_of`` returns the hash of an id. ``kinds`` are the types Record, Schedule, Scheduled and Packed. ``keep_key``
+    stands for the record's own key.
     """
 
     cdef object hash_of, keep_key
@@ -357,11 +357,11 @@ cdef class Decider(Judge):
     ):
         """Add the entries of messages from ``start`` on to a run, and the hashes of their ids to ``names``.
 
-        Messages are those of ``_fetching.pyx``, which have headers of their own, or any with the methods of
-        confluent-kafka's, and ``headers`` of each. ``(next, taken_bytes, without_time)``: the place of the first that is
-        for Python to decide, the memory that the others take, and how many of them name no time. Nothing is decided at
-        or beyond the offset ``below``, nor what takes ``room_bytes`` or more together with the others; what is due after
-        ``far_ms`` is packed.
+        Return ``(next, taken_bytes, without_time)``: the place of the first message left to Python, the memory that the
+        decided records take, and the number of records without a time. The messages are those of ``_fetching.pyx``,
+        which bring their headers, or objects with the methods of confluent-kafka's messages, with ``headers`` for each.
+        The kernel stops at the offset ``below``, and in front of a record with which the memory would reach
+        ``room_bytes``. It packs records that are due after ``far_ms``.
         """
         cdef Seen seen
         cdef Messages raw = <Messages>messages if type(messages) is Messages else None
@@ -453,7 +453,7 @@ cdef class Decider(Judge):
         return True
 
     cdef list headers_of(self, Seen *seen):
-        """The headers of a record as confluent-kafka hands them over; all names are known by now."""
+        """Return the headers of a record in the form of confluent-kafka; all names are known by now."""
         cdef list found = PyList_New(seen.header_count)
         cdef int place
         cdef tuple header
@@ -484,7 +484,7 @@ cdef class Decider(Judge):
         _set(schedule, 4, _bytes_of(&seen.deliver_id) if seen.roles & 1 << ID else None)
         _set(schedule, 5, False)
         _set(schedule, 6, seen.expire_ms)
-        # What is spread is left to Python.
+        # Rules with a spread are left to Python, so the spread is 0.
         _set(schedule, 7, 0)
         _set(record, 0, key)
         _set(record, 1, value)

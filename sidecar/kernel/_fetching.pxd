@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Messages as librdkafka has read them, for the other modules of the kernel: see ``_fetching.pyx``."""
+"""Declares the messages that librdkafka has read, for the other modules of the kernel: see ``_fetching.pyx``."""
 
 from libc.stdint cimport int32_t, int64_t
 
-# rd_kafka_message_t of rdkafka.h, which is public; private lie behind it the headers as they came.
+# The public rd_kafka_message_t of rdkafka.h; the raw headers lie behind it in private memory.
 cdef struct Message:
     int code
     void *topic
@@ -26,7 +26,7 @@ cdef struct Taken:
 cdef class Messages:
     cdef Taken *taken
     cdef Py_ssize_t room
-    # Of what was read, how much is there, and how much is shown.
+    # Number of messages in memory, and number of messages shown to callers.
     cdef Py_ssize_t held
     cdef Py_ssize_t count
     cdef void *destroy

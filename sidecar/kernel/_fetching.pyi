@@ -1,4 +1,4 @@
-# What each does is said in _fetching.pyx.
+# _fetching.pyx documents each class.
 from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaError

@@ -1,16 +1,16 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Messages of one partition, taken without the lock of the interpreter and without making objects of them.
+"""Takes messages of one partition without the lock of the interpreter and without making objects of them.
 
-confluent-kafka makes a dozen objects of each message, of which a record that is packed needs none. What is taken here stays
-memory of librdkafka until it is released, and ``_deciding.pyx`` looks at it there; Python may ask for single messages,
-which then are objects as those of confluent-kafka. Headers are the bytes that are in the log.
+confluent-kafka makes a dozen objects of each message, but a packed record needs none. The messages taken here stay in
+the memory of librdkafka until they are released, and ``_deciding.pyx`` reads them there. Python may ask for single
+messages, which become objects like those of confluent-kafka. Headers are the raw bytes of the log.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 
-# Of what is given and returned here; choice.py has the same number.
+# Revision of the arguments and results of this module; choice.py has the same number.
 REVISION = 9
 
 ctypedef Py_ssize_t (*ConsumeFunction)(void *queue, int timeout_ms, Message **messages, size_t count) noexcept nogil
@@ -19,7 +19,7 @@ ctypedef void (*DestroyFunction)(Message *message) noexcept nogil
 ctypedef const char *(*ErrorTextFunction)(const Message *message) noexcept nogil
 
 cdef enum:
-    # Taken out of the queue at once: after each step it is seen whether the headers are enough.
+    # Messages taken out of the queue at once; after each step the reader compares the bytes of headers with the limit.
     STEP = 64
     MAX_AT_ONCE = 65536
 
@@ -29,7 +29,7 @@ cdef object _bytes_or_none(const void *place, size_t size):
 
 
 cdef class Handed:
-    """One message with the methods of confluent-kafka's that intake asks for; ``raw_headers`` are those in the log."""
+    """One message with the methods of confluent-kafka that intake calls; ``raw_headers`` are those of the log."""
 
     cdef object _offset, _error, _key, _value, _timestamp
     cdef readonly object raw_headers
@@ -51,7 +51,7 @@ cdef class Handed:
 
 
 cdef class Messages:
-    """What was read at once, errors among it; used by one thread. Released, it is empty."""
+    """Messages that were read at once, including errors; one thread uses it. It is empty after its release."""
 
     def __cinit__(self):
         self.taken = NULL
@@ -65,18 +65,21 @@ cdef class Messages:
         return self.count
 
     def release(self):
-        """Give everything back to librdkafka."""
+        """Return all messages to librdkafka."""
         cdef Py_ssize_t place
         for place in range(self.held):
             (<DestroyFunction>self.destroy)(self.taken[place].message)
         self.held = self.count = 0
 
     def cut(self, Py_ssize_t count):
-        """Leave out what comes behind so many."""
+        """Hide all but the first ``count`` messages."""
         self.count = max(min(self.count, count), 0)
 
     def next_offset(self):
-        """Behind the last one; the event of the end has the offset of the next record."""
+        """Return the offset behind the last message, or None without one.
+
+        The end-of-partition event has the offset of the next record itself.
+        """
         cdef Message *last
         if self.count == 0:
             return None
@@ -84,7 +87,7 @@ cdef class Messages:
         return last.offset + (last.code == 0)
 
     def errors(self):
-        """The places of what is no record."""
+        """Return the places of messages that are no records."""
         cdef Py_ssize_t place
         return [place for place in range(self.count) if self.taken[place].message.code]
 
@@ -99,7 +102,7 @@ cdef class Messages:
         return None
 
     def handed(self, Py_ssize_t start, Py_ssize_t stop, make_error):
-        """Messages as objects, from one place up to another; ``make_error`` makes one of a code and a text."""
+        """Return the messages from ``start`` to ``stop`` as objects; ``make_error`` makes an error of code and text."""
         return [_handed(self, place, make_error) for place in range(max(start, 0), min(stop, self.count))]
 
 
@@ -111,7 +114,7 @@ cdef Handed _handed(Messages messages, Py_ssize_t place, make_error):
     made._offset, made._timestamp = message.offset, (1, taken.timestamp_ms)
     made.raw_headers = b"\0"
     if message.code:
-        # What an error has in place of a value is its text, which is not for whoever asks for records.
+        # An error has its text in place of a value, so the value stays None for callers that expect records.
         text = (<ErrorTextFunction>messages.error_text)(message)
         made._error = make_error(message.code, text.decode("utf-8", "replace") if text != NULL else "")
         return made
@@ -123,10 +126,11 @@ cdef Handed _handed(Messages messages, Py_ssize_t place, make_error):
 
 
 cdef class Reader:
-    """Takes messages out of the queue of a partition, of which nothing else takes any; used by one thread.
+    """Takes messages out of the queue of a partition, which has no other reader; one thread uses it.
 
-    ``queue`` is librdkafka's, whose functions are at ``addresses``; ``headers_at`` is where its message has length and
-    place of the headers. Whoever makes one answers for this being so, and for the queue as long as it is read.
+    ``queue`` belongs to librdkafka, whose functions are at ``addresses``. ``headers_at`` gives the positions in its
+    message of the length of the headers and of the pointer to them. The caller must guarantee these, and keep the queue
+    alive until the last read.
     """
 
     cdef void *queue
@@ -153,11 +157,14 @@ cdef class Reader:
         free(self.messages)
 
     def close(self):
-        """There is nothing to read any more."""
+        """Detach from the queue; later reads return no message."""
         self.queue = NULL
 
     def read(self, int wait_ms, Py_ssize_t most, int64_t most_header_bytes):
-        """What has arrived, waiting for the first of it: ``most`` messages, or as many as have so many bytes of headers."""
+        """Wait for the first message, and return it with those that have arrived.
+
+        These are ``most`` messages at most; the read ends early once their headers have ``most_header_bytes``.
+        """
         cdef Messages found = Messages()
         most = max(min(most, MAX_AT_ONCE), 0)
         found.taken = <Taken *>malloc(max(most, 1) * sizeof(Taken))
@@ -177,7 +184,7 @@ cdef class Reader:
         cdef Py_ssize_t step = min(1, most), got, place
         cdef int64_t header_bytes = 0
         while step > 0:
-            # It returns early only when it has all, so it waits for the first alone.
+            # The call returns early only when it has all messages, so it may wait only for the first one.
             got = self.consume(self.queue, 0 if held[0] else wait_ms, self.messages, <size_t>step)
             for place in range(got):
                 header_bytes += self.note(&taken[held[0]], self.messages[place])

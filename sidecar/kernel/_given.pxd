@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""Take numbers, bytes and text out of the Python objects of a record.
+"""Takes numbers, bytes and text out of the Python objects of a record.
 
-Each function says whether an object has exactly the expected type. Python decides a record for which one says no.
+Each function says whether an object has exactly the expected type. If one says no, Python handles the record.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -24,7 +24,7 @@ cdef inline bint number_of(object given, int64_t *number) except -1:
 
 
 cdef inline bint content_of(object given, Bytes *content) noexcept:
-    """Take bytes or None; a null has no place, an empty one has."""
+    """Take bytes or None; a null has no place, empty bytes have one."""
     if given is None:
         content.place, content.size = NULL, 0
         return True

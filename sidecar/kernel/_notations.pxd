@@ -1,14 +1,14 @@
 # cython: language_level=3, cdivision=True
-"""How times are written that the kernel reads: the compiled half of ``index.times``, for ``_deciding.pyx``.
+"""Parses the notations of times that the kernel reads: the compiled half of ``index.times``, for ``_deciding.pyx``.
 
-Each function says whether a text is of its notation, and then what it says. What it does not know, Python does, which
-also tells of what is wrong with it.
+Each function says whether a text is of its notation, and if so returns its value. Python parses all other texts, and
+reports their errors.
 """
 
 from libc.stdint cimport int64_t
 
 cdef enum:
-    # Of a number that is below 2^63 whatever its digits are.
+    # Any number with so many digits is below 2^63.
     MAX_DIGITS = 18
 
 cdef extern from *:
@@ -24,7 +24,7 @@ cdef struct Bytes:
 
 
 cdef inline bint digits_of(const char *place, Py_ssize_t size, int64_t *number) noexcept nogil:
-    """Whether these are digits of a number that certainly fits."""
+    """Parse digits; say whether the text has only digits, and few enough to fit."""
     cdef int64_t value = 0
     cdef Py_ssize_t at
     if not 1 <= size <= MAX_DIGITS:
@@ -38,7 +38,7 @@ cdef inline bint digits_of(const char *place, Py_ssize_t size, int64_t *number) 
 
 
 cdef inline int64_t days_to(int64_t year, int64_t month, int64_t day) noexcept nogil:
-    """Days from 1970 to a date of the Gregorian calendar that is not before; -1 where there is none such."""
+    """Return the days from 1970 to a date of the Gregorian calendar, or -1 for an earlier or impossible date."""
     cdef int64_t length = 31, years, day_of_year
     cdef bint leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
     if month == 2:
@@ -47,14 +47,14 @@ cdef inline int64_t days_to(int64_t year, int64_t month, int64_t day) noexcept n
         length = 30
     if year < 1970 or not 1 <= month <= 12 or not 1 <= day <= length:
         return -1
-    # Counted in years that begin in March, so that the leap day is the last.
+    # Years here begin in March, so that the leap day is the last day.
     years = year - 1 if month <= 2 else year
     day_of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
     return years * 365 + years // 4 - years // 100 + years // 400 + day_of_year - 719_468
 
 
 cdef inline bint instant_of(Bytes *raw, int64_t *instant_ms) noexcept nogil:
-    """RFC 3339, as ``index.times`` reads it; not what lies before 1970, and no leap second."""
+    """Parse RFC 3339 as ``index.times`` does, except for dates before 1970 and leap seconds."""
     cdef const char *text = raw.place
     cdef Py_ssize_t at = 19, decimals = 0
     cdef int64_t year, month, day, hour, minute, second, hours, minutes, days, fraction = 0, number
@@ -99,7 +99,7 @@ cdef inline bint instant_of(Bytes *raw, int64_t *instant_ms) noexcept nogil:
 
 
 cdef inline int64_t unit_of(const char *unit, Py_ssize_t size) noexcept nogil:
-    """Of a number and its unit; 0 for what is none."""
+    """Return the milliseconds of a unit, or 0 for an unknown unit."""
     if size == 2:
         return 1 if unit[0] == c"m" and unit[1] == c"s" else 0
     if size != 1:
@@ -120,7 +120,7 @@ cdef inline int64_t iso_unit_of(char unit, bint of_time) noexcept nogil:
 
 
 cdef inline bint duration_of(Bytes *raw, int64_t *duration_ms) noexcept nogil:
-    """A number and its unit, or one amount of ISO 8601, as ``index.times`` reads them."""
+    """Parse a number with its unit, or one amount of ISO 8601, as ``index.times`` does."""
     cdef const char *text = raw.place
     cdef Py_ssize_t size = 0
     cdef int64_t amount, unit_ms

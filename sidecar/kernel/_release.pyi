@@ -1,4 +1,4 @@
-# What each does is said in _release.pyx.
+# _release.pyx documents the class.
 from collections.abc import Mapping
 from typing import Any
 

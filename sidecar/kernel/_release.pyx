@@ -1,12 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Released records, written without the lock of the interpreter: the compiled half of ``sidecar.release.writer``.
+"""Writes released records without the lock of the interpreter: the compiled half of ``sidecar.release.writer``.
 
-Two passes over a few hundred records at a time. The first holds the lock: it takes each record apart and notes where
-its bytes lie, or stops at the first one that is not of the common form. The second does not: it builds the headers and
-hands the records to librdkafka, which copies everything. What was noted is held by references in between.
+It makes two passes over a few hundred records at a time. The first pass holds the lock: it takes each record apart and
+notes the place of its bytes, or stops at the first record that is not of the common form. The second pass does not hold
+the lock: it builds the headers and passes the records to librdkafka, which copies everything. In between, references
+keep the noted bytes alive.
 
-The one function of librdkafka that takes a record is variadic, and public: what it is given is a list of a number that
-says what comes next, and that. Nothing here is linked with it; it is called by its address.
+The public function of librdkafka that takes a record is variadic: each argument is preceded by a number that names it.
+This module is not linked with librdkafka; it calls the function by its address.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -19,7 +20,7 @@ from libc.string cimport memchr, memcpy
 from sidecar.kernel._given cimport content_of, number_of, text_of
 from sidecar.kernel._notations cimport Bytes
 
-# Of what is given and returned here; choice.py has the same number.
+# Revision of the arguments and results of this module; choice.py has the same number.
 REVISION = 9
 
 ctypedef int (*ProduceFunction)(void *client, ...) noexcept nogil
@@ -42,18 +43,18 @@ cdef enum:
     F_COPY = 2
 
 cdef enum:
-    # Of an int64_t in decimal, with its sign.
+    # Most characters of an int64_t in decimal, with its sign.
     MAX_DIGITS = 20
-    # Of a topic, of whose name 249 bytes are possible, and a partition.
+    # Most bytes of topic and partition; the name of a topic has 249 bytes at most.
     MAX_SOURCE = 300
     MAX_AT_ONCE = 4096
-    # What a released record has beside its own headers.
+    # Headers that release adds to a record.
     OWN_HEADERS = 4
     # As in index.schedule.
     AT_ONCE = 0
     BY_KEY = -1
     MAX_PARTITION = 0x7FFFFFFF
-    # Where the timestamp of a released record comes from; anything else is the one it had.
+    # Origin of the timestamp of a released record; any other mode keeps its own timestamp.
     MODE_RELEASE = 0
     MODE_DUE = 1
 
@@ -76,12 +77,12 @@ cdef struct Leaving:
 
 
 cdef bint _text(object given, Bytes *text) except -1:
-    """Take text that C can read to its end: what confluent-kafka refuses or cuts off is left to it."""
+    """Take text without a NUL byte; Python handles one with it, because confluent-kafka refuses it or cuts it off."""
     return text_of(given, text) and memchr(text.place, 0, text.size) == NULL
 
 
 cdef Py_ssize_t _decimal(char *place, int64_t number) noexcept nogil:
-    """Write a number as Python's b"%d" does; how many bytes that took."""
+    """Write a number as Python's b"%d" does, and return the number of bytes."""
     cdef char[MAX_DIGITS] backwards
     cdef uint64_t left = <uint64_t>number
     cdef Py_ssize_t count = 0, size = 0
@@ -103,7 +104,7 @@ cdef Py_ssize_t _decimal(char *place, int64_t number) noexcept nogil:
 
 
 cdef int64_t _timestamp(int mode, int64_t due_ms, int64_t source_ms) noexcept:
-    """As that of ``sidecar.release.writer``; 0 stands for the time of writing."""
+    """Return the timestamp of a released record, as ``sidecar.release.writer`` does; 0 means the time of writing."""
     if mode == MODE_RELEASE:
         return 0
     if mode == MODE_DUE and due_ms:
@@ -114,9 +115,10 @@ cdef int64_t _timestamp(int mode, int64_t due_ms, int64_t source_ms) noexcept:
 cdef class Writer:
     """Produces records of one partition to their targets, as ``PartitionWriter`` does; used by one thread.
 
-    ``handle_at`` is where a producer has the handle of librdkafka, whose functions are at ``addresses``. ``stripped``
-    are the headers that are left out, ``keep_key`` stands for the key a record has, ``source`` is what all records of
-    the partition share. Whoever makes one answers for ``producer`` being laid out so.
+    ``handle_at`` is the position in a producer of the handle of librdkafka, whose functions are at ``addresses``.
+    ``stripped`` says for each header name whether to omit it, ``keep_key`` stands for the record's own key, and
+    ``source`` is the part of ``delay-source`` that all records of the partition share. The caller must guarantee the
+    layout of ``producer``.
     """
 
     cdef object producer
@@ -163,14 +165,15 @@ cdef class Writer:
         free(self.headers)
 
     def release(self, list entries not None, Py_ssize_t start, Py_ssize_t most, dict modes not None):
-        """Produce entries from ``start`` on, ``most`` at most; the place of the next, and librdkafka's error or 0.
+        """Produce entries from ``start`` on, ``most`` at most; return the next place, and the error of librdkafka or 0.
 
-        Stops in front of the first that is for Python to do: one with several targets, one that is passed on without a
-        time, one with a value of a type that it does not know, and one that librdkafka does not take; of that nothing
-        was written. ``modes`` are those of targets, of all others under None: 0 the time of release, 1 the due time, 2
-        the timestamp the record had.
+        The writer stops in front of the first entry that it leaves to Python: one with several targets, one that is
+        passed on without a time, one with a value of an unknown type, or one that librdkafka refuses; it has written no
+        part of that entry. ``modes`` maps a target, or None for all other targets, to the origin of the timestamp: 0
+        the time of release, 1 the due time, 2 the record's own timestamp.
         """
-        # Held until librdkafka has copied everything: entries, which are tuples, and headers, whose list is not.
+        # References keep the bytes alive until librdkafka has copied them: ``chunk`` holds the entries, which are
+        # tuples, and ``held`` the headers, because the list around them can change.
         cdef list chunk, held
         cdef Py_ssize_t count, done = 0
         cdef int code = 0
@@ -192,7 +195,7 @@ cdef class Writer:
         return start + done, code
 
     cdef Py_ssize_t gather(self, list chunk, list held, dict modes) except -1:
-        """How many of the entries are of the common form before the first that is not."""
+        """Take entries up to the first that is not of the common form, and return their number."""
         cdef Py_ssize_t count = 0
         self.header_count = 0
         for entry in chunk:
@@ -202,7 +205,7 @@ cdef class Writer:
         return count
 
     cdef bint take(self, Leaving *leaving, object entry, list held, dict modes) except -1:
-        """Whether an entry, ``(due, offset, (schedule, size, record))``, is one that can be released here."""
+        """Take an entry, ``(due, offset, (schedule, size, record))``; say whether it can be released here."""
         cdef int64_t partition = 0
         cdef tuple payload, schedule, record
         if not isinstance(entry, tuple) or len(<tuple>entry) != 3:
@@ -214,7 +217,7 @@ cdef class Writer:
         if not isinstance(payload[0], tuple) or not isinstance(payload[2], tuple):
             return False
         schedule, record = <tuple>payload[0], <tuple>payload[2]
-        # What is spread has a header more, and another due time: Python knows which.
+        # A record with a spread has another header and another due time, which Python computes.
         if len(schedule) != 8 or schedule[7] != 0 or len(record) != 4:
             return False
         key = record[0] if schedule[3] is self.keep_key else schedule[3]
@@ -234,7 +237,10 @@ cdef class Writer:
         return self.take_headers(leaving, record[2], held)
 
     cdef bint take_target(self, Leaving *leaving, object targets, dict modes) except -1:
-        """Only one: where the second of several is refused, the first has been written, and who goes on cannot know."""
+        """Take the target, if there is exactly one.
+
+        If librdkafka refused the second of several, the first would be written already, and the caller could not know.
+        """
         if not isinstance(targets, tuple) or len(<tuple>targets) != 1:
             return False
         target = (<tuple>targets)[0]
@@ -254,7 +260,7 @@ cdef class Writer:
             if type(pair) is not tuple or len(<tuple>pair) != 2:
                 return False
             name, content = (<tuple>pair)[0], (<tuple>pair)[1]
-            # A record that was passed on without a time has its hops counted, which happens once in a while.
+            # Python counts the hops of a record that was passed on without a time, which is rare.
             if type(name) is not str or (at_once and name == "delay-source"):
                 return False
             if self.is_stripped(name):
@@ -270,7 +276,7 @@ cdef class Writer:
 
     cdef bint is_stripped(self, object name) except -1:
         cdef PyObject *known = PyDict_GetItemWithError(self.stripped, name)
-        # A name that has not been seen yet is judged by the class of the dictionary.
+        # The class of the dictionary judges a new name.
         return <object>known if known != NULL else self.stripped[name]
 
     cdef Header *next_header(self) except NULL:
@@ -285,7 +291,7 @@ cdef class Writer:
         return &self.headers[self.header_count - 1]
 
     cdef int write(self, void *client, const Leaving *leaving) noexcept nogil:
-        """Hand one record to librdkafka; 0, or the error for which it was not taken."""
+        """Pass one record to librdkafka; return 0, or the error for which it was refused."""
         cdef char[MAX_DIGITS] number
         cdef char[MAX_SOURCE + MAX_DIGITS] source
         cdef void *headers = self.headers_new(leaving.header_count + OWN_HEADERS)
@@ -314,6 +320,6 @@ cdef class Writer:
             <int>V_END,
         )
         if code:
-            # What is not taken keeps its headers.
+            # librdkafka takes ownership of the headers only with the record.
             self.headers_destroy(headers)
         return code

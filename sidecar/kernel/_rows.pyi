@@ -1,4 +1,4 @@
-# What each does is said in _rows.pyx.
+# _rows.pyx documents the function.
 from collections.abc import Sequence
 
 REVISION: int

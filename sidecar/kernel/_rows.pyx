@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Rows joined into an inline segment: the compiled half of ``snapshots.rows``.
+"""Joins rows into an inline segment: the compiled half of ``snapshots.rows``.
 
-Numbers are read where they lie, in arrays of 64 bits (sizes: 32), and the rows are copied as a whole. What is not in
-order, or is no such array, is not known here: nothing is returned, and Python joins it or says what is wrong with it.
+Numbers are read in place, in arrays of 64 bits (sizes: 32), and the rows are copied as a whole. For rows out of order,
+and for other types, the functions return None; Python then joins the rows or reports the error.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 from sidecar.kernel._written cimport Written, are_distinct, places_for, put_byte, put_bytes, put_varint, varint_size
 
-# Of what is given and returned here; choice.py has the same number.
+# Revision of the arguments and results of this module; choice.py has the same number.
 REVISION = 9
 
 cdef enum:
@@ -43,12 +43,12 @@ cdef struct Rows:
 
 
 cdef void _zigzag(Written *into, int64_t number) noexcept nogil:
-    """As any number that is written so; the difference of two that are not negative never overflows."""
+    """Write a number as a zigzag varint; the difference of two numbers that are not negative never overflows."""
     put_varint(into, (<uint64_t>number << 1) ^ <uint64_t>(number >> 63))
 
 
 cdef void _field(Written *into, uint8_t tag, Written *content) noexcept nogil:
-    """A field of bytes."""
+    """Write a field of bytes."""
     put_byte(into, tag)
     put_varint(into, <uint64_t>content.size)
     put_bytes(into, content.place, content.size)
@@ -59,7 +59,7 @@ cdef Py_ssize_t _field_size(Py_ssize_t content) noexcept nogil:
 
 
 cdef bint _are_in_order(Rows *rows) noexcept nogil:
-    """Whether all numbers are possible, entries follow each other, and rows are as long as their body."""
+    """Say whether all numbers are possible, the entries are in due order, and the sizes add up to the body."""
     cdef Py_ssize_t place, size = 0
     for place in range(rows.count):
         if rows.dues_ms[place] < 0 or rows.offsets[place] < 0 or rows.timestamps_ms[place] < 0 or rows.sizes[place] < 1:
@@ -76,7 +76,7 @@ cdef bint _follows(Rows *rows, Py_ssize_t place) noexcept nogil:
 
 
 cdef void _write_columns(Rows *rows, Written *columns) noexcept nogil:
-    """Deltas of due times, offsets and timestamps, and the runs of rows that have a key and that have none."""
+    """Write the deltas of due times, offsets and timestamps, and the lengths of the runs with and without key."""
     cdef int64_t due_ms = 0, offset = 0, timestamp_ms = 0
     cdef Py_ssize_t number, run = 0
     cdef const uint8_t *row = rows.body
@@ -126,7 +126,7 @@ cdef void _write(
 
 
 cdef bytes _table(names):
-    """The table of header names, each a field."""
+    """Return the table of header names, each as a field."""
     cdef list fields = []
     cdef uint8_t[MAX_VARINT + 1] head
     cdef Written before
@@ -141,13 +141,13 @@ cdef bytes _table(names):
 
 
 cdef _signed(offsets):
-    """The router has offsets unsigned; what is beyond all is less than 0 then."""
+    """View unsigned offsets as signed; an offset beyond the signed range becomes negative."""
     view = memoryview(offsets)
     return view.cast("B").cast("q") if view.format in ("Q", "L") else view
 
 
 def join(dues_ms, offsets, timestamps_ms, sizes, body, names):
-    """The body of a segment of rows that share the header ``names``, in due order; None: ask Python."""
+    """Return the body of a segment of rows in due order that share the header ``names``, or None to ask Python."""
     cdef const int64_t[::1] due, at, written
     cdef const int32_t[::1] long_
     cdef Rows rows

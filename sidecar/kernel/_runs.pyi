@@ -1,4 +1,4 @@
-# What each does is said in _runs.pyx.
+# _runs.pyx documents the function.
 from array import array
 from typing import TypeVar
 

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Columns of records put in release order: the compiled half of ``snapshots.row_columns``.
+"""Puts columns of records in release order: the compiled half of ``snapshots.row_columns``.
 
-What is given are runs in release order that lie one after the other, so they are merged, two at a time, until there is
-one. Only numbers are moved for that; each row is copied once, to where it belongs, without the lock of the interpreter.
+The columns hold runs in release order, one after another. The runs are merged, two at a time, until there is one. The
+merge moves only numbers; each row is copied once, to its final place, without the lock of the interpreter.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-# Of what is given and returned here; choice.py has the same number.
+# Revision of the arguments and results of this module; choice.py has the same number.
 REVISION = 9
 
 
@@ -28,7 +28,7 @@ cdef bint _is_before(const Entry *one, const Entry *other) noexcept nogil:
 
 
 cdef Py_ssize_t _end_of_run(const Entry *entries, Py_ssize_t start, Py_ssize_t count) noexcept nogil:
-    """Where the entries end that are in order from ``start`` on; ``count`` where nothing is left."""
+    """Return the end of the run that begins at ``start``; ``count`` if no entry is left."""
     if start == count:
         return count
     start += 1
@@ -51,7 +51,7 @@ cdef void _merge(
 
 
 cdef Entry *_merged(Entry *entries, Entry *room, Py_ssize_t count) noexcept nogil:
-    """The entries in order, which lie in one of the two places then."""
+    """Merge all runs, and return the array, one of the two, that then holds the entries in order."""
     cdef Py_ssize_t start, middle, stop
     while _end_of_run(entries, 0, count) < count:
         start = 0
@@ -68,7 +68,7 @@ cdef bint _take(
     Entry *entries, Py_ssize_t count, const int64_t *dues_ms, const uint64_t *offsets, const int32_t *sizes,
     Py_ssize_t size,
 ) noexcept nogil:
-    """Whether the rows are as long together as ``size`` bytes."""
+    """Fill the entries; say whether the sizes of the rows add up to ``size`` bytes."""
     cdef Py_ssize_t place, start = 0
     for place in range(count):
         if not 0 <= sizes[place] <= size - start:
@@ -97,9 +97,9 @@ def in_order(
     const int32_t[::1] sizes not None,
     bytes rows not None,
 ):
-    """The same columns in order of due time and offset, those of numbers as the bytes of an array.
+    """Return the same columns in order of due time and offset; columns of numbers become the bytes of an array.
 
-    ValueError where they are not of one length, or the rows not as long together as ``sizes`` say.
+    Raise ValueError if the columns have different lengths, or if ``sizes`` do not add up to the rows.
     """
     cdef Py_ssize_t count = dues_ms.shape[0], size = PyBytes_GET_SIZE(rows)
     cdef Entry *entries

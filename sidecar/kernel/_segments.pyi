@@ -1,4 +1,4 @@
-# What each does is said in _segments.pyx.
+# _segments.pyx documents each function.
 from typing import TypeAlias
 
 from index.record import Record

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Inline segments decoded, or taken apart into rows: the compiled half of ``snapshots.segment`` and ``snapshots.rows``.
+"""Decodes inline segments, or splits them into rows: the compiled half of ``snapshots.segment`` and ``snapshots.rows``.
 
-Two passes. The first does not hold the lock of the interpreter: it walks the bytes of the message, notes the numbers of
-each column and where contents lie, and checks all that needs no object. The second makes the objects; of rows it makes
-none, and does not need the lock for them either. Whatever is not as the router writes it, is damaged or is rare is not
-known here: nothing is returned, and Python decides what it is.
+It makes two passes. The first does not hold the lock of the interpreter: it walks the bytes of the message, notes the
+numbers of each column and the places of contents, and makes all checks that need no object. The second makes the
+objects; for rows it makes none, and needs no lock either. For a segment that is damaged, rare, or not in the form that
+the router writes, the functions return None, and Python judges it.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -23,7 +23,7 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         allocfunc tp_alloc
 
-# Of what is given and returned here; choice.py has the same number.
+# Revision of the arguments and results of this module; choice.py has the same number.
 REVISION = 9
 
 cdef enum:
@@ -31,10 +31,10 @@ cdef enum:
     MAX_ENTRIES = 65536
     RECORD_FIELDS = 4
     MAX_VARINT = 10
-    # As in snapshots.rows, so that a count or an index of a row is one byte.
+    # As in snapshots.rows; a count or an index in a row takes one byte.
     MAX_NAMES = 100
     MAX_HEADERS = 100
-    # No record of Kafka is longer, and no size of a row beyond 32 bits.
+    # No Kafka record is longer, so the size of a row fits into 32 bits.
     MAX_BODY = 0x3FFFFFFF
 
 cdef enum:
@@ -80,7 +80,7 @@ cdef struct Contents:
 
 cdef struct Column:
     Contents present
-    # Their sum is checked against what they name, so none is larger than there are bytes.
+    # The sum of the runs is checked against the number of values, so no run is larger than the number of bytes.
     Numbers runs
 
 
@@ -115,7 +115,7 @@ cdef bint _varint(Cursor *cursor, uint64_t *number) noexcept nogil:
 
 
 cdef bint _inner(Cursor *cursor, Cursor *inner) noexcept nogil:
-    """What a field of bytes holds, which the cursor then is behind."""
+    """Take the content of a field of bytes, and move the cursor behind it."""
     cdef uint64_t size = 0
     if not _varint(cursor, &size) or size > <uint64_t>(cursor.end - cursor.at):
         return False
@@ -152,7 +152,7 @@ cdef bint _add_content(Contents *contents, Cursor content) noexcept nogil:
 
 
 cdef bint _take_numbers(Cursor *cursor, int wire_type, Numbers *numbers, uint64_t most) noexcept nogil:
-    """A repeated number, one of it or several in one field."""
+    """Take a repeated number: one, or several packed in one field."""
     cdef Cursor inner
     cdef uint64_t number = 0
     if wire_type == WIRE_VARINT:
@@ -166,7 +166,7 @@ cdef bint _take_numbers(Cursor *cursor, int wire_type, Numbers *numbers, uint64_
 
 
 cdef bint _take_column(Cursor *cursor, int wire_type, Column *column) noexcept nogil:
-    """A column, or a piece of one: a field that comes several times is one."""
+    """Take a column or a part of it: repeated fields form one column."""
     cdef Cursor inner, content
     cdef uint8_t tag
     if wire_type != WIRE_BYTES or not _inner(cursor, &inner):
@@ -209,7 +209,7 @@ cdef bint _take_inline(Cursor cursor, Segment *segment) noexcept nogil:
         elif field == INLINE_HEADER_NAMES and wire_type == WIRE_BYTES:
             taken = _inner(&cursor, &content) and _add_content(&segment.names, content)
         else:
-            # Records that are absent, or what is of a later version.
+            # The field of absent records, or a field of a later version.
             return False
         if not taken:
             return False
@@ -236,13 +236,13 @@ cdef bint _take_segment(Cursor cursor, Segment *segment) noexcept nogil:
 
 
 cdef bint _is_whole(Column *column, uint64_t count) noexcept nogil:
-    """Whether a column has so many values, as ``_joined`` of snapshots.segment finds out."""
+    """Say whether a column has ``count`` values, as ``_joined`` of snapshots.segment determines it."""
     cdef uint64_t named = 0, present = 0, run
     cdef Py_ssize_t place
     if column.runs.count == 0:
         return <uint64_t>column.present.count == count
     for place in range(column.runs.count):
-        # No sum of 2^20 numbers of 32 bits is beyond 64.
+        # The sum of 2^20 numbers of 32 bits fits into 64 bits.
         run = column.runs.items[place]
         named += run
         if place % 2 == 0:
@@ -255,7 +255,7 @@ cdef int64_t _signed(uint64_t zigzag) noexcept nogil:
 
 
 cdef bint _sum_up(Segment *segment) noexcept nogil:
-    """Make deltas what they are deltas of; False where one is impossible or out of order."""
+    """Replace deltas by the numbers themselves; return False if a number is impossible or out of order."""
     cdef uint64_t due = 0, due_delta, timestamp = 0
     cdef int64_t offset = 0, offset_delta
     cdef Py_ssize_t place
@@ -268,7 +268,7 @@ cdef bint _sum_up(Segment *segment) noexcept nogil:
         offset_delta = _signed(segment.offsets.items[place])
         if place and due_delta == 0 and offset_delta <= 0:
             return False
-        # An offset is not negative, so that only a delta that is not can be too large.
+        # The offset so far is not negative, so only a positive delta can overflow.
         if offset_delta > <int64_t>(MAX_NUMBER - <uint64_t>offset):
             return False
         offset += offset_delta
@@ -281,7 +281,7 @@ cdef bint _sum_up(Segment *segment) noexcept nogil:
 
 
 cdef bint _is_sound(Segment *segment, bint *alike) noexcept nogil:
-    """Whether all columns have as many values as they should; and whether all records have the same header names."""
+    """Say whether all columns have the right number of values; ``alike`` tells if all records have the same names."""
     cdef Py_ssize_t count = <Py_ssize_t>segment.count, place
     cdef uint64_t total = 0, each
     if not (segment.dues.count == segment.offsets.count == segment.timestamps.count == count):
@@ -325,7 +325,7 @@ cdef void _release(Segment *segment) noexcept nogil:
 
 
 cdef list _contents(Column *column, Py_ssize_t count):
-    """The values of a column that is whole, None where it has none."""
+    """Return the values of a whole column, with None for each absent value."""
     cdef list found = PyList_New(count)
     cdef Py_ssize_t place = 0, number, taken = 0, left
     cdef Cursor *content
@@ -363,7 +363,7 @@ cdef list _names(Contents *names):
 
 
 cdef list _numbers(Numbers *numbers):
-    """All of them fit into 63 bits."""
+    """Return the numbers as Python objects; all of them fit into 63 bits."""
     cdef list found = PyList_New(numbers.count)
     cdef Py_ssize_t place
     cdef object number
@@ -375,7 +375,7 @@ cdef list _numbers(Numbers *numbers):
 
 
 cdef list _headers(Segment *segment, list names, list contents):
-    """The list of headers of each record."""
+    """Return the list of headers of each record."""
     cdef list found = PyList_New(<Py_ssize_t>segment.count), own
     cdef Py_ssize_t place, number, at = 0, count
     cdef tuple header
@@ -399,7 +399,7 @@ cdef list _headers(Segment *segment, list names, list contents):
 
 
 cdef list _records(Segment *segment, type record, list headers):
-    """Records are tuples of a type of their own, made as ``tuple.__new__`` makes them."""
+    """Return the records, which are tuples of the type ``record``, allocated as ``tuple.__new__`` does."""
     cdef Py_ssize_t count = <Py_ssize_t>segment.count, place
     cdef list keys = _contents(&segment.keys, count), values = _contents(&segment.values, count)
     cdef list found = PyList_New(count)
@@ -425,9 +425,10 @@ cdef list _records(Segment *segment, type record, list headers):
 
 
 def decode(bytes body not None, type record not None):
-    """Due times, offsets, records, names and header values of a segment, as those of ``Columns``; None: ask Python.
+    """Return due times, offsets, records, names and header values of a segment, as in ``Columns``; None to ask Python.
 
-    ``body`` is what its envelope holds, ``record`` the type of records, a tuple of key, value, headers and timestamp.
+    ``body`` is the content of its envelope; ``record`` is the type of records, a tuple of key, value, headers and
+    timestamp.
     """
     cdef Segment segment
     cdef Cursor cursor
@@ -463,7 +464,7 @@ cdef object _decoded(Segment *segment, type record, bint alike):
 
 
 cdef bint _can_be_rows(Segment *segment) noexcept nogil:
-    """Whether every record of a segment that is sound is one that a row can hold."""
+    """Say whether a row can hold every record of a sound segment."""
     cdef Py_ssize_t place
     if segment.names.count > MAX_NAMES or segment.values.runs.count or segment.header_values.runs.count:
         return False
@@ -474,7 +475,7 @@ cdef bint _can_be_rows(Segment *segment) noexcept nogil:
 
 
 cdef Py_ssize_t _used_names(Segment *segment, uint8_t *used) noexcept nogil:
-    """The indexes of the names that headers have, in the order in which they come; returns how many."""
+    """Write the indexes of the used header names into ``used``, by first use, and return their number."""
     cdef bint[MAX_NAMES] is_used
     cdef Py_ssize_t place, count = 0
     cdef uint64_t index
@@ -489,7 +490,7 @@ cdef Py_ssize_t _used_names(Segment *segment, uint8_t *used) noexcept nogil:
 
 
 cdef void _spread(Column *column, Cursor *into) noexcept nogil:
-    """Where each value of a column that is whole lies, nowhere where there is none."""
+    """Write the place of each value of a whole column into ``into``; an absent value has none."""
     cdef Py_ssize_t place = 0, number, taken = 0
     cdef uint64_t left
     if column.runs.count == 0:
@@ -516,11 +517,11 @@ cdef inline void _put_value(Written *into, uint8_t field, const Cursor *content)
 
 
 cdef Py_ssize_t _measure(Segment *segment, const Cursor *keys, int32_t *sizes) noexcept nogil:
-    """How long each row is; returns how long all are."""
+    """Write the size of each row into ``sizes``, and return their sum."""
     cdef Py_ssize_t place, header = 0, number, count, size, total = 0
     for place in range(<Py_ssize_t>segment.count):
         count = <Py_ssize_t>segment.header_counts.items[place]
-        # The count is a byte behind its tag, and so are the indexes, behind a tag and a length.
+        # The count takes a tag and a byte; the indexes take a tag, a length and a byte each.
         size = _value_size(&segment.values.present.items[place]) + 2 + (2 + count if count else 0)
         if keys[place].at != NULL:
             size += _value_size(&keys[place])
@@ -533,7 +534,7 @@ cdef Py_ssize_t _measure(Segment *segment, const Cursor *keys, int32_t *sizes) n
 
 
 cdef void _put_rows(Segment *segment, const Cursor *keys, const uint8_t *index_of, Written *into) noexcept nogil:
-    """The rows, as ``RowPacker`` of snapshots.rows makes them."""
+    """Write the rows, as ``RowPacker`` of snapshots.rows makes them."""
     cdef Py_ssize_t place, header = 0, number, count
     for place in range(<Py_ssize_t>segment.count):
         count = <Py_ssize_t>segment.header_counts.items[place]
@@ -553,7 +554,7 @@ cdef void _put_rows(Segment *segment, const Cursor *keys, const uint8_t *index_o
 
 
 def rows(bytes body not None, packer):
-    """Due times, offsets, timestamps and sizes as the bytes of arrays, and rows of this packer; None: ask Python."""
+    """Return due times, offsets, timestamps, sizes as bytes of arrays, and rows of this packer; None to ask Python."""
     cdef Segment segment
     cdef Cursor cursor
     cdef bint taken, alike = False

@@ -1,14 +1,14 @@
 # cython: language_level=3
-"""How numbers and bytes are written into a message, and what must hold of offsets in it, for whatever makes segments.
+"""Writes numbers and bytes into a protobuf message, and checks its offsets, for the modules that make segments.
 
-Whoever writes has found out before how much room that takes.
+The caller computes the size first and provides the room.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
 cdef enum:
-    # Field 1 of a Column, bytes.
+    # Tag of field 1 of a Column, with bytes.
     COLUMN_VALUE = 0x0A
 
 
@@ -43,13 +43,13 @@ cdef inline void put_bytes(Written *into, const void *place, Py_ssize_t size) no
 
 
 cdef inline Py_ssize_t column_size(Py_ssize_t size) noexcept nogil:
-    """Of a column of one value of so many bytes, as a field of a message."""
+    """Return the size of a column with one value of ``size`` bytes, as a field of a message."""
     cdef Py_ssize_t inner = 1 + varint_size(<uint64_t>size) + size
     return 1 + varint_size(<uint64_t>inner) + inner
 
 
 cdef inline void put_column(Written *into, uint8_t tag, const void *place, Py_ssize_t size) noexcept nogil:
-    """A column of one value, as a field."""
+    """Write a column of one value, as a field."""
     put_byte(into, tag)
     put_varint(into, <uint64_t>(1 + varint_size(<uint64_t>size) + size))
     put_byte(into, COLUMN_VALUE)
@@ -58,7 +58,7 @@ cdef inline void put_column(Written *into, uint8_t tag, const void *place, Py_ss
 
 
 cdef inline uint64_t places_for(Py_ssize_t count) noexcept nogil:
-    """Of a table for ``are_distinct``: twice as many and more, a power of two."""
+    """Return the size of a table for ``are_distinct``: a power of two, at least twice the count."""
     cdef uint64_t places = 2
     while places < <uint64_t>(2 * count):
         places *= 2
@@ -68,11 +68,14 @@ cdef inline uint64_t places_for(Py_ssize_t count) noexcept nogil:
 cdef inline bint are_distinct(
     const uint64_t *offsets, Py_ssize_t count, uint64_t *table, uint64_t places
 ) noexcept nogil:
-    """Whether no offset, all below 2^63, is there twice, by a table of ``places_for`` so many, all of them 0."""
+    """Say whether all offsets differ; they must be below 2^63.
+
+    ``table`` has ``places_for(count)`` places, all of them 0.
+    """
     cdef Py_ssize_t number
     cdef uint64_t at, offset
     for number in range(count):
-        # A multiplier that spreads what lies close together; 0 is an empty place.
+        # The multiplier spreads offsets that lie close together; 0 marks an empty place.
         offset = offsets[number]
         at = (offset * <uint64_t>0x9E3779B97F4A7C15) >> 20 & (places - 1)
         while table[at]:

@@ -1,4 +1,4 @@
-"""Whether a process runs with the kernel, and why not where it does not."""
+"""Chooses between the kernel and Python for a process, and gives the reason if the kernel cannot run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SWITCH: Final = "DELAY_ROUTER_KERNEL"
 
 REVISION: Final = 9
-"""Of the compiled modules that this code calls: raised with each change of what one of them is given or gives."""
+"""Revision of the compiled modules that this code calls, raised with each change of their arguments or results."""
 
 _FUNCTIONS: Final = ("rd_kafka_producev", "rd_kafka_headers_new", "rd_kafka_header_add", "rd_kafka_headers_destroy")
 _READING: Final = (
@@ -35,9 +35,9 @@ _READING: Final = (
 
 
 def not_compiled(environ: Mapping[str, str]) -> str:
-    """Why a process with this environment does not run what is compiled; empty where it can, whatever its client.
+    """Return why a process with this environment cannot run the compiled modules; empty if it can.
 
-    ConfigError for a value of the switch that means nothing.
+    The version of the client is not considered. Raise ConfigError for an unknown value of the switch.
     """
     given = environ.get(SWITCH, "")
     if given == "off":
@@ -56,58 +56,61 @@ def not_compiled(environ: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What the hot paths of a process run with; ``why_not`` is empty where that is native code."""
+    """The implementation of the hot paths of a process; ``why_not`` is empty if it is native code."""
 
     why_not: str
 
     @property
     def is_native(self) -> bool:
-        """Whether it is native code."""
+        """Says that the implementation is native code."""
         return not self.why_not
 
     @property
     def name(self) -> str:
-        """As metrics and status show it."""
+        """Name in metrics and status."""
         return "python" if self.why_not else "native"
 
     def writer(self, producer: Producer, stripped: StrippedNames, source: bytes) -> "_release.Writer | None":
-        """What writes the released records of a partition; None where Python does."""
+        """Make the native writer of the released records of a partition; return None if Python writes them."""
         if self.why_not or not isinstance(producer, Producer):
             return None
-        from sidecar.kernel import _release  # noqa: PLC0415 -- it need not be there
+        from sidecar.kernel import _release  # noqa: PLC0415 -- it may not be compiled
 
         addresses = {name: librdkafka.address_of(name) for name in _FUNCTIONS}
         return _release.Writer(producer, librdkafka.CLIENT_HANDLE, addresses, stripped, KEEP_KEY, source)
 
     def reader(self, queue: librdkafka.PartitionQueue) -> "_fetching.Reader":
-        """What takes the messages of a partition; only where the kernel is native."""
+        """Make the native reader of a partition; the kernel must be native."""
         assert not self.why_not, "there is no kernel to read with"
-        from sidecar.kernel import _fetching  # noqa: PLC0415 -- it need not be there
+        from sidecar.kernel import _fetching  # noqa: PLC0415 -- it may not be compiled
 
         addresses = {name: librdkafka.address_of(name) for name in _READING}
         return _fetching.Reader(queue.address, addresses, librdkafka.RAW_HEADERS_AT)
 
     def decider(self, rules: Rules, packer: RowPacker, kinds: tuple[type, type]) -> "_deciding.Decider | None":
-        """What decides records of the common form by these rules, as ``kinds``; None where Python decides all."""
+        """Make the native decider of records of the common form by these rules; return None if Python decides all.
+
+        ``kinds`` are the types of the payload that it makes.
+        """
         form = None if self.why_not else CommonForm.of(rules)
         if form is None:
             return None
-        from sidecar.kernel import _deciding  # noqa: PLC0415 -- it need not be there
+        from sidecar.kernel import _deciding  # noqa: PLC0415 -- it may not be compiled
 
         return _deciding.Decider(form, packer, hash_of, (Record, Schedule, *kinds), KEEP_KEY)
 
     @property
     def codec(self) -> SegmentCodec:
-        """What encodes and decodes segments."""
+        """Codec of segments, native or in Python."""
         if self.why_not:
             return PYTHON_CODEC
-        from sidecar.kernel import segments  # noqa: PLC0415 -- what it needs need not be there
+        from sidecar.kernel import segments  # noqa: PLC0415 -- its modules may not be compiled
 
         return segments.NATIVE_CODEC
 
     @classmethod
     def chosen(cls, environ: Mapping[str, str]) -> Self:
-        """As the environment says, and as it can be; ConfigError for a value of the switch that means nothing."""
+        """Choose by the environment and by the versions; raise ConfigError for an unknown value of the switch."""
         if why_not := not_compiled(environ):
             return cls(why_not)
         if not librdkafka.is_known():
@@ -116,4 +119,4 @@ class Kernel:
 
 
 PYTHON: Final = Kernel("it was not asked for")
-"""For whoever does not release records by the million."""
+"""Kernel for callers that do not release records by the million."""

@@ -1,7 +1,7 @@
-"""What rules make of records of the common form, for native code that decides these and leaves all others to Python.
+"""Translates rules for native code, which decides records of the common form and leaves all others to Python.
 
-Nothing is decided here a second time: what the name of a header means, and where a record goes, is asked of the rules
-themselves, once for each.
+This module repeats no decision: it asks the rules themselves for the meaning of a header name and for the target of a
+record, once for each.
 """
 
 from dataclasses import fields
@@ -27,7 +27,7 @@ _DIGITS: Final = 16
 _TEXT: Final = 32
 _TIMES: Final = frozenset({Role.AT, Role.AFTER, Role.EXPIRE})
 _NOTATIONS: Final = {Unit.NATIVE: _DIGITS | _TEXT, Unit.MS: _DIGITS, Unit.RFC3339: _TEXT}
-"""How a time may be written that is read natively; one in any other unit is read by Python."""
+"""Notations of times that native code reads; Python reads times in any other unit."""
 
 _KNOWN: Final = frozenset(
     {
@@ -48,17 +48,17 @@ _KNOWN: Final = frozenset(
         "delay_ms",
     }
 )
-"""Fields of rules that are thought of here. Rules that say more than these are Python's."""
+"""Fields of rules that this module considers. Python decides all records by rules that set further fields."""
 
 _SOME_TIME: Final = ("deliver-after", b"1")
-"""Within any limit, of a record at the beginning of time."""
+"""A header with a time that is within any limit for a record with timestamp 0."""
 
 _NO_TEXT: Final = ("\0", "\N{REPLACEMENT CHARACTER}")
-"""What the client has altered may have these in a name (:mod:`index.unreadable`)."""
+"""Characters in a name that the client may have altered (:mod:`index.unreadable`)."""
 
 
 class CommonForm:
-    """Of rules that have a common form at all (:meth:`of`)."""
+    """The numbers and answers of one set of rules that native code needs; :meth:`of` makes it."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -69,7 +69,7 @@ class CommonForm:
 
     @classmethod
     def of(cls, rules: Rules) -> Self | None:
-        """None for rules by which Python decides every record."""
+        """Return the common form of these rules, or None if Python must decide every record by them."""
         more = [each for each in fields(rules) if each.init and each.name not in _KNOWN]
         if any(getattr(rules, each.name) != each.default for each in more):
             return None
@@ -78,7 +78,7 @@ class CommonForm:
         return cls(rules)
 
     def means(self, name: str) -> int:
-        """What a header of this name is for, in the numbers of the kernel."""
+        """Return the meaning of a header name, in the numbers of the kernel."""
         controls = self._rules.controls
         if any(each in name for each in _NO_TEXT):
             return _NOT_COMMON
@@ -93,7 +93,7 @@ class CommonForm:
         return _ROLES[alias.role] | notations if notations else _NOT_COMMON
 
     def route(self, raw: bytes) -> tuple[str] | None:
-        """The target that a ``deliver-to`` names; None where a record with it is rejected."""
+        """Return the target that a ``deliver-to`` names, or None if a record with it is rejected."""
         return self._targets(("deliver-to", raw))
 
     def _targets(self, *to: tuple[str, bytes]) -> tuple[str] | None:

@@ -1,7 +1,7 @@
-"""The kernel as jobs on Spark take it: they find it by an entry point of the wheel, and know no more of the router.
+"""The kernel for jobs on Spark, which find it by an entry point of the wheel and know nothing else of the router.
 
-What a job may ask for is its business, ``spark_backfill.kernel``. A change of it that a job would notice raises
-``interface``, there too.
+``spark_backfill.kernel`` defines the interface that a job expects. A change that a job would notice raises
+``interface``, here and there.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class JobKernel:
-    """What is behind the entry point; with a client of any version, which none of it calls."""
+    """The object behind the entry point; it calls no Kafka client, so any version of the client will do."""
 
     interface: Final = 1
 
@@ -27,30 +27,30 @@ class JobKernel:
         self.home = Path(__file__).resolve().parents[2]
 
     def why_not(self, environ: Mapping[str, str]) -> str:
-        """Why it cannot be used in a process with this environment; empty where it can."""
+        """Return why a process with this environment cannot use the kernel; empty if it can."""
         return not_compiled(environ)
 
     @property
     def codec(self) -> SegmentCodec:
-        """What encodes and decodes segments."""
-        from sidecar.kernel import segments  # noqa: PLC0415 -- what it needs need not be there
+        """Native codec of segments."""
+        from sidecar.kernel import segments  # noqa: PLC0415 -- its modules may not be compiled
 
         return segments.NATIVE_CODEC
 
     def decider(self, rules: Rules, packer: RowPacker, *, packs: bool) -> "_columns.ColumnDecider | None":
-        """What decides records of the common form by these rules, in batches; None where Python decides all."""
+        """Make a decider of batches by these rules, for records of the common form; None if Python decides all."""
         form = CommonForm.of(rules)
         if form is None:
             return None
-        from sidecar.kernel import _columns  # noqa: PLC0415 -- it need not be there
+        from sidecar.kernel import _columns  # noqa: PLC0415 -- it may not be compiled
 
         return _columns.ColumnDecider(form, packer, packs)
 
     def batch(
         self, timestamps_ms: Any, keys: Any, values: Any, header_ends: Any, names: Any, contents: Any
     ) -> "_columns.Batch":
-        """Records for a decider: arrays of 64 bits, and columns of ``(places, content, is_null)``."""
-        from sidecar.kernel import _columns  # noqa: PLC0415 -- it need not be there
+        """Make a batch of records for a decider, of arrays of 64 bits and columns of ``(places, content, is_null)``."""
+        from sidecar.kernel import _columns  # noqa: PLC0415 -- it may not be compiled
 
         key, value, name, content = (_columns.Column(*each) for each in (keys, values, names, contents))
         return _columns.Batch(timestamps_ms, key, value, header_ends, name, content)

@@ -1,6 +1,6 @@
-"""Segments, by the kernel where it knows what it sees and by :mod:`snapshots` where it does not.
+"""Encodes and decodes segments by the kernel, and leaves the segments that it does not know to :mod:`snapshots`.
 
-Apart from :mod:`sidecar.kernel.choice` since it can be imported only where the kernel is compiled.
+The module is separate from :mod:`sidecar.kernel.choice` because it can be imported only if the kernel is compiled.
 """
 
 from array import array

@@ -1,26 +1,26 @@
-"""A Kafka for the demo, the tests and the benchmarks, on any machine that has one of three things.
+"""A Kafka for the demo, the tests and the benchmarks, on any machine that has a cluster, Docker or Java.
 
     with local_kafka.cluster() as kafka:
         AdminClient({"bootstrap.servers": kafka.bootstrap})
 
-Which broker it is, in this order:
+The first of these ways that is possible gives the broker:
 
-1. ``KAFKA_BOOTSTRAP_SERVERS`` is set: that cluster is used as it is. Nothing is started or removed, and
-   ``nodes`` is empty.
-2. A Docker engine answers and testcontainers is installed (extra ``local``): one node in a container.
-3. Java 17 and Maven are there: the Kafka jars are resolved once into a cache
-   (:mod:`~sidecar.local_kafka.maven`), and one or three KRaft nodes run as child processes in a temporary
-   directory, answering after a few seconds.
-4. Otherwise :class:`KafkaUnavailable`, one line that says what to install or set.
+1. ``KAFKA_BOOTSTRAP_SERVERS`` is set: that cluster is used as it is. Nothing is started or removed, and ``nodes`` is
+   empty.
+2. A Docker engine answers and testcontainers is installed (extra ``local``): one node runs in a container.
+3. Java 17 and Maven are installed: Maven resolves the Kafka jars once into a cache
+   (:mod:`~sidecar.local_kafka.maven`), and one or three KRaft nodes run as child processes in a temporary directory.
+   They answer after a few seconds.
+4. Otherwise :class:`KafkaUnavailable` is raised, with one line that says how to get a broker.
 
-Of 2 and 3 ``KAFKA_VERSION`` chooses the version, as in ``KAFKA_VERSION=3.9.1``.
+``KAFKA_VERSION`` chooses the version for ways 2 and 3, as in ``KAFKA_VERSION=3.9.1``.
 
-``own_nodes=True`` skips 1 and 2: for whoever kills, pauses and restarts brokers (:class:`Node`). Three nodes
-are never a container.
+``own_nodes=True`` skips ways 1 and 2, for callers that kill, pause and restart brokers (:class:`Node`). A cluster of
+three nodes never runs in a container.
 
-Nothing is left behind: the directory and the processes go at the end of the ``with`` block, and when the
-process that opened it dies (:mod:`~sidecar.local_kafka.reaper`). The logs stay, and their place is printed,
-when an exception leaves the block or ``keep_logs`` was set.
+Directory and processes are removed at the end of the ``with`` block, and also when the process that opened it dies
+(:mod:`~sidecar.local_kafka.reaper`). The logs stay, and their place is printed, when an exception leaves the block or
+``keep_logs`` was set.
 
 May import: nothing of :mod:`sidecar`. Begin with :mod:`sidecar.local_kafka.choose`.
 """

@@ -1,4 +1,4 @@
-"""Which Kafka: the given servers, else a container, else our own processes from the jars."""
+"""Chooses the Kafka: the given servers, else a container, else our own processes from the jars."""
 
 import os
 import sys
@@ -25,8 +25,8 @@ def _to_stderr(line: str) -> None:
 def check_available(*, own_nodes: bool = False) -> str:
     """Return the way to a broker on this machine (``given``, ``docker``, ``jars``) without starting one.
 
-    ``own_nodes`` asks for processes of ours, as in :func:`cluster`. Raises :class:`KafkaUnavailable`, one
-    line that says what to install or set, when there is none.
+    ``own_nodes`` demands processes of ours, as in :func:`cluster`. Raise :class:`KafkaUnavailable`, with one line that
+    says how to get a broker, when there is no way.
     """
     servers = _given_servers()
     if servers and not own_nodes:
@@ -54,15 +54,15 @@ def cluster(
     port: int | None = None,
     say: Callable[[str], None] = _to_stderr,
 ) -> Iterator[Cluster]:
-    """Give a cluster of 1 or 3 nodes for the length of the ``with`` block.
+    """Provide a cluster of 1 or 3 nodes for the length of the ``with`` block.
 
-    ``properties`` are broker settings that win over ours (a given cluster keeps its own), ``per_node`` gives
-    more of them for each node of our own, from its id and ports; ``jvm`` are options of each broker's Java;
-    ``own_nodes`` demands processes of ours, which can be killed and paused through ``.nodes``; ``port`` is where a
-    single node answers, by default where nobody else does; ``say`` gets a line before something slow. An exception
-    that leaves the block keeps the logs of our own nodes.
+    ``properties`` are broker settings that win over ours (a given cluster keeps its own). ``per_node`` returns further
+    settings for each node of our own, from its id and ports. ``jvm`` are options for the Java of each broker.
+    ``own_nodes`` demands processes of ours, which can be killed and paused through ``.nodes``. ``port`` is the port of
+    a single node, by default a free one. ``say`` gets a line before each slow step. If an exception leaves the block,
+    the logs of our own nodes stay.
 
-    Raises :class:`KafkaUnavailable` when no cluster can be had.
+    Raise :class:`KafkaUnavailable` when there is no way to a cluster.
     """
     if nodes not in _SIZES:
         raise ValueError(f"a local cluster has 1 or 3 nodes, not {nodes}")
@@ -79,7 +79,7 @@ def cluster(
             try:
                 running = stack.enter_context(docker.in_container(overrides, port))
             except KafkaUnavailable as error:
-                # An engine without the image, and no registry to pull it from, is no reason to give up.
+                # The engine may lack both the image and a registry to pull it from; the jars may still work.
                 say(f"{error}; trying the jars instead")
                 check_available(own_nodes=True)
             else:

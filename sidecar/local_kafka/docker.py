@@ -1,8 +1,8 @@
-"""A broker in a container, where a Docker engine answers (extra ``local``: testcontainers).
+"""Runs a broker in a container of a Docker engine (extra ``local``: testcontainers).
 
-A broker tells its clients where to find it, and where that is may be known only once the container runs: where this
-process is in a container itself, testcontainers reaches the other one by its gateway's address, or by its own. So the
-container waits for its address, is given it, and then starts the broker.
+A broker tells its clients its address, which may be known only once the container runs: if this process runs in a
+container itself, testcontainers reaches the other container by the address of its gateway, or by its own. So the
+container waits until this process gives it its address, and then starts the broker.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ _START_WHEN_TOLD: Final = (
     f"until [ -f {_ADDRESS_FILE} ]; do sleep 0.1; done; "
     f'export KAFKA_ADVERTISED_LISTENERS="$(cat {_ADDRESS_FILE})"; exec /etc/kafka/docker/run'
 )
-# Moved into place, so that it is never read half written.
+# Moved into place, so that the container never reads a half-written file.
 _TELL: Final = f'printf %s "$1" >{_ADDRESS_FILE}.new && mv {_ADDRESS_FILE}.new {_ADDRESS_FILE}'
 
 
@@ -46,7 +46,7 @@ def check() -> None:
 
 
 def _connect(host: str) -> None:
-    """Try the engine's socket; asked first, because docker-py leaks a socket when nobody listens."""
+    """Connect to the engine's socket; this comes first, because docker-py leaks a socket if there is no engine."""
     url = urlsplit(host)
     if url.scheme == "unix":
         with socket.socket(socket.AF_UNIX) as probe:
@@ -57,15 +57,15 @@ def _connect(host: str) -> None:
 
 
 def image() -> str:
-    """Return the name of the Kafka project's own image, in the version that the jars would have."""
+    """Return the name of the Kafka project's own image, in the version of the jars."""
     return f"apache/kafka:{kafka_version()}"
 
 
 @contextmanager
 def in_container(properties: Mapping[str, str], port: int | None = None) -> Iterator[Cluster]:
-    """Run one node in a container, on ``port`` or one that is free.
+    """Run one node in a container, on ``port`` or on a free port.
 
-    Raises :class:`KafkaUnavailable` when the image cannot be had or does not start.
+    Raise :class:`KafkaUnavailable` when there is no image or the container does not start.
     """
     port = (free_addresses(1) if port is None else one_address(port))[0].port
     with ExitStack() as stack:
@@ -76,7 +76,7 @@ def in_container(properties: Mapping[str, str], port: int | None = None) -> Iter
             host = container.get_container_host_ip()
             _tell(container, f"PLAINTEXT://{host}:{port}")
         except Exception as error:
-            # docker, requests and testcontainers have a tree of errors each; all of it means: not this way.
+            # docker, requests and testcontainers have a tree of errors each; any of them rules this way out.
             raise KafkaUnavailable(f"the container {image()} did not start: {error}") from error
         if not answers(f"{host}:{port}", _START_TIMEOUT_S):
             raise KafkaUnavailable(f"the container {image()} did not answer in {_START_TIMEOUT_S:.0f} s")
@@ -90,10 +90,10 @@ def _tell(container: "DockerContainer", listeners: str) -> None:
 
 
 def container_for(port: int, properties: Mapping[str, str]) -> "DockerContainer":
-    """Return the container, not started: one node on ``port``, the same inside and outside, once it has its address.
+    """Return the container, not started: it runs one node on ``port``, inside and outside, once it has its address.
 
-    The Kafka project's own image in testcontainers' generic container: the same version as the jars, and
-    every broker setting goes in as ``KAFKA_<KEY>``. (testcontainers' Kafka module knows other images only.)
+    It is the generic container of testcontainers with the Kafka project's own image, in the version of the jars. Every
+    broker setting goes in as ``KAFKA_<KEY>``. (The Kafka module of testcontainers only knows other images.)
     """
     from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - optional, see check()
 

@@ -1,4 +1,4 @@
-"""The error of a machine on which no Kafka can be had."""
+"""The error of a machine without a way to a Kafka broker."""
 
 from index.errors import DelayRouterError
 
@@ -9,7 +9,7 @@ HOW_TO_GET_ONE = (
 
 
 class KafkaUnavailable(DelayRouterError):
-    """No broker can be started or reached; the message is one line that says what to install or set."""
+    """No broker can be started or reached; the message is one line with the reason, and mostly with a remedy."""
 
 
 def nothing_to_run(reasons: list[str]) -> KafkaUnavailable:

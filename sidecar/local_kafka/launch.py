@@ -1,10 +1,10 @@
-"""The command that runs Kafka's classes, with a class archive that halves the time of a start.
+"""Builds the command that runs Kafka's classes, with a class archive that halves the time of a start.
 
 Much of a broker's start is loading and verifying classes, which the JVM can keep in an archive (class data sharing).
-Measured on 2 cores, two runs each: from an empty directory to the first answer 1.8 and 2.9 s with it, 4.6 and 4.9 s
-without; a restart 1.3 and 2.9 s, and 3.5 s twice. Tests restart brokers often, so the archive is made once for each
-Java and kept beside the jars. It is an optimisation only: the JVM itself ignores an archive that does not fit, and
-where it cannot be made there is none.
+Measured on 2 cores, two runs each: from an empty directory to the first answer 1.8 and 2.9 s with the archive, 4.6 and
+4.9 s without; a restart 1.3 and 2.9 s with it, 3.5 s twice without. Tests restart brokers often, so the archive is made
+once for each Java and kept beside the jars. It is only an optimisation: the JVM ignores an archive that does not fit,
+and if it cannot be made, brokers run without one.
 """
 
 import tempfile
@@ -18,13 +18,13 @@ from sidecar.local_kafka.settings import TEST_JVM
 
 
 def launcher(say: Callable[[str], None]) -> list[str]:
-    """Return the beginning of a Java command line: program, archive and class path, no main class.
+    """Return the beginning of a Java command line: program, class path and archive, without a main class.
 
-    Raises :class:`KafkaUnavailable` when there is no Java or the jars cannot be had.
+    Raise :class:`KafkaUnavailable` when there is no Java or no way to the jars.
     """
     java = maven.java()
     libs = maven.jars(say)
-    # Spelled out and sorted: an archive fits one order of the jars only, and "libs/*" has none.
+    # Listed and sorted, because an archive fits only one order of the jars, and "libs/*" has no fixed order.
     plain = [java.path, "-cp", ":".join(str(jar) for jar in sorted(libs.glob("*.jar")))]
     archive = libs / f"classes-{maven.digest(java.version.encode())}.jsa"
     if not archive.exists():
@@ -32,12 +32,12 @@ def launcher(say: Callable[[str], None]) -> list[str]:
             if not archive.exists():
                 say("preparing a class archive, so that brokers start in half the time (once)")
                 _make(archive, plain)
-    # An empty file marks that it was tried in vain.
+    # An empty file marks a failed attempt.
     return [*plain, f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"] if archive.stat().st_size else plain
 
 
 def _make(archive: Path, plain: list[str]) -> None:
-    """Run one broker from its start to an orderly stop, which writes the classes it has loaded."""
+    """Run one broker from its start to an orderly stop, which writes its loaded classes into the archive."""
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=archive.parent) as scratch:
         made = Path(scratch) / archive.name
         owner = LocalCluster(1, [*plain, *TEST_JVM], lambda _: {})

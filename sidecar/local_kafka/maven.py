@@ -1,10 +1,10 @@
-"""The Kafka jars: resolved once by Maven and kept in a cache directory; and the Java that runs them.
+"""Gets the Kafka jars, which Maven resolves once into a cache directory, and finds the Java that runs them.
 
-The version is that of ``pom.xml``, or what ``KAFKA_VERSION`` says. The cache is
+``KAFKA_VERSION`` or else ``pom.xml`` gives the version. The cache is
 ``$XDG_CACHE_HOME/kafka-delay-router/kafka-<version>-<digest of pom.xml>`` (``~/.cache`` without the variable), so that
-a changed ``pom.xml`` gets a directory of its own. A download goes to a temporary
-directory beside it and is renamed into place when it is complete; a lock file makes runs in parallel wait for
-the first one. Which registry the jars come from is Maven's own configuration, never this module's.
+a changed ``pom.xml`` gets a directory of its own. A download goes to a temporary directory beside it and is renamed
+into place when it is complete; a lock file makes parallel runs wait for the first one. Maven's own configuration, never
+this module, chooses the registry.
 """
 
 import fcntl
@@ -28,19 +28,19 @@ _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 # Kafka 4 brokers are compiled for Java 17; older ones run on it.
 MIN_JAVA: Final = 17
 
-# 46 jars, 44 MB: seconds on a good line, but a slow mirror must not look like a hang for ever.
+# 46 jars, 44 MB: some seconds on a fast network; a slow mirror must not block for ever.
 DOWNLOAD_TIMEOUT_S: Final = 900.0
 
 
 class Java(NamedTuple):
-    """A Java found on this machine: its path, and the whole of what it says of its version."""
+    """A Java found on this machine: its path, and the whole output of ``java -version``."""
 
     path: str
     version: str
 
 
 def kafka_version() -> str:
-    """Return which Kafka is run: the one that ``KAFKA_VERSION`` names, else the one of ``pom.xml``."""
+    """Return the version of Kafka to run: the one in ``KAFKA_VERSION``, else the one in ``pom.xml``."""
     named = os.environ.get(VERSION_VARIABLE, "").strip()
     if named and not _VERSION.fullmatch(named):
         raise KafkaUnavailable(f"{VERSION_VARIABLE}={named} is no version: write it as in {VERSION_VARIABLE}=3.9.1")
@@ -50,7 +50,7 @@ def kafka_version() -> str:
 def java() -> Java:
     """Return a Java that can run the broker: ``$JAVA_HOME/bin/java``, else the one on the PATH.
 
-    Raises :class:`KafkaUnavailable` when there is none or it is too old.
+    Raise :class:`KafkaUnavailable` when there is none or it is too old.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home) / "bin" / "java")) if home else None
@@ -66,13 +66,13 @@ def java() -> Java:
 
 
 def cache_dir() -> Path:
-    """Return the directory that holds the jars of this version, whether it exists already or not."""
+    """Return the directory for the jars of this version, which need not exist yet."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "kafka-delay-router" / f"kafka-{kafka_version()}-{digest(POM.read_bytes())}"
 
 
 def check() -> None:
-    """Raise :class:`KafkaUnavailable` when the jars are neither cached nor to be fetched on this machine."""
+    """Raise :class:`KafkaUnavailable` when Java is missing, or the jars are not cached and Maven is missing."""
     missing: list[str] = []
     for needed in (java, _maven_unless_cached):
         try:
@@ -84,9 +84,9 @@ def check() -> None:
 
 
 def jars(say: Callable[[str], None]) -> Path:
-    """Return the directory with the broker's jars, fetching them with Maven the first time.
+    """Return the directory with the jars of the broker; fetch them with Maven the first time.
 
-    ``say`` gets one line before a download. Raises :class:`KafkaUnavailable` when Maven is missing or fails.
+    ``say`` gets one line before a download. Raise :class:`KafkaUnavailable` when Maven is missing or fails.
     """
     target = cache_dir()
     if target.is_dir():
@@ -99,18 +99,18 @@ def jars(say: Callable[[str], None]) -> Path:
 
 
 def digest(content: bytes) -> str:
-    """Return a short name for some content."""
+    """Return a short name for a content."""
     return hashlib.sha256(content).hexdigest()[:8]
 
 
 def lock_file(target: Path) -> Path:
-    """Return the file to lock while something in the cache is being made."""
+    """Return the file to lock while an entry of the cache is being made."""
     return target.with_name(f"{target.name}.lock")
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, waiting for whoever holds it now."""
+    """Hold a lock file; wait while another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -144,7 +144,7 @@ def _download(maven: str, target: Path) -> None:
 
 
 def _first_line(output: str) -> str:
-    """Return Maven's own first line of complaint, which names the artifact; the rest is advice on flags."""
+    """Return the first line of Maven's error, which names the artifact; the other lines are advice on flags."""
     lines = [line.removeprefix("[ERROR]").strip() for line in output.splitlines() if line.strip()]
     return lines[0] if lines else "it printed nothing"
 

@@ -1,4 +1,4 @@
-"""One broker process: format its directory, start, stop, kill, pause, resume it, see whether it answers."""
+"""One broker process: formats its directory, starts, stops, kills, pauses, resumes it, and waits for its answer."""
 
 import signal
 import socket
@@ -15,7 +15,7 @@ from sidecar.local_kafka.settings import HOST, Address
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.yaml")
 
-# A node answers after 2 to 5 s on two idle cores; on busy ones several times that has been seen.
+# A node answers after 2 to 5 s on two idle cores, and after several times that on busy ones.
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 30.0
 
@@ -24,13 +24,13 @@ _PORT_TAKEN: Final = "Address already in use"
 
 
 class PortTaken(Exception):
-    """Somebody took a port between the moment it was found free and the broker's start."""
+    """Another process took a port between the search for free ports and the start of the broker."""
 
 
 class Node:
-    """A broker and controller in one JVM, with its own directory; not started by the constructor.
+    """A broker and controller in one JVM, with its own directory; the constructor does not start it.
 
-    ``directory`` gets ``server.properties`` and ``data/``; what the JVM prints is appended to ``log_file``.
+    ``directory`` gets ``server.properties`` and ``data/``; the output of the JVM is appended to ``log_file``.
     """
 
     def __init__(
@@ -53,16 +53,16 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the broker, None while it does not run."""
+        """Process id of the broker; None while it does not run."""
         return self._process.pid if self.running and self._process else None
 
     @property
     def running(self) -> bool:
-        """Whether the process exists (a paused one does)."""
+        """Says that the process exists, paused or not."""
         return self._process is not None and self._process.poll() is None
 
     def configure(self, properties: dict[str, str]) -> None:
-        """Write ``server.properties``; takes effect at the next start."""
+        """Write ``server.properties``, which takes effect at the next start."""
         self._directory.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         self._properties_file.write_text(text, encoding="utf-8")
@@ -73,12 +73,12 @@ class Node:
         self._spawn("kafka.tools.StorageTool", *arguments)
 
     def finish_format(self) -> None:
-        """Wait for :meth:`format`; raises :class:`KafkaUnavailable` when it failed."""
+        """Wait for the end of :meth:`format`; raise :class:`KafkaUnavailable` when it failed."""
         if self._reap(START_TIMEOUT_S) != 0:
             raise KafkaUnavailable(f"formatting node {self.node_id} failed: {self._last_lines()}")
 
     def start(self, *, wait: bool = True, jvm: Sequence[str] = ()) -> None:
-        """Start the broker (again, with the data it had) and wait until it answers, unless ``wait`` is false.
+        """Start the broker (also again, with its old data) and wait until it answers, unless ``wait`` is false.
 
         ``jvm`` are options for this start only.
         """
@@ -89,7 +89,7 @@ class Node:
             self.wait_ready()
 
     def stop(self) -> None:
-        """Stop it in order, with SIGTERM; SIGKILL when it will not end."""
+        """Stop the broker in order, with SIGTERM; kill it if it does not end in time."""
         if self._process is None:
             return
         self.resume()
@@ -97,7 +97,7 @@ class Node:
         self._reap(STOP_TIMEOUT_S)
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a crash would; returns when the process is gone."""
+        """End the broker with SIGKILL, as a crash would, and wait until the process is gone."""
         if self._process is None:
             return
         self._process.kill()
@@ -105,14 +105,14 @@ class Node:
         self._paused = False
 
     def pause(self) -> None:
-        """Stop it in its tracks with SIGSTOP: connections stay open and nothing answers."""
+        """Freeze the broker with SIGSTOP: connections stay open, but it does not answer."""
         if self._process is None:
             raise RuntimeError(f"node {self.node_id} does not run")
         self._process.send_signal(signal.SIGSTOP)
         self._paused = True
 
     def resume(self) -> None:
-        """Let a paused broker go on; nothing happens to one that is not paused."""
+        """Let a paused broker go on; do nothing if it is not paused."""
         if self._process is not None and self._paused:
             self._process.send_signal(signal.SIGCONT)
             self._paused = False
@@ -120,8 +120,8 @@ class Node:
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until the broker lists itself in answer to a metadata request.
 
-        Raises :class:`KafkaUnavailable` with the end of its log when it ends or does not answer in time, and
-        :class:`PortTaken` when it ended because of its port.
+        Raise :class:`KafkaUnavailable`, with the end of the log, when the broker ends or does not answer in time, and
+        :class:`PortTaken` when it ended because its port was taken.
         """
         deadline = time.monotonic() + timeout_s
         while not (self._listens() and self.node_id in answers(self.bootstrap, timeout_s=2.0)):
@@ -134,7 +134,7 @@ class Node:
             time.sleep(_POLL_S)
 
     def _listens(self) -> bool:
-        """Try the port first: a client that is refused once waits longer before each further try."""
+        """Say whether the port accepts connections: a refused Kafka client waits longer before each further try."""
         try:
             socket.create_connection((HOST, self._address.port), timeout=1.0).close()
         except OSError:
@@ -143,7 +143,7 @@ class Node:
 
     def _spawn(self, main_class: str, *arguments: str, jvm: Sequence[str] = ()) -> None:
         with self.log_file.open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal reaches only our process, which then ends the
+            # The broker has a session of its own: Ctrl-C in the terminal reaches only our process, which then ends the
             # broker.
             self._process = subprocess.Popen(
                 [*self._launcher, *jvm, f"-Dlog4j2.configurationFile={_LOG4J}", main_class, *arguments],
@@ -156,7 +156,7 @@ class Node:
         self._reaper.watch(self._process.pid)
 
     def _reap(self, timeout_s: float) -> int:
-        """Wait for the process, with SIGKILL after the time; returns its exit code."""
+        """Wait for the end of the process, kill it after ``timeout_s``, and return its exit code."""
         if self._process is None:
             raise AssertionError("nothing was started")
         try:
@@ -176,6 +176,6 @@ class Node:
         return self.log_file.read_text(encoding="utf-8", errors="replace") if self.log_file.exists() else ""
 
     def _last_lines(self, count: int = 5) -> str:
-        # Of a Java exception the first lines tell what is wrong, and those behind them from where it came.
+        # The indented lines of a Java exception are only its stack trace; the others tell the cause.
         telling = [line for line in self._log().splitlines() if not line.startswith("\t")]
         return " | ".join(telling[-count:]) or "it printed nothing"

@@ -1,4 +1,4 @@
-"""A cluster of one or three local nodes in one temporary directory, from its first format to its removal."""
+"""Runs a cluster of one or three local nodes in one temporary directory, from its first format to its removal."""
 
 import base64
 import shutil
@@ -17,16 +17,16 @@ from sidecar.local_kafka.probe import answers
 from sidecar.local_kafka.reaper import Reaper
 from sidecar.local_kafka.settings import PerNode, free_addresses, node_properties, one_address
 
-# Ports are found free, then used a second later; nobody else is faster three times in a row.
+# A port is used a second after it was found free; no other process will take one three times in a row.
 _ATTEMPTS: Final = 3
 
 
 @dataclass
 class Cluster:
-    """A running cluster, wherever it came from.
+    """A running cluster of any origin.
 
-    ``nodes`` and ``logs_dir`` are empty and None for a cluster whose processes are not ours (a given one, a
-    container). Set ``keep_logs`` before the end of the ``with`` block to have the logs of our own nodes kept.
+    ``nodes`` is empty and ``logs_dir`` is None for a cluster whose processes are not ours (a given one, a container).
+    Set ``keep_logs`` before the end of the ``with`` block to keep the logs of our own nodes.
     """
 
     bootstrap: str
@@ -36,7 +36,7 @@ class Cluster:
     keep_logs: bool = field(default=False, kw_only=True)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until every node that runs is in the metadata that every one of them gives."""
+        """Wait until the metadata of every running node lists all running nodes."""
         deadline = time.monotonic() + timeout_s
         running = [node for node in self.nodes if node.running]
         for node in running:
@@ -64,7 +64,7 @@ class LocalCluster:
         self._running: tuple[Node, ...] = ()
 
     def start(self) -> Cluster:
-        """Format and start all nodes and wait until they answer; raises :class:`KafkaUnavailable`."""
+        """Format and start all nodes and wait until they answer; raise :class:`KafkaUnavailable` if they do not."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self._start(self._directory / f"try-{attempt}")
@@ -78,9 +78,9 @@ class LocalCluster:
         raise KafkaUnavailable(f"ports were taken by others in {_ATTEMPTS} attempts to start a broker")
 
     def remove(self, *, keep_logs: bool) -> None:
-        """Kill the nodes and remove the directory; ``keep_logs`` spares its ``logs`` and prints their place.
+        """Kill the nodes and remove the directory; with ``keep_logs`` its ``logs`` stay, and their place is printed.
 
-        SIGKILL rather than a shutdown: nobody will read the data again, and it saves 3 s.
+        SIGKILL saves 3 s against an orderly stop, and the data is never read again.
         """
         self._kill_all()
         if keep_logs:
@@ -122,7 +122,7 @@ class LocalCluster:
 
 
 def _cluster_id() -> str:
-    """Return a random id as Kafka writes them: 16 bytes in URL-safe base64, not beginning with a dash."""
+    """Return a random id in the form of Kafka: 16 bytes in URL-safe base64, without a dash at the beginning."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         if not text.startswith("-"):

@@ -1,10 +1,10 @@
-"""A tiny process that outlives its parent just long enough to clean up after it.
+"""A small helper process that outlives its parent just long enough to clean up after it.
 
-A broker must not survive the demo or the test run that started it, not even when that process is killed with
-SIGKILL. The kernel's parent-death signal does not do: it fires when the *thread* that started the child ends,
-and it exists on Linux only. So one process for each cluster holds the reading end of a pipe: when the parent
-is gone, the kernel closes the other end, and whatever was registered is killed and removed. (testcontainers'
-Ryuk is the same idea.)
+A broker must not survive the demo or the test run that started it, even if that process is killed with SIGKILL. The
+parent-death signal of the kernel does not suffice: it fires when the *thread* that started the child ends, and it
+exists only on Linux. So one helper process for each cluster holds the reading end of a pipe. When the parent is gone,
+the kernel closes the other end, and the helper kills the registered processes and removes the registered directories.
+(testcontainers' Ryuk works in the same way.)
 
 Lines on standard input: ``+pid`` and ``-pid`` for a process, ``+/path`` and ``-/path`` for a directory.
 """
@@ -20,10 +20,10 @@ from pathlib import Path
 
 
 class Reaper:
-    """The parent's side: tells the helper process what is to be removed if this process dies."""
+    """The parent's side: registers processes and directories that the helper removes if this process dies."""
 
     def __init__(self) -> None:
-        # -S -E: nothing but the standard library is needed, so that it starts soon and stays small.
+        # -S -E: the helper needs only the standard library, so it starts fast and stays small.
         self._process = subprocess.Popen(
             [sys.executable, "-S", "-E", __file__],
             stdin=subprocess.PIPE,
@@ -33,21 +33,21 @@ class Reaper:
         )
 
     def watch(self, thing: int | Path) -> None:
-        """Have a process (by its id) or a directory removed when this process dies."""
+        """Register a process (by its id) or a directory for removal when this process dies."""
         self._tell(f"+{thing}")
 
     def forget(self, thing: int | Path) -> None:
-        """Take a thing back: it is gone already, or it is to stay."""
+        """Unregister a process or directory that is gone already, or that must stay."""
         self._tell(f"-{thing}")
 
     def close(self) -> None:
-        """End the helper; what is still registered is removed now."""
+        """End the helper, which now removes everything that is still registered."""
         self._process.communicate()
 
     def _tell(self, line: str) -> None:
         if self._process.stdin is None:
             raise AssertionError("the reaper was started with a pipe")
-        # A helper that somebody killed leaves only the clean-up after a crash undone.
+        # If the helper was killed, only the clean-up after a crash is missing.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()

@@ -1,4 +1,4 @@
-"""Broker and JVM settings of local clusters, and the ports they listen on."""
+"""Broker and JVM settings of local clusters, and the choice of their ports."""
 
 import random
 import socket
@@ -8,19 +8,19 @@ from typing import Final, NamedTuple
 
 HOST: Final = "127.0.0.1"
 
-# For demo and tests: small, without a parallel collector's threads, and without the compiler that pays off
-# only in minutes (two restarts each: 3.5 s without it, 4.8 and 5.4 s with it).
+# Options for demo and tests: a small heap, no threads of a parallel collector, and no second compiler, which pays off
+# only after minutes (two restarts each: 3.5 s without it, 4.8 and 5.4 s with it).
 TEST_JVM: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
-# For benchmarks: a broker as one would run it, so that the ceiling is the client's and not the heap's.
+# Options for benchmarks: those of a real broker, so that the client and not the heap sets the limit.
 BENCH_JVM: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
-# Below 32768, from where Linux takes the ports of outgoing connections: a client that keeps dialling the port
-# of a stopped broker could be given that very port, connect to itself, and keep the broker from coming back.
+# Linux takes the ports of outgoing connections from 32768 on. A client that keeps dialling a stopped broker's port in
+# that range could get that port itself, connect to itself, and keep the broker from coming back.
 PORTS: Final = range(15_000, 28_000)
 
 PORTS_BESIDE: Final = range(28_000, 32_000)
-"""For whoever needs ports before a cluster has chosen its own."""
+"""Ports for callers that need some before a cluster has chosen its own."""
 
 _COMMON: Final[dict[str, str]] = {
     "process.roles": "broker,controller",
@@ -28,19 +28,18 @@ _COMMON: Final[dict[str, str]] = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.create.topics.enable": "false",
-    # By default a first member waits 3 s for others and a session may not be under 6 s: too slow for tests of
-    # both.
+    # By default a first member waits 3 s for others, and a session must be 6 s at least: both are too slow for tests.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    # Each partition of these is a few files and, at a start after SIGKILL, a recovery: 50 of each by default.
+    # Each partition of these topics means a few files, and a recovery at a start after SIGKILL; the default is 50.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "4",
-    # Expired transactions are looked for every 10 s by default.
+    # By default the broker looks for expired transactions only every 10 s.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # A quarter of the default 512 MB heap would go to the cleaner's buffer.
+    # The default buffer of the cleaner would take a quarter of the 512 MB heap.
     "log.cleaner.dedupe.buffer.size": str(16 << 20),
-    # After SIGKILL a broker is refused as its own duplicate until the session of its old self has run out: 9 s by
+    # After SIGKILL the controller refuses the restarted broker as a duplicate until its old session has expired: 9 s by
     # default. With 3 s, heartbeats timed out on two busy cores.
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "1000",
@@ -68,7 +67,7 @@ class Address(NamedTuple):
 
 
 PerNode = Callable[[Address], Mapping[str, str]]
-"""Gives the settings of one node, where they depend on its id and ports."""
+"""Returns the settings of one node that depend on its id and ports."""
 
 
 def base_properties(nodes: int) -> dict[str, str]:
@@ -94,18 +93,18 @@ def node_properties(
 
 
 def one_address(port: int) -> tuple[Address, ...]:
-    """Return the address of a single node on a port that was asked for."""
+    """Return the address of a single node on the given port."""
     return (Address(1, port, *free_ports(1)),)
 
 
 def free_addresses(nodes: int) -> tuple[Address, ...]:
-    """Return addresses for ``nodes`` nodes on ports that nobody listens on at this moment."""
+    """Return addresses for ``nodes`` nodes on ports that are free at this moment."""
     ports = free_ports(2 * nodes)
     return tuple(Address(i + 1, ports[2 * i], ports[2 * i + 1]) for i in range(nodes))
 
 
 def free_ports(count: int, among: range = PORTS) -> list[int]:
-    """Return ``count`` different ports that nobody listens on at this moment."""
+    """Return ``count`` different ports that are free at this moment."""
     # SystemRandom: a test that seeds the module's generator must not make two runs choose the same ports.
     choose = random.SystemRandom().choice
     ports: list[int] = []
@@ -117,7 +116,7 @@ def free_ports(count: int, among: range = PORTS) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port at this moment."""
+    """Say whether a port is free at this moment."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,7 +1,7 @@
-"""One JSON object a line on stderr, from this program and from the libraries below it; at a terminal a line to read.
+"""Writes events of this program and its libraries to stderr, as JSON objects, or as readable lines at a terminal.
 
-Events are named in snake_case and carry key-values; whatever came from outside (topic names, headers, messages of
-brokers) is escaped by JSON and cut to a length, so a record can neither forge a line nor fill the disk.
+Events have names in snake_case and carry key-values. Text from outside (topic names, headers, messages of brokers) is
+escaped by JSON and cut to a length, so a record can neither forge a line nor fill the disk.
 """
 
 import logging
@@ -21,13 +21,13 @@ from sidecar.logs.readable import readable
 from sidecar.logs.repeats import EVERY_S, Repeats
 
 MAX_TEXT_CHARACTERS: Final = 1_000
-"""Longest text in a log line; broker messages and topic names are far below it."""
+"""Longest text in a log line; broker messages and topic names are far shorter."""
 
 MAX_TRACEBACK_CHARACTERS: Final = 8_000
 MAX_TROUBLES: Final = 50
 
 DRAIN_S: Final = 2.0
-"""How long the end of the process waits for whoever reads its log."""
+"""Time that the process waits at its end for the reader of its log."""
 MAX_ITEMS: Final = 50
 
 _LEVELS: Final = {
@@ -42,15 +42,15 @@ AS_JSON: Final = structlog.processors.JSONRenderer(default=repr)
 
 
 class Trouble:
-    """A trouble that is warned of once, then once a minute with how often it was met, until it is over.
+    """Warns of a trouble once, then once a minute with the number of repetitions, until it is over.
 
-    For one thread.
+    One thread uses it.
     """
 
     def __init__(self, log: Any, now_s: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._now_s = now_s
-        # When each was logged last, and how often it was met since.
+        # The time of the last line of each trouble, and the number of repetitions since.
         self._logged: dict[str, tuple[float, int]] = {}
 
     def tell(self, event: str, why: str = "", *, level: str = "warning", exc_info: bool = False, **facts: Any) -> None:
@@ -69,7 +69,7 @@ class Trouble:
         getattr(self._log, level)(event, **facts, **repeated, **({"exc_info": True} if exc_info else {}))
 
     def is_over(self) -> None:
-        """The trouble has ended: when it comes again, it is logged at once."""
+        """Note that all troubles have ended, so that the next one is logged at once."""
         self._logged.clear()
 
 
@@ -81,7 +81,7 @@ def configure(
 ) -> None:
     """Send every log line of the process to `stream` (stderr); `level` as in ``router.log_level``.
 
-    With `repeats`, what libraries say again and again comes out once and is then counted. ``render`` makes the line.
+    With `repeats`, a repeated line of a library comes out once and is then counted. ``render`` makes the line.
     """
     number = _LEVELS[level]
     structlog.configure(
@@ -100,15 +100,16 @@ def configure(
     root = logging.getLogger()
     librdkafka_logger().setLevel(logging.NOTSET)
     root.handlers[:] = [_Forward(repeats)]
-    # Libraries are verbose below warning; their chatter is wanted only when everything is.
+    # Libraries are verbose below warning, so their lines of lower levels show only at level debug.
     root.setLevel(number if number == logging.DEBUG else max(number, logging.WARNING))
 
 
 @contextmanager
 def in_background(level: str) -> Iterator[LineWriter]:
-    """While this lasts, lines leave by a thread of their own, and errors that nobody catches are lines too.
+    """Write lines from a thread of their own during the ``with`` block, and log uncaught errors too.
 
-    At the end what waits is written, for ``DRAIN_S`` at most; when nobody reads it, nothing is written directly.
+    The end of the block waits for the remaining lines, for ``DRAIN_S`` at most. If they were not read by then, later
+    lines go to the queue as before, because a direct write would block.
     """
     repeats = Repeats(lambda at, event, **facts: structlog.get_logger().log(_LEVELS[at], event, **facts))
     lines = LineWriter(sys.stderr.fileno(), repeats.tick).start()
@@ -131,27 +132,27 @@ def _uncaught(kind: type[BaseException], error: object, trace: TracebackType | N
     if isinstance(error, BaseException):
         log.critical("uncaught_error", exc_info=(kind, error, trace))
     else:
-        # A library in C may raise what is no exception, and then nothing formats it.
+        # A library in C may raise an object that is no exception, which structlog cannot format.
         log.critical("uncaught_error", exception="".join((*traceback.format_tb(trace), repr(error))))
 
 
 def librdkafka_logger() -> logging.Logger:
-    """For the ``logger`` argument of Kafka clients; their lines come out here instead of raw on stderr.
+    """Return the logger for the ``logger`` argument of Kafka clients, so that their lines become events.
 
-    They are handed over while the client is polled.
+    The client delivers its lines while it is polled.
     """
     return logging.getLogger("librdkafka")
 
 
 class _Forward(logging.Handler):
-    """Standard logging (uvicorn, librdkafka, warnings) as events of the same form."""
+    """Turns lines of standard logging (uvicorn, librdkafka, warnings) into events of the same form."""
 
     def __init__(self, repeats: Repeats | None) -> None:
         super().__init__()
         self._repeats = repeats
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass one record on; a message that cannot be formatted is passed unformatted."""
+        """Pass one record on; a message that cannot be formatted goes out unformatted."""
         try:
             text = record.getMessage()
         except (TypeError, ValueError):
@@ -166,7 +167,7 @@ def _cap(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[
     traceback = event.pop("exception", None)
     capped = {key: _capped(value) for key, value in event.items()}
     if traceback is not None:
-        # The end of a traceback says what happened, the beginning only who called.
+        # The end of a traceback names the error, the beginning only the callers.
         capped["exception"] = str(traceback)[-MAX_TRACEBACK_CHARACTERS:]
     return capped
 

@@ -1,14 +1,14 @@
-"""Log lines leave by a thread of their own: whoever reads them slowly, or not at all, holds up nothing but them.
+"""Writes log lines in a thread of its own, so that a slow or absent reader of the log delays only the log.
 
-A pipe that nobody reads takes 64 KiB and then makes every write wait. So a line is only put into a queue here, which is
-bounded in bytes; what does not fit is dropped and counted, and a line ``log_lines_dropped`` stands in its place. Lines
-come out in the order they were written in.
+A pipe without a reader takes 64 KiB and then blocks every write. So the writer only puts a line into a queue, which is
+bounded in bytes. Lines that do not fit are dropped and counted, and a line ``log_lines_dropped`` takes their place.
+Lines come out in the order in which they were written.
 
-Bytes are written to the descriptor itself, past ``sys.stderr``: a thread that waits in a buffered writer keeps its
-lock, and the interpreter, which wants to flush it, would not end.
+The thread writes bytes to the descriptor itself, past ``sys.stderr``: a thread that waits in a buffered writer keeps
+the lock of the writer, and the interpreter, which wants to flush it at exit, would not end.
 
-Rejected: ``logging.handlers.QueueListener``. What it drops it drops one exception a line, and ``stop`` waits for a
-handler that waits.
+Rejected: ``logging.handlers.QueueListener``. It raises an exception for each line that it drops, and its ``stop`` waits
+for a blocked handler.
 """
 
 import json
@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 MAX_BYTES: Final = 4 << 20
-"""Of lines in the queue: a minute of the worst that is known, and nothing beside the rest of the process."""
+"""Most bytes in the queue: a minute of the worst load known, and little beside the memory of the process."""
 
 CHUNK_BYTES: Final = 65_536
 TICK_S: Final = 1.0
@@ -29,32 +29,33 @@ FULL_AGAIN_S: Final = 0.05
 
 
 class LineWriter:
-    """The stream of a logger: ``write`` never waits. It is never stopped, and its thread ends with the process."""
+    """The stream of a logger: ``write`` never waits. The thread runs until the process ends."""
 
     def __init__(self, descriptor: int, tick: Callable[[], None] = lambda: None, max_bytes: int = MAX_BYTES) -> None:
         """Write to `descriptor`; `tick` is called about once a second."""
         self.dropped = 0
-        """Lines that were not written, ever."""
+        """Number of lines that were dropped since the start."""
         self._descriptor = descriptor
         self._tick = tick
         self._max_bytes = max_bytes
         self._queue: deque[bytes] = deque()
-        # What is being written counts until it is.
+        # Lines that are being written still count.
         self._queued_bytes = 0
         self._unreported = 0
         # Reentrant: a finalizer may log while its thread is in here.
         self._changed = threading.Condition(threading.RLock())
 
     def start(self) -> "LineWriter":
-        """Begin to write what is put in from now on; once."""
+        """Start the thread; call this once."""
         threading.Thread(target=self._run, name="log", daemon=True).start()
         return self
 
     def write(self, text: str) -> int:
-        """Take a line, or drop it when too much waits already."""
+        """Queue a line, or drop it if the queue is full."""
         line = text.encode("utf-8", "backslashreplace")
         with self._changed:
-            # Once full it must be half empty again, or every other line would be about one that was dropped.
+            # A full queue must become half empty before it takes lines again; otherwise every second line would report
+            # a dropped one.
             room = self._max_bytes // 2 if self._unreported else self._max_bytes
             if self._queued_bytes + len(line) > room:
                 self.dropped += 1
@@ -65,10 +66,10 @@ class LineWriter:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing: the thread writes as soon as it can."""
+        """Do nothing: the thread writes as soon as it can."""
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until everything is written, but no longer; whether it is."""
+        """Wait up to ``timeout_s`` until everything is written, and say whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not (self._queued_bytes or self._unreported), timeout_s)
 
@@ -110,10 +111,10 @@ class LineWriter:
             try:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
-                # Somebody who shares it has made it so.
+                # Another process that shares the descriptor has made it non-blocking.
                 time.sleep(FULL_AGAIN_S)
             except OSError:
-                # Nobody reads any more, or the disk is full; the rest of the process works on.
+                # The reader has gone, or the disk is full; the rest of the process works on.
                 self.dropped += lines
                 break
         with self._changed:

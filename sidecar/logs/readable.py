@@ -1,4 +1,4 @@
-"""Log lines for a person at a terminal; whoever else reads them gets JSON."""
+"""Renders log lines for a person at a terminal; all other readers get JSON."""
 
 import json
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ _PLAIN: Final = frozenset({"timestamp", "level", "event", "exception"})
 
 
 def readable(_: object, __: str, event: Mapping[str, Any]) -> str:
-    """One event as a line: local time, level unless it is info, event in words, then what it tells of it.
+    """Return an event as a line: local time, level unless it is info, event in words, then its key-values.
 
-    Values are escaped as in JSON, so that what came from outside can neither forge a line nor steer the terminal.
+    Values are escaped as in JSON, so that text from outside can neither forge a line nor control the terminal.
     """
     moment = datetime.fromisoformat(event["timestamp"]).astimezone().strftime("%H:%M:%S")
     level = "" if event["level"] == "info" else f"{event['level']}: "
     facts = [f"{name}={_value(value)}" for name, value in event.items() if name not in _PLAIN]
     line = " ".join([f"{moment} {level}{str(event['event']).replace('_', ' ')}", *facts])
     exception = event.get("exception")
-    # A traceback is of several lines, and may hold anything.
+    # A traceback has several lines, and each may hold text from outside.
     return line if exception is None else "\n".join([line, *map(_value, str(exception).splitlines())])
 
 

@@ -1,8 +1,8 @@
-"""Libraries say the same again and again: here it comes out once, and then once a minute how often it was said.
+"""Suppresses repeated lines of libraries: a line comes out once, then its repetitions are counted once a minute.
 
-librdkafka tells of each attempt to connect, of each client, to each broker, several times a second. Each *kind* of
-line, that is one text of one client role with the numbers taken out that change from line to line, comes out when it is
-news: for the first time, or after it was not heard of for a minute.
+librdkafka logs each attempt to connect, of each client, to each broker, several times a second. A *kind* of line is one
+text of one client role without the numbers that change from line to line. A kind comes out when it is news: the first
+time, and after a minute without it.
 """
 
 import re
@@ -13,13 +13,13 @@ from typing import Any, Final
 
 EVERY_S: Final = 60.0
 MAX_KINDS: Final = 200
-"""Beyond so many within a minute, what is new is counted together: a peer that makes up texts must not fill a log."""
+"""Limit of kinds within a minute; further kinds count as one, as a peer with invented texts must not fill a log."""
 
 MAX_TOLD: Final = 10
 
 # "[delay-router-tail#consumer-12]" is one of the consumers of a role.
 _CLIENT: Final = re.compile(r"(\[[^\]#]*#(?:producer|consumer))-\d+\]")
-# How long it took, how often it happened, offsets: not the port of a broker, which tells brokers apart.
+# Matches durations, counts and offsets, but not the port of a broker, which distinguishes brokers.
 _NUMBER: Final = re.compile(r"(?<![\w:./\[-])\d+(?:\.\d+)?(?=\s|ms\b|s\b|[),;]|$)")
 _SUPPRESSED: Final = re.compile(r", \d+ identical error\(s\) suppressed")
 
@@ -34,10 +34,10 @@ class _Kind:
 
 
 class Repeats:
-    """What has been heard of within the last minute; for any thread."""
+    """The kinds of lines of the last minute; any thread may use it."""
 
     def __init__(self, tell: Told, now_s: Callable[[], float] = time.monotonic) -> None:
-        """`tell` writes a line: level's name, event, and what there is to say, by keyword."""
+        """Take `tell`, which writes a line from the name of the level, the event, and its key-values as keywords."""
         self._tell = tell
         self._now_s = now_s
         self._lock = threading.RLock()
@@ -46,7 +46,7 @@ class Repeats:
         self._unsaid = 0
 
     def is_news(self, library: str, text: str) -> bool:
-        """Whether this line is to come out; it is counted otherwise."""
+        """Say whether this line must come out; otherwise count it."""
         kind = kind_of(library, text)
         now_s = self._now_s()
         with self._lock:
@@ -62,7 +62,7 @@ class Repeats:
             return False
 
     def tick(self) -> None:
-        """Once a minute tell what was said again, and forget what was not; to be called every second or so."""
+        """Report the repetitions once a minute, and forget silent kinds; the owner calls this about every second."""
         now_s = self._now_s()
         with self._lock:
             if now_s - self._told_s < EVERY_S:
@@ -83,7 +83,7 @@ class Repeats:
 
 
 def kind_of(library: str, text: str) -> str:
-    """What a line says, without the numbers that change from line to line."""
+    """Return the kind of a line: its text without the numbers that change from line to line."""
     for pattern, instead in ((_SUPPRESSED, ""), (_CLIENT, r"\1]"), (_NUMBER, "#")):
         text = pattern.sub(instead, text)
     return f"{library}: {text}"

@@ -1,7 +1,7 @@
-"""Whether the brokers answer at all, asked of them again and again while somebody may want to know.
+"""Asks the brokers again and again whether they answer at all.
 
-A request to brokers that are away ends after its own time, which may be 20 s, and until then old answers look like
-news. The pulse is one small request after the other: it tells within seconds, and since when.
+A request to absent brokers ends only after its own timeout, which may be 20 s; until then old answers look current. The
+pulse sends one small request after another, so it tells within seconds that the brokers are silent, and since when.
 """
 
 import threading
@@ -17,10 +17,10 @@ from sidecar.kafka.errors import error_of, is_unanswered
 
 EVERY_S: Final = 0.5
 WITHIN_S: Final = 2.5
-"""Of one request; the next one begins at once after one without an answer."""
+"""Timeout of one request; a request without an answer is followed by the next one almost at once."""
 
 SILENT_AFTER_S: Final = 3.0
-"""Longer than a busy broker takes, and short of the 5 s within which people are told."""
+"""Silence that counts as absence: longer than a busy broker takes, and below the 5 s within which people are told."""
 
 _END_WITHIN_S: Final = 0.5
 
@@ -29,11 +29,11 @@ class Pulse(Protocol):
     """Tells whether the brokers answer."""
 
     def silent_since_ms(self) -> int | None:
-        """Return when brokers answered last, by the time of day, where that is too long ago; None while they answer."""
+        """Return the epoch time of the last answer if that is too long ago, or None while the brokers answer."""
 
 
 class AlwaysAnswering:
-    """Brokers of which nobody has asked."""
+    """A pulse that never asks and reports that the brokers answer."""
 
     def silent_since_ms(self) -> int | None:
         """Return None."""
@@ -41,7 +41,7 @@ class AlwaysAnswering:
 
 
 class BrokerPulse:
-    """Asks from ``start`` to ``stop``, in a thread of its own; any thread may look."""
+    """Asks from ``start`` to ``stop``, in a thread of its own; any thread may read the result."""
 
     def __init__(self, ask: Callable[[], None], clock: Clock) -> None:
         self._ask = ask
@@ -51,23 +51,23 @@ class BrokerPulse:
         self._thread = threading.Thread(target=self._run, name="broker pulse", daemon=True)
 
     def start(self) -> "BrokerPulse":
-        """Ask from now on."""
+        """Start to ask."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """End, waiting for it a moment."""
+        """Stop asking, and wait a moment for the thread to end."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(_END_WITHIN_S)
 
     def silent_since_ms(self) -> int | None:
-        """Return when brokers answered last, by the time of day, where that is too long ago; None while they answer."""
+        """Return the epoch time of the last answer if that is too long ago, or None while the brokers answer."""
         answered_s, answered_ms = self._answered
         return answered_ms if self._clock.running_s() - answered_s > SILENT_AFTER_S else None
 
     def beat(self) -> bool:
-        """Ask once, and return whether there was an answer; a broker's refusal is one."""
+        """Ask once and return whether a broker answered; a refusal is an answer too."""
         try:
             self._ask()
         except KafkaException as exception:
@@ -82,15 +82,15 @@ class BrokerPulse:
         while not self._stopping.is_set():
             try:
                 is_answered = self.beat()
-            except Exception:  # noqa: BLE001 - a defect of ours must not end it in silence
+            except Exception:  # noqa: BLE001 - a defect of ours must not end the thread silently
                 structlog.get_logger().exception("broker_pulse_failed")
                 is_answered = True
-            # Without an answer time has gone by already, unless the client says so at once.
+            # A request without an answer has taken time already, unless the client failed at once.
             self._stopping.wait(EVERY_S if is_answered else EVERY_S / 5)
 
 
 def pulse_of(admin: AdminClient, clock: Clock) -> BrokerPulse:
-    """Return a pulse that asks a cluster which brokers it has."""
+    """Return a pulse that asks the cluster for its brokers."""
 
     def ask() -> None:
         admin.describe_cluster(request_timeout=WITHIN_S).result(WITHIN_S + 1)

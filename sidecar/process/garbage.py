@@ -1,13 +1,15 @@
-"""When Python looks for reference cycles: never while records are being indexed or released.
+"""Schedules Python's search for reference cycles so that it never runs while records are indexed or released.
 
-Every pending record is a handful of tracked objects, and a collection walks them all: with it on, indexing costs two
-to three times as much, and a full collection at a million pending stalls the release loop for a tenth of a second. What
-is pending holds no cycles, it goes when its last reference does; cycles come from HTTP requests and exceptions, a few
-kB an hour. So automatic collection is off, and one is made now and then while little is in memory.
+Every pending record is a handful of tracked objects, and a collection walks all of them. Automatic collection makes
+indexing two to three times as expensive, and a full collection at a million pending records stalls the release loop for
+a tenth of a second. Pending records have no cycles and are freed with their last reference; cycles come from HTTP
+requests and exceptions, a few kB an hour. So automatic collection is off, and the process collects now and then while
+little is in memory.
 
-What it has seen once is set aside (``gc.freeze``), and is not walked again: of 10 M records that are pending in buckets
-the manifests alone are hundreds of thousands of objects, half a second each time. So is what has come since when that
-is much: it is records and manifests. All is walked once in some hours.
+Objects that survive a collection are set aside (``gc.freeze``) and not walked again: for 10 M records that are pending
+in buckets the manifests alone are hundreds of thousands of objects, half a second each time. If very many objects have
+been made since the last collection, they are set aside without one, because they are records and manifests. Once in
+some hours a collection walks all objects.
 """
 
 import gc
@@ -15,18 +17,18 @@ import time
 from collections.abc import Callable
 
 QUIET_BYTES = 8 * 1_048_576
-"""With less payload than this in memory a collection takes a few milliseconds, but for manifests."""
+"""Payload in memory below which a collection takes a few milliseconds, apart from manifests."""
 
 FEW_OBJECTS = 50_000
-"""More than so many since the last time are set aside without a look: it would take tens of milliseconds."""
+"""More new objects than this are set aside without a collection, which would take tens of milliseconds."""
 
 QUIET_EVERY_S = 60.0
 ANYWAY_EVERY_S = 6 * 3_600.0
-"""A process that is never quiet collects all the same, at the price of one stall."""
+"""Interval after which even a busy process collects, at the price of one stall."""
 
 
 class GarbageCollection:
-    """Asked now and then by the main thread."""
+    """Decides when to collect; the main thread calls it now and then."""
 
     def __init__(self, resident_bytes: Callable[[], int], running_s: Callable[[], float] = time.monotonic) -> None:
         self._resident_bytes = resident_bytes
@@ -37,7 +39,7 @@ class GarbageCollection:
         gc.disable()
 
     def collect_if_quiet(self) -> None:
-        """Collect when it is time and costs nothing, or when it is long overdue."""
+        """Collect when the interval has passed and little is in memory, or when a collection is long overdue."""
         now_s = self._running_s()
         if now_s >= self._last_whole_s + ANYWAY_EVERY_S:
             gc.unfreeze()

@@ -1,4 +1,4 @@
-"""What `/livez` and `/readyz` answer."""
+"""The answers of `/livez` and `/readyz`."""
 
 import time
 from collections.abc import Callable
@@ -22,34 +22,34 @@ class ProcessHealth:
         self._last_sign_s = time.monotonic()
 
     def turned(self) -> None:
-        """The group member's loop has turned once more."""
+        """Note that the group member's loop has turned once more."""
         self._last_sign_s = time.monotonic()
 
     def is_member(self) -> None:
-        """The process has joined the group: from now on its partitions decide."""
+        """Note that the process has joined the group: from now on its partitions decide."""
         self._problem = ""
 
     def waits_for(self, problem: str) -> None:
-        """Say what keeps the whole process from working."""
+        """Note the problem that keeps the whole process from working."""
         self._problem = problem
         self.turned()
 
     def leave_out(self, topics: dict[str, str]) -> None:
-        """Say which configured delay topics are not served, and why: a ready process must hide nothing."""
+        """Note the configured delay topics that are not served, with the reasons: a ready process must hide nothing."""
         self._left_out = topics
 
     @property
     def has_left_out(self) -> bool:
-        """Whether a configured delay topic is not served."""
+        """Says that a configured delay topic is not served."""
         return bool(self._left_out)
 
     def live(self) -> tuple[bool, dict[str, object]]:
-        """Whether the process turns at all."""
+        """Say whether the group member's loop turns; the body tells the seconds since its last turn."""
         silent_s = time.monotonic() - self._last_sign_s
         return silent_s < MEMBER_SILENT_AFTER_S, {"seconds_since_last_sign": round(silent_s, 1)}
 
     def ready(self) -> tuple[bool, dict[str, object]]:
-        """Whether every assigned partition is recovered and active; the body says which are not and why."""
+        """Say whether every assigned partition is recovered and active; the body says which are not, and why."""
         statuses = self._statuses()
         ready = not self._problem and all(status.ready for status in statuses)
         partitions = {f"{status.topic}/{status.partition}": status.as_json() for status in statuses}

@@ -1,12 +1,12 @@
-"""Memory of records that have been sealed or merged, given back to the system.
+"""Returns the memory of sealed or merged records to the system.
 
-What waits to be sealed, or is being merged, lies in columns (:mod:`sidecar.payload.packed_run`), some kilobytes to a
-megabyte each, that are freed as a whole. Allocators keep what lies below the last piece in use, however small that is;
-glibc's gives back all free pages when it is told to. For a hundred MiB that takes 5 to 12 ms, without the lock of the
-interpreter; a thread that allocates may wait for as long.
+Records that wait to be sealed, or are being merged, lie in columns (:mod:`sidecar.payload.packed_run`) of some
+kilobytes to a megabyte, each freed as a whole. An allocator keeps all memory below the last piece in use, even a small
+piece; glibc's allocator returns all free pages on request. For a hundred MiB that takes 5 to 12 ms, without the lock of
+the interpreter; a thread that allocates may wait for as long.
 
-Rejected: having every piece of some size mapped by itself (``M_MMAP_THRESHOLD``), which gives it back at once, and
-made sealing a third slower, since fresh pages come one fault at a time; another allocator, which somebody has to ship.
+Rejected: mapping every large piece by itself (``M_MMAP_THRESHOLD``), which returns it at once, but makes sealing a
+third slower, because fresh pages come one fault at a time. Rejected: another allocator, which would have to be shipped.
 """
 
 import ctypes
@@ -14,18 +14,18 @@ import time
 from collections.abc import Callable
 
 WORTH_BYTES = 16 * 1_048_576
-"""So much less payload in memory than before is worth the while."""
+"""Decrease of the payload in memory that makes a trim worth its time."""
 
 EVERY_S = 10.0
-"""While records keep coming in, what one bucket has left is used again for the next."""
+"""Least interval between trims: while records keep arriving, the next bucket reuses the memory of the last one."""
 
 
 def _nothing() -> None:
-    """Where there is no such function, the allocator does as it pleases."""
+    """Do nothing, for a process whose allocator cannot return pages on request."""
 
 
 def glibc_trim() -> Callable[[], object]:
-    """What gives free pages back, where the process has it."""
+    """Return the function of glibc that returns free pages, or one that does nothing if there is none."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError):
@@ -34,9 +34,9 @@ def glibc_trim() -> Callable[[], object]:
 
 
 class HeapTrim:
-    """Asked now and then by the main thread.
+    """Decides when to trim the heap; the main thread calls it now and then.
 
-    ``resident_bytes`` is the payload in memory, which what merges hold is no part of.
+    ``resident_bytes`` gives the payload in memory, without the payload that merges hold.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class HeapTrim:
         self._last_s = running_s()
 
     def trim_if_worth(self) -> None:
-        """Give back what is free when there is much less in memory than there was, or merging has ended."""
+        """Trim when there is much less payload in memory than before, or when merging has ended."""
         used_bytes, is_merging = self._resident_bytes(), self._is_merging()
         self._has_merged |= is_merging
         self._most_bytes = max(self._most_bytes, used_bytes)

@@ -1,4 +1,4 @@
-"""Gauges over the partitions of a process, for Prometheus."""
+"""Exports gauges over the partitions of a process to Prometheus."""
 
 import math
 from collections import Counter
@@ -13,14 +13,14 @@ from sidecar.partition.status import BOUND_NAMES, PartitionState, PartitionStatu
 
 
 class PartitionCollector(Collector):
-    """Gauges over the partitions a process owns, computed when scraped."""
+    """Gauges over the partitions of a process, computed on each scrape."""
 
     def __init__(self, statuses: Callable[[], list[PartitionStatus]], payload_bytes: Callable[[], int]) -> None:
         self._statuses = statuses
         self._payload_bytes = payload_bytes
 
     def collect(self) -> Iterator[Metric]:
-        """Render for a scrape."""
+        """Yield all gauges, for one scrape."""
         statuses = self._statuses()
         by_topic: dict[str, list[PartitionStatus]] = {}
         for status in statuses:
@@ -96,7 +96,7 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 
 
 def _cumulated(counts: Iterable[tuple[int, ...]]) -> Iterator[tuple[str, int]]:
-    """(upper bound in seconds, records due by then) as in a histogram, summed over partitions that have counted."""
+    """Return pairs (upper bound in seconds, records due by then) as in a histogram, over the partitions with counts."""
     sums = [sum(column) for column in zip(*(each for each in counts if each), strict=True)]
     return zip(BOUND_NAMES, accumulate(sums), strict=False)
 

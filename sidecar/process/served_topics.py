@@ -1,6 +1,7 @@
-"""Which delay topics can be served: those without an error in the check, looked at again while the router runs.
+"""Selects the delay topics to serve: a topic is usable if the check finds no error; the check repeats at run time.
 
-One that is served stays so whatever is found: its partitions say what they lack, and go on once they have it.
+A topic that is already served stays so in spite of later errors: its partitions report the fault, and go on once it is
+mended.
 """
 
 import threading
@@ -30,21 +31,24 @@ class UsableTopics:
         self._health = health
         self._said: set[Finding] = set()
         self.topics: list[str] = []
-        """Those that are served."""
+        """Delay topics that are served."""
         self.troubles: dict[str, str] = {}
-        """What is wrong with one of them now, which may keep it from working."""
+        """Present errors of served topics, which may keep them from working."""
         self._log = structlog.get_logger()
         self._trouble = Trouble(self._log)
 
     def wait(self, stopping: threading.Event) -> list[str]:
-        """Look, waiting for the cluster as long as it takes; empty when stopped, or when nothing can be served."""
+        """Check the topics, and wait for the cluster as long as it takes; return the usable topics.
+
+        The result is empty when the process is stopped, or when no topic is usable.
+        """
         pause_s = FIRST_RETRY_S
         while not stopping.is_set():
             try:
                 return self._usable(check.router_findings(self._config, self._admin))
             except KafkaException as exception:
                 why = error_of(exception).str()
-                # The client's own lines say why connections fail.
+                # Polling emits the log lines of the client, which say why connections fail.
                 self._admin.poll(0)
                 self._health.waits_for(f"Kafka does not answer: {why}")
                 self._trouble.tell("kafka_unavailable", why)
@@ -53,7 +57,7 @@ class UsableTopics:
         return []
 
     def look(self) -> dict[str, Described]:
-        """Look once more, and return what the cluster says of the topics; KafkaException when it says nothing."""
+        """Check the topics once more and return their descriptions; raise KafkaException if the cluster is silent."""
         answers = check.topic_answers(self._config, self._admin)
         self._usable(list(check.topic_findings(self._config, answers)))
         return answers

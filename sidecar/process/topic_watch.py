@@ -1,11 +1,11 @@
-"""Looking at the topics again and again while the router runs: what operators change there must show.
+"""Checks the topics again and again while the router runs, so that changes by operators show.
 
-Retention that was lowered, a topic that was deleted or created again, rights taken away: the check of the start is
-made anew, what is wrong is logged once and stands in the status, and the workers learn what concerns them. In a thread
-of its own, since a cluster that does not answer holds up whoever asks.
+Such changes are a lower retention, a topic that was deleted or created again, or a withdrawn right. The watch repeats
+the check of the start. It logs each error once, puts it into the status, and tells the workers the facts that concern
+them. It has a thread of its own, because a request blocks while the cluster does not answer.
 
-A worker whose transaction is refused learns an error code from the client, and seldom which topic it is about: the
-state topic that may not be written, say. So it has the topics looked at, and a finding names topic, right and command.
+A worker whose transaction is refused learns an error code from the client, and seldom the topic: for instance that the
+state topic may not be written. So it requests a check, whose finding names topic, right and command.
 """
 
 import threading
@@ -19,13 +19,13 @@ from sidecar.process.workers import Workers
 
 EVERY_S = 15.0
 APART_S = 1.0
-"""However often workers ask for a look."""
+"""Least interval between checks, also when workers request them more often."""
 
 END_WITHIN_S = 0.5
 
 
 class TopicWatch:
-    """Looks at the topics every ``EVERY_S``, and soon after ``doubted`` is set, from ``start`` to ``stop``."""
+    """Checks the topics every ``EVERY_S``, and soon after ``doubted`` is set, from ``start`` to ``stop``."""
 
     def __init__(self, usable: UsableTopics, workers: Workers, doubted: threading.Event | None = None) -> None:
         self._doubted = threading.Event() if doubted is None else doubted
@@ -36,11 +36,11 @@ class TopicWatch:
         self._log = structlog.get_logger()
 
     def start(self) -> None:
-        """Look every ``EVERY_S`` from now on."""
+        """Start to check every ``EVERY_S``."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, waiting for it a moment."""
+        """Stop checking, and wait a moment for the thread to end."""
         self._stopping.set()
         self._doubted.set()
         if self._thread.is_alive():
@@ -48,7 +48,7 @@ class TopicWatch:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for no answer of the cluster, which would keep the interpreter from exiting."""
+        """Says that the thread has ended; one that waits for the cluster would keep the interpreter from exiting."""
         return not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -60,10 +60,10 @@ class TopicWatch:
             try:
                 answers = self._usable.look()
             except KafkaException as exception:
-                # Workers say that the cluster is away.
+                # Workers report that the cluster is away.
                 self._log.debug("topics_not_seen", why=error_of(exception).str())
                 continue
-            except Exception:  # noqa: BLE001 - a defect of ours must not end it in silence
+            except Exception:  # noqa: BLE001 - a defect of ours must not end the thread silently
                 self._log.exception("topic_watch_failed")
                 continue
             self._workers.learn(answers, self._usable.troubles)

@@ -1,4 +1,4 @@
-"""The workers of a process: one for each delay partition that the group assigns to it."""
+"""Starts and stops the workers of a process: one for each delay partition that the group assigns to it."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from sidecar.process.served_topics import UsableTopics
 from sidecar.topics.retention import retention_of
 
 STOP_WITHIN_S = 20.0
-"""For all workers together. With leaving the group it stays below the 30 s that the contract and Kubernetes give."""
+"""Time for all workers together to stop. With leaving the group it stays below the 30 s that Kubernetes gives."""
 
 
 class Workers:
-    """Starts and stops workers as the group says; ``statuses`` may be asked from any thread."""
+    """Starts and stops workers as the group assigns partitions; any thread may call ``statuses``."""
 
     def __init__(self) -> None:
         self._workers: dict[Partition, Worker] = {}
@@ -29,7 +29,7 @@ class Workers:
         self._ended_late: list[Worker] = []
 
     def start(self, shared: Shared, partitions: Sequence[Partition]) -> None:
-        """Start a worker for each partition."""
+        """Start a worker for each partition, and divide the memory among all of them."""
         shared.budget.partitions = len(self._workers) + len(partitions)
         for name, number in partitions:
             topic = shared.config.delay_topic(name)
@@ -39,7 +39,7 @@ class Workers:
             worker.start()
 
     def give_up(self, partitions: Sequence[Partition]) -> bool:
-        """Stop the workers of these, all at once, within one deadline; whether each of them ended."""
+        """Stop the workers of these partitions together, within one deadline, and say whether all of them ended."""
         ending = [self._workers.pop(each) for each in partitions if each in self._workers]
         for worker in ending:
             worker.stop()
@@ -51,26 +51,27 @@ class Workers:
         return not late
 
     def stop(self) -> None:
-        """Stop every worker."""
+        """Stop all workers."""
         self.give_up(list(self._workers))
 
     @property
     def is_idle(self) -> bool:
-        """Whether every worker that was stopped has ended."""
+        """Says that every stopped worker has ended."""
         return not any(worker.is_alive() for worker in self._ended_late)
 
     def statuses(self) -> list[PartitionStatus]:
-        """The last snapshot of every partition."""
+        """Return the last status of every partition."""
         return [
             worker.told.now().beside(self._troubles.get(topic, ""))
             for (topic, _), worker in list(self._workers.items())
         ]
 
     def learn(self, answers: Mapping[str, Described], troubles: Mapping[str, str]) -> None:
-        """Pass on what the cluster says of the topics now, and what is wrong with delay topics.
+        """Tell the workers the present facts about their topics, and note the errors of delay topics.
 
-        Partitions are taken over again whose topic is another one now, or is gone, asked twice; that refuses them, and
-        says why. Created again quickly enough, a topic gives its clients no error: they would go on at the old offset.
+        A worker takes its partition over again if one of its topics has another id now, or is missing in two checks in
+        a row; the take-over then refuses the partition and says why. If a topic is quickly created again, its clients
+        get no error: they would go on at the old offset.
         """
         self._troubles = dict(troubles)
         gone = {name for name, answer in answers.items() if answer is None}
@@ -90,7 +91,7 @@ def _is_another(answer: Described, topic_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the group member tells: passes partitions on to the workers, and signs of life to the probes."""
+    """Receiver of the group member's news: passes partitions to the workers, and signs of life to the probes."""
 
     _workers: Workers
     _shared: Shared
@@ -100,29 +101,29 @@ class Assignment:
     _heap: HeapTrim
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
-        """The group has given these to this process."""
+        """Start the workers of partitions that the group has assigned to this process."""
         self._workers.start(self._shared, partitions)
         self._health.is_member()
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """These go to another member when this returns."""
+        """Stop the workers of partitions that go to another member when this method returns."""
         self._workers.give_up(partitions)
 
     def not_a_member(self, why: str) -> None:
-        """Without partitions the process would look ready."""
+        """Report that the process is not ready: without partitions it would look ready."""
         self._health.waits_for(why)
 
     def cursors(self) -> dict[Partition, int]:
-        """The committed cursor of every active partition."""
+        """Return the committed cursor of every active partition."""
         statuses = self._workers.statuses()
         return {(status.topic, status.partition): status.cursor for status in statuses if status.is_served}
 
     def turned(self) -> None:
-        """The member's loop is alive."""
+        """Tell the probes that the loop of the member is alive, and tidy memory if it is time."""
         self._health.turned()
         self._garbage.collect_if_quiet()
         self._heap.trim_if_worth()
 
     def topics(self) -> list[str]:
-        """Delay topics to serve, as of the last look."""
+        """Return the delay topics to serve, by the last check."""
         return list(self._usable.topics)

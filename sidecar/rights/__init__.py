@@ -1,5 +1,5 @@
 """The rights that routers, jobs and commands need on a cluster with ACLs, from the configuration alone.
 
-May import: ``kafka``, ``config``. Begin with :mod:`sidecar.rights.acls`; a form in which rights are printed, other than
-commands for a shell, is a module of its own.
+May import: ``kafka``, ``config``. Begin with :mod:`sidecar.rights.acls`, which also prints rights as shell commands;
+every other output format has a module of its own.
 """

@@ -1,10 +1,11 @@
-"""The rights a router needs and no more, from its configuration alone; ``check --acls`` prints them.
+"""Lists the rights that a router needs and no more, from its configuration alone; ``check --acls`` prints them.
 
-Kafka lets every right to Read, Write or Delete imply Describe, so Describe is not on the list; nor is anything on the
-cluster: the router creates, alters and describes nothing there. ``init`` does, and is run by whoever may create topics.
+In Kafka every right to Read, Write or Delete implies Describe, so Describe is not on the list. The list has no right on
+the cluster: the router creates, alters and describes nothing there. ``init`` needs such rights; a principal that may
+create topics runs it.
 
-An ACL knows names and prefixes. An allowed target such as ``billing.*`` is one; of ``*.out`` no prefix is left, so the
-operator is asked to grant Write on the targets by name.
+An ACL knows names and prefixes. An allowed target such as ``billing.*`` has a prefix; ``*.out`` has none, so a note
+asks the operator to grant Write on the targets by name.
 """
 
 import shlex
@@ -31,7 +32,7 @@ PREFIXED: Final = "prefixed"
 
 
 class Acl(NamedTuple):
-    """One binding, in the words of ``kafka-acls.sh``; `why` is for people."""
+    """One binding, in the terms of ``kafka-acls.sh``; `why` is for people."""
 
     resource_type: str
     name: str
@@ -40,23 +41,23 @@ class Acl(NamedTuple):
     why: str
 
     def as_json(self) -> dict[str, str]:
-        """For scripts."""
+        """Return the binding as a JSON object, for scripts."""
         return dict(zip(self._fields, self, strict=True))
 
     @property
     def resource(self) -> tuple[str, str, str]:
-        """The resource a right is for, as kafka-acls.sh names it."""
+        """Resource of the right: type, name and pattern type, as kafka-acls.sh names them."""
         return self.resource_type, self.name, self.pattern_type
 
 
 class Needed(NamedTuple):
-    """The list, and what an ACL cannot say."""
+    """The needed rights, and notes about rights that no ACL can express."""
 
     acls: tuple[Acl, ...]
     notes: tuple[str, ...]
 
     def as_json(self, principal: str) -> dict[str, object]:
-        """For scripts."""
+        """Return the rights of a principal as a JSON object, for scripts."""
         return {
             "principal": principal,
             "acls": [acl.as_json() for acl in self.acls],
@@ -65,7 +66,7 @@ class Needed(NamedTuple):
 
 
 def needed(config: Config) -> Needed:
-    """Every right that a router with this configuration needs; taking away any of them breaks something."""
+    """Return every right that a router with this configuration needs; each of them is necessary."""
     group_id = config.router.group_id
     of_topics = [acl for topic in config.delay_topics for acl in _of_delay_topic(topic)]
     targets, notes = of_targets(config, f"{WRITE} and {READ}")
@@ -80,7 +81,7 @@ def needed(config: Config) -> Needed:
 
 
 def script(needed: Needed, bootstrap: str, principal: str = ANY_ROUTER) -> Iterator[str]:
-    """Lines for a shell: a command a resource, with its reasons as comments."""
+    """Yield the lines of a shell script: one command for each resource, with its reasons as comments."""
     for note in needed.notes:
         yield f"# NOTE: {note}"
     for (resource_type, name, pattern_type), acls in groupby(needed.acls, lambda acl: acl.resource):
@@ -133,7 +134,10 @@ def _of_status(name: str) -> Iterator[Acl]:
 
 
 def of_targets(config: Config, rights: str = WRITE) -> tuple[list[Acl], list[str]]:
-    """Write on every topic that may be a target, and what no ACL can say; ``rights`` are what is wanted, in words."""
+    """Return the right to Write on every possible target, and notes about targets that no ACL can express.
+
+    ``rights`` names the wanted rights in the text of the notes.
+    """
     names: list[str] = []
     prefixes: list[str] = []
     notes: list[str] = []

@@ -1,7 +1,7 @@
-"""The rights that Spark jobs and ``rejected redrive`` need, and no more; ``check --acls --job index`` prints them.
+"""Lists the rights of Spark jobs and of ``rejected redrive``, and no more; ``check --acls --job index`` prints them.
 
-A job works beside the router and under a principal of its own, if you like: it never writes state, joins no group of
-the router's, and releases nothing. Its consumers name the router's group, which takes Describe on it and no more.
+A job works beside the router and may have a principal of its own: it never writes state, never joins the router's group
+and releases nothing. Its consumers name the router's group, which needs only Describe on it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ from sidecar.rights.acls import (
 
 
 def needed(config: Config, jobs: Iterable[str]) -> Needed:
-    """Every right that these of JOBS need for all delay topics of a configuration."""
+    """Return every right that the given jobs, names in JOBS, need for all delay topics of a configuration."""
     chosen = list(dict.fromkeys(jobs))
     acls = [acl for job in chosen for acl in JOBS[job](config)]
     first = {(acl.resource, acl.operation): acl for acl in reversed(acls)}
@@ -132,4 +132,4 @@ _OF_TARGETS: Final = {
     "schedule": DESCRIBE,
     "audit": f"{READ} and {DESCRIBE_CONFIGS}",
 }
-"""What a job may do to target topics, in words."""
+"""Rights of a job on target topics, in words."""

@@ -1,7 +1,7 @@
-"""The rights of a principal as a KafkaUser, for clusters run by Strimzi; ``check --acls --format strimzi`` prints it.
+"""Renders the rights of a principal as a KafkaUser of Strimzi; ``check --acls --format strimzi`` prints it.
 
-Strimzi's user operator makes the user, its secret and its ACLs from it; ``kafka.strimzi.io/v1`` is known from Strimzi
-0.49 on. Text is written as JSON, which YAML contains.
+The user operator of Strimzi makes the user, its secret and its ACLs from it; ``kafka.strimzi.io/v1`` exists since
+Strimzi 0.49. Values are written as JSON, which is valid YAML.
 """
 
 import json
@@ -15,16 +15,16 @@ from sidecar.rights.acls import PREFIXED, TRANSACTIONAL_ID, Acl, Needed
 
 API_VERSION: Final = "kafka.strimzi.io/v1"
 UNKNOWN_CLUSTER: Final = "<cluster>"
-"""No valid label, so that nobody applies it unread."""
+"""Placeholder that is no valid label, so that the API server refuses a KafkaUser in which it was not replaced."""
 
 _USER: Final = re.compile(r"User:(CN=)?([a-z0-9]([-a-z0-9.]*[a-z0-9])?)")
 _BOOTSTRAP: Final = re.compile(r"([a-z0-9]([-a-z0-9]*[a-z0-9])?)-kafka-bootstrap(\.[-a-z0-9.]+)?(:\d+)?")
 
 
 def kafka_user(needed: Needed, bootstrap: str, principal: str) -> Iterator[str]:
-    """Lines of the KafkaUser, with the reasons as comments.
+    """Yield the lines of the KafkaUser, with the reasons as comments.
 
-    ConfigError when no KafkaUser can stand for the principal.
+    Raise ConfigError when no KafkaUser can have the principal.
     """
     authentication, name = _identity(principal)
     cluster = _cluster(bootstrap)
@@ -41,7 +41,7 @@ def kafka_user(needed: Needed, bootstrap: str, principal: str) -> Iterator[str]:
 
 
 def _identity(principal: str) -> tuple[str, str]:
-    """How the user logs in, and its name: brokers see ``User:CN=name`` of a certificate, ``User:name`` of SCRAM."""
+    """Return the authentication type and the name: a certificate gives ``User:CN=name``, SCRAM gives ``User:name``."""
     found = _USER.fullmatch(principal)
     if not found:
         raise ConfigError(
@@ -52,13 +52,13 @@ def _identity(principal: str) -> tuple[str, str]:
 
 
 def _cluster(bootstrap: str) -> str:
-    """The Kafka resource, by the name that Strimzi gives to the Service of its brokers."""
+    """Return the name of the Kafka resource, from the name that Strimzi gives to the Service of its brokers."""
     found = _BOOTSTRAP.fullmatch(bootstrap.partition(",")[0].strip())
     return found[1] if found else UNKNOWN_CLUSTER
 
 
 def _rule(acls: Sequence[Acl]) -> Iterator[str]:
-    """One rule of the KafkaUser, for one resource."""
+    """Yield the lines of one rule of the KafkaUser, for one resource."""
     resource_type, name, pattern_type = acls[0].resource
     resource = {
         "type": "transactionalId" if resource_type == TRANSACTIONAL_ID else resource_type,

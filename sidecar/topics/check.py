@@ -1,7 +1,7 @@
-"""Whether a router could work with this configuration and this cluster; asked by ``check`` and at the start of ``run``.
+"""Checks that a router can work with this configuration and this cluster, for ``check`` and at the start of ``run``.
 
-Nothing is changed and nothing is written. What cannot be known from outside is said too: rights on a transactional.id
-cannot be described, they show when the producer starts.
+The checks change nothing and write nothing. They also name the facts that no request can tell: rights on a
+transactional.id cannot be described, and show only when the producer starts.
 """
 
 import shlex
@@ -25,7 +25,7 @@ from sidecar.topics.findings import Finding, Level, counted, error, ok, warn
 from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES
 
 PROVENANCE_BYTES: Final = 1_024
-"""What release adds to a record: five headers, two of them with a topic name at most."""
+"""Most bytes that release adds to a record: five headers, two of them with a topic name."""
 
 COORDINATOR_TIMEOUT_S: Final = 5.0
 COORDINATOR_PAUSE_S: Final = 0.25
@@ -39,17 +39,17 @@ _COORDINATOR_STARTS: Final = frozenset(
 
 
 def findings(config: Config, admin: AdminClient) -> list[Finding]:
-    """Everything there is to say, in reading order; KafkaException when the cluster does not answer."""
+    """Return all findings, in reading order; raise KafkaException when the cluster does not answer."""
     found = router_findings(config, admin)
     existing = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     return [*found, *check_targets.findings(config, existing), *_group(config, admin)]
 
 
 def router_findings(config: Config, admin: AdminClient) -> list[Finding]:
-    """The same without the consumer group.
+    """Return the findings without targets of other routers and without the consumer group, for the start of a router.
 
-    For the start of a router: it learns more by joining, and a coordinator that is only just being elected would hold
-    it up.
+    The router learns more about the group by joining it, and a coordinator that is just being elected would delay the
+    start.
     """
     found = [*configuration_findings(config)]
     cluster = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result(REQUEST_TIMEOUT_S + 1)
@@ -59,12 +59,12 @@ def router_findings(config: Config, admin: AdminClient) -> list[Finding]:
 
 
 def topic_answers(config: Config, admin: AdminClient) -> dict[str, Described]:
-    """What the cluster says of every topic that there is something to say of."""
+    """Describe every topic that the configuration names."""
     return topic_facts(admin, _names(config))
 
 
 def topic_findings(config: Config, answers: Mapping[str, Described]) -> Iterator[Finding]:
-    """What there is to say of topics alone."""
+    """Yield the findings about topics."""
     for topic in config.delay_topics:
         yield from (replace(finding, topic=topic.name) for finding in _topic(config, topic, answers))
     yield from policies_findings(config, answers)
@@ -72,7 +72,7 @@ def topic_findings(config: Config, answers: Mapping[str, Described]) -> Iterator
 
 
 def policies_findings(config: Config, answers: Mapping[str, Described]) -> Iterator[Finding]:
-    """What there is to say of the policies topic; a router works without it, but must be able to know that."""
+    """Yield the findings about the policies topic; a router works without it, but must be able to see its absence."""
     name = config.router.policies_topic
     if not name or name not in answers:
         return
@@ -89,7 +89,7 @@ def policies_findings(config: Config, answers: Mapping[str, Described]) -> Itera
 
 
 def status_findings(config: Config, answers: Mapping[str, Described]) -> Iterator[Finding]:
-    """What there is to say of the status topic; a router works without it, and then answers for itself only."""
+    """Yield the findings about the status topic; a router works without it, but then answers only for itself."""
     name = config.router.status_topic
     if not name or name not in answers:
         return
@@ -112,7 +112,7 @@ def _names(config: Config) -> Iterator[str]:
 
 
 def configuration_findings(config: Config) -> Iterator[Finding]:
-    """What there is to say without asking anybody."""
+    """Yield the findings that need no request to the cluster."""
     count = len(config.delay_topics)
     if not count:
         yield error("configuration", "no delay topic is configured", "add a [[delay_topics]] table with a name")
@@ -149,7 +149,7 @@ def _topic(config: Config, topic: DelayTopicConfig, answers: Mapping[str, Descri
     yield from topics.examine_delay_topic(topic, delay, config.bootstrap)
     yield from _rights(config, thing, delay, {AclOperation.READ: "Read"})
     appending = _rights(config, thing, delay, {AclOperation.WRITE: "Write"})
-    # Without it every series ends with its first occurrence, and what is to be moved is rejected.
+    # Without the right every series ends with its first occurrence, and records to be moved are rejected.
     yield from appending if topic.recurring else map(_as_warning, appending)
     if topic.trim:
         yield from _right_to_trim(config, thing, delay)
@@ -179,12 +179,15 @@ def _beside(config: Config, wanted: topics.WantedTopic, answer: Described) -> It
 
 
 def _as_warning(problem: Finding) -> Finding:
-    """What the router works without: nothing is adopted then, or answered, or healed after a broker's crash."""
+    """Turn an error into a warning, for a right without which the router works.
+
+    Without it the router cannot adopt buckets, answer for others, or repair the damage of a broker's crash.
+    """
     return replace(problem, level=Level.WARN) if problem.is_error else problem
 
 
 def _right_to_trim(config: Config, thing: str, facts: TopicFacts) -> Iterator[Finding]:
-    """The router works without it, but what has been released stays on the brokers' disks longer."""
+    """Warn when the right to trim is missing: the router works, but released records stay on the disks longer."""
     for problem in _rights(config, thing, facts, {AclOperation.DELETE: "Delete"}):
         message = f"{problem.message}: it cannot be trimmed (DeleteRecords)"
         yield replace(problem, level=Level.WARN, message=message)
@@ -204,13 +207,13 @@ def _target(
             to_look = map(_as_warning, _rights(config, thing, answer, {AclOperation.READ: "Read"}))
             problems = [*_size_problem(config, delay, answer), *_rights(config, thing, answer, needed), *to_look]
         if name != topic.default_target:
-            # Only records that name this target are rejected; the others have their way.
+            # Only records that name this target are rejected; all others are delivered.
             problems = [replace(problem, level=Level.WARN) for problem in problems]
         yield from problems or [ok(thing, "exists and may be written to")]
 
 
 def missing_target(config: Config, topic: DelayTopicConfig, name: str) -> Finding:
-    """What there is to say of a target that does not exist."""
+    """Return the finding about a target that does not exist."""
     create = f"kafka-topics.sh --bootstrap-server {config.bootstrap} --create --topic {name}"
     remedy = f"delay-router init --create-targets, or {create}"
     if name == topic.default_target:
@@ -221,7 +224,7 @@ def missing_target(config: Config, topic: DelayTopicConfig, name: str) -> Findin
 def _size_problem(config: Config, delay: TopicFacts, target: TopicFacts) -> Iterator[Finding]:
     key = "max.message.bytes"
     if target.settings is None:
-        return  # the router needs no right to describe them; without it they cannot be compared
+        return  # the router needs no right to describe settings; without the right there is nothing to compare
     takes = target.number(key, DEFAULT_MAX_MESSAGE_BYTES)
     sends = delay.number(key, DEFAULT_MAX_MESSAGE_BYTES)
     if takes < sends:
@@ -233,7 +236,7 @@ def _size_problem(config: Config, delay: TopicFacts, target: TopicFacts) -> Iter
 
 
 def _rights(config: Config, thing: str, facts: TopicFacts, needed: dict[AclOperation, str]) -> Iterator[Finding]:
-    # Without an authorizer brokers answer with every operation; very old ones with none, which says nothing.
+    # Without an authorizer brokers answer with every operation. Very old brokers answer with none, which says nothing.
     if not facts.operations or AclOperation.ALL in facts.operations:
         return
     missing = [name for operation, name in needed.items() if operation not in facts.operations]
@@ -260,7 +263,7 @@ def _describe_group(admin: AdminClient, group_id: str) -> ConsumerGroupDescripti
             description: ConsumerGroupDescription = future.result(REQUEST_TIMEOUT_S + 1)
             return description  # noqa: TRY300 - the loop goes on only after an error
         except KafkaException as exception:
-            # A cluster that has just started, or never had a group, makes its offsets topic now.
+            # A cluster that has just started, or never had a group, creates its offsets topic now.
             if error_of(exception).code() not in _COORDINATOR_STARTS or time.monotonic() > deadline:
                 raise
         time.sleep(COORDINATOR_PAUSE_S)

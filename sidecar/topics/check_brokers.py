@@ -1,4 +1,4 @@
-"""What the brokers allow, compared with what the configuration asks of them."""
+"""Compares the limits of the brokers with the demands of the configuration."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
@@ -14,15 +14,15 @@ from sidecar.topics.findings import Finding, error, ok
 
 LONGEST_TRANSACTION: Final = "transaction.max.timeout.ms"
 ANSWER_S: Final = 3.0
-"""How long a broker may take; one that was killed is listed for a while, and the others must not wait for it."""
+"""Timeout of a broker's answer; a killed broker stays listed for a while, and the others must not wait for it."""
 
 _THING: Final = "router.transaction_timeout"
 
 
 def transaction_findings(config: Config, admin: AdminClient, broker_ids: Iterable[int]) -> Iterator[Finding]:
-    """Whether every broker takes transactions as long as ours may be: each may be the one that coordinates them."""
+    """Yield whether every broker accepts transactions as long as ours may be: each broker may coordinate them."""
     wanted_ms = config.router.transaction_timeout_ms
-    # One request for each: librdkafka takes a single broker at a time.
+    # One request for each broker: librdkafka accepts a single broker at a time.
     asked = {
         broker: admin.describe_configs([ConfigResource(ResourceType.BROKER, str(broker))], request_timeout=ANSWER_S)
         for broker in broker_ids
@@ -48,13 +48,16 @@ def transaction_findings(config: Config, admin: AdminClient, broker_ids: Iterabl
 
 
 def too_long_remedy(most_ms: int | None = None) -> str:
-    """What to do where a broker refuses transactions as long as ours."""
+    """Return the remedy for a broker that refuses transactions as long as ours."""
     least = f' to "{format_duration(most_ms)}" or less' if most_ms else ""
     return f"lower {_THING}{least}, or raise {LONGEST_TRANSACTION} of the brokers"
 
 
 def _longest_transaction_ms(future: "Future[dict[str, ConfigEntry]]") -> int | None:
-    """As a broker says; None where it may not be asked, or does not answer, which must not hold up a start."""
+    """Return the limit of a broker, or None if it may not be described or does not answer.
+
+    A missing answer must not hold up a start.
+    """
     try:
         entry = future.result(ANSWER_S + 1).get(LONGEST_TRANSACTION)
     except KafkaException:

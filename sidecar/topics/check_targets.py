@@ -1,4 +1,4 @@
-"""Which topics of other delay routers on the same cluster the configured targets cover, as ``check`` tells it."""
+"""Finds the topics of other delay routers on the same cluster that the configured targets cover, for ``check``."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
@@ -11,10 +11,10 @@ _SHOWN: Final = 5
 
 
 def findings(config: Config, existing: Iterable[str]) -> Iterator[Finding]:
-    """What there is to say of these topics; what is beside a delay topic of somebody else tells that it is one.
+    """Yield the findings about the existing topics of other routers, recognized by the topics beside a delay topic.
 
-    Delay topics of others stay allowed, since one may be handed on to on purpose: a record that comes back without a
-    time is rejected after some rounds (see index.released_headers).
+    Delay topics of other routers stay allowed, since a user may chain delay topics on purpose: a record that comes back
+    without a time is rejected after some rounds (see index.released_headers).
     """
     own, existing = config.forbidden_targets(), [*existing]
     others = sorted({name for name in existing if of_scheme(name)} - own)
@@ -33,7 +33,7 @@ def findings(config: Config, existing: Iterable[str]) -> Iterator[Finding]:
 
 
 def delay_topics_of_others(config: Config, existing: Iterable[str]) -> list[str]:
-    """Return the delay topics that other routers serve, as far as their state topics tell by their names."""
+    """Return the delay topics that other routers serve, as far as the names of their state topics tell."""
     own = config.forbidden_targets()
     states = {name for name in existing if name.endswith(STATE_ENDING)} - own
     return sorted({name.removesuffix(STATE_ENDING) for name in states} - own)

@@ -1,11 +1,11 @@
-"""What ``check``, ``init`` and the start of ``run`` have to say: one line a thing, with the command that mends it."""
+"""The findings of ``check``, ``init`` and the start of ``run``: one line for each, with the command that mends it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is: the router must not work with an ``error``, and may with a ``warn``."""
+    """Severity of a finding: the router must not work with an ``error``, and may with a ``warn``."""
 
     OK = "ok"
     WARN = "warn"
@@ -16,8 +16,8 @@ class Level(StrEnum):
 class Finding:
     """One fact about the configuration or the cluster.
 
-    ``remedy`` is a command or an instruction, empty when all is well; ``topic`` is the delay topic it is about, empty
-    for all of them.
+    ``remedy`` is a command or an instruction, empty when all is well; ``topic`` is the delay topic that the fact
+    concerns, empty for all delay topics.
     """
 
     level: Level
@@ -27,7 +27,7 @@ class Finding:
     topic: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """For scripts."""
+        """Return the finding as a JSON object, for scripts."""
         return {
             "level": self.level.value,
             "thing": self.thing,
@@ -38,25 +38,25 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Whether it must be mended before the router works."""
+        """Says that the fact must be mended before the router works."""
         return self.level is Level.ERROR
 
 
 def ok(thing: str, message: str) -> Finding:
-    """A fact that is as it should be."""
+    """Return a finding about a fact that is as it should be."""
     return Finding(Level.OK, thing, message)
 
 
 def warn(thing: str, message: str, remedy: str) -> Finding:
-    """A fact that will hurt some day."""
+    """Return a finding about a fact that will cause harm some day."""
     return Finding(Level.WARN, thing, message, remedy)
 
 
 def error(thing: str, message: str, remedy: str) -> Finding:
-    """A fact that the router cannot work with."""
+    """Return a finding about a fact with which the router cannot work."""
     return Finding(Level.ERROR, thing, message, remedy)
 
 
 def counted(count: int, noun: str) -> str:
-    """So many of them: ``1 partition``, ``3 partitions``."""
+    """Return a number with its noun: ``1 partition``, ``3 partitions``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

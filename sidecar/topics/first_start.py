@@ -1,20 +1,21 @@
-"""What ``delay-router init`` writes into a state partition that is empty: where its first owner begins.
+"""Writes the first progress into an empty state partition, for ``delay-router init``: it says where to begin.
 
-With that, an empty state beside a delay partition that has held records is a loss, and no router starts from it: what
-it would release may have been delivered before.
+So an empty state beside a delay partition that has held records means that the state was lost. No router starts from
+it, because the records that it would release may have been delivered before.
 
 ===============================================  ====================================================================
-delay partition without a state                  what is done
+delay partition without a state                  action of ``init``
 ===============================================  ====================================================================
-nothing was ever written to it                   the first progress is written
-it has held records                              nothing: asked, or with ``--deliver-existing`` as above
-the group has an offset for it                   nothing: the state was lost, whatever was asked for
-``init`` has just added it to a state that is    as with ``--deliver-existing``: no state was ever kept of it
+it has never held a record                       writes the first progress
+it has held records                              asks the operator; with ``--deliver-existing`` writes as above
+the group has an offset for it                   reports that the state was lost, also with ``--deliver-existing``
+``init`` has just added it to a state that is    writes as with ``--deliver-existing``: it never had a state
 there for all others
 ===============================================  ====================================================================
 
-One transaction for each partition, under its own transactional.id: it fences whoever owns the partition, and what it
-finds then is all there is. Without that the first progress could replace that of a router which has begun meanwhile.
+Each partition takes one transaction, under its own transactional.id. The transaction fences the owner of the partition,
+so that the state which it reads then is complete. Without that the first progress could replace the progress of a
+router that has begun meanwhile.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,10 +41,10 @@ def begin(
     deliver_existing: bool,
     partitions_before: int | None = None,
 ) -> Iterator[Finding]:
-    """Write the first progress where it is missing and may be; what is left is reported.
+    """Write the first progress where it is missing and may be written; yield a finding about each other partition.
 
-    ``facts`` are those of the delay topic and of its state topic, ``partitions_before`` how many the state topic had
-    where some were added to it now. KafkaException when the cluster does not answer.
+    ``facts`` describe the delay topic and its state topic; ``partitions_before`` is the number of partitions that the
+    state topic had before ``init`` added some. Raise KafkaException when the cluster does not answer.
     """
     count = min(facts[topic.name].partitions, facts[topic.state].partitions)
     empty = {partition for partition in range(count) if _is_empty(config, admin, topic, partition)}
@@ -76,7 +77,7 @@ def _is_empty(config: Config, admin: AdminClient, topic: DelayTopicConfig, parti
     except KafkaException as exception:
         if classify(error_of(exception)) is not Verdict.REFUSED:
             raise
-        # Whoever creates topics need not be let read them; there is something.
+        # The principal that creates topics may lack the right to read them. The partition does hold something.
         return False
 
 
@@ -87,7 +88,7 @@ def _write(config: Config, admin: AdminClient, topic: DelayTopicConfig, partitio
 
 
 def _known_to_group(config: Config, topic: DelayTopicConfig, partitions: set[int]) -> dict[int, int]:
-    """Partitions of which the group has indexed something, with the offset it had come to."""
+    """Return the partitions for which the group has committed an offset, with that offset."""
     consumer = clients.state_reader(config)
     try:
         found = consumer.committed([TopicPartition(topic.name, each) for each in sorted(partitions)], REQUEST_TIMEOUT_S)

@@ -1,9 +1,9 @@
-"""``delay-router init``: create the topics that are missing, tell what is wrong with those that exist.
+"""``delay-router init``: creates the missing topics, and reports the faults of existing topics.
 
-Idempotent: a second run creates nothing and alters nothing. Order: delay topics (and targets, when asked for) first,
-because the topics beside a delay topic take its partition count and replication; existing ones are given the partitions
-that they lack. A fresh look at the whole cluster then has to show every topic that was made: a topic that a broker has
-promised may still be missing. At the end it is written where partitions begin that nobody has served
+It is idempotent: a second run changes nothing. Delay topics (and targets, if requested) come first, because the topics
+beside a delay topic take its partition count and replication. Existing topics beside it get the partitions that they
+lack. Fresh metadata of the whole cluster must then show every topic that was made, because a topic that a broker has
+confirmed may still be missing. At the end ``init`` writes the first progress of partitions that no router has served
 (:mod:`sidecar.topics.first_start`).
 """
 
@@ -37,25 +37,25 @@ from sidecar.topics.topics import WantedTopic
 SYSTEM_CLOCK: Final = SystemClock()
 BROKER_DEFAULT: Final = -1
 _APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime"}
-"""Of targets whose records are to be stamped with their release: only the broker's own time tells an audit that."""
+"""Settings of targets whose records carry the time of their release: only the broker's own time tells an audit that."""
 _STAMPED: Final = {"message.timestamp.type": "CreateTime"}
-"""Of those that are stamped otherwise; spelled out, since brokers may have the other as their default."""
+"""Settings of targets with other timestamps; they are explicit because brokers may default to LogAppendTime."""
 
 VISIBLE_WITHIN_S: Final = 60.0
-"""How long a created topic may take until brokers tell of it: a busy broker has taken 40 s for 100 partitions."""
+"""Time within which brokers must show a created topic: a busy broker has taken 40 s for 100 partitions."""
 
 SETTINGS_WITHIN_S: Final = 15.0
-"""How long they may take to tell its settings as well; where these may not be described they never do."""
+"""Time within which brokers must show the settings of the topic too; without the right to describe they never do."""
 
 VISIBLE_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class InitOptions:
-    """For topics that are created: delay and target topics; the others follow the delay topic.
+    """Options of ``init``: sizes of the delay and target topics that it creates; all others follow the delay topic.
 
-    ``deliver_existing``: no router has delivered what delay topics hold of which there is no state. ``stamped`` are
-    targets whose records get another timestamp than that of their release, which brokers must not overwrite.
+    With ``deliver_existing`` the operator states that no router has delivered the records of delay partitions without
+    a state. ``stamped`` are targets whose records carry another timestamp than the release, which brokers must keep.
     """
 
     partitions: int = BROKER_DEFAULT
@@ -67,7 +67,7 @@ class InitOptions:
 
 @dataclass(frozen=True, slots=True)
 class InitRow:
-    """One topic and what was done about it."""
+    """One topic and the action that ``init`` took for it."""
 
     role: str
     name: str
@@ -76,7 +76,7 @@ class InitRow:
     replication_factor: int
 
     def as_json(self) -> dict[str, object]:
-        """For scripts."""
+        """Return the row as a JSON object, for scripts."""
         return {
             "role": self.role,
             "name": self.name,
@@ -88,7 +88,7 @@ class InitRow:
 
 @dataclass(frozen=True, slots=True)
 class InitReport:
-    """What became of every topic, and what is still wrong; targets that are missing are warned of."""
+    """The outcome for every topic, and the remaining faults; a missing target is a warning."""
 
     rows: list[InitRow]
     findings: list[Finding]
@@ -96,7 +96,7 @@ class InitReport:
 
 
 def initialise(config: Config, admin: AdminClient, options: InitOptions, clock: Clock = SYSTEM_CLOCK) -> InitReport:
-    """Create missing topics, and report them; KafkaException when the cluster does not answer."""
+    """Create missing topics and report all of them; raise KafkaException when the cluster does not answer."""
     made = _Made(admin, clock)
     made.ensure(_first(config, options))
     beside: list[tuple[DelayTopicConfig, TopicFacts, tuple[WantedTopic, ...]]] = []
@@ -106,7 +106,7 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions, clock: 
             beside.append((topic, delay, topics.wanted_beside(topic, delay)))
     made.ensure([wanted for _, _, several in beside for wanted in several])
     if beside:
-        # As safe as the safest of what they are about.
+        # They are as safe as the safest delay topic that they concern.
         made.ensure(_of_all_routers(config, max(delay.replication_factor for _, delay, _ in beside)))
     made.verify()
     found = [*made.failures]
@@ -123,7 +123,11 @@ def initialise(config: Config, admin: AdminClient, options: InitOptions, clock: 
 
 
 def _missing_targets(config: Config, admin: AdminClient) -> list[Finding]:
-    """Without its default target a router does not start; but who may create the others may not always create that."""
+    """Warn about missing targets.
+
+    A router does not start without its default target, but the principal that may create the other topics may lack the
+    right to create targets.
+    """
     named = [(topic, name) for topic in config.delay_topics for name in topic.named_targets()]
     answers = topic_facts(admin, dict.fromkeys(name for _, name in named))
     missing = [missing_target(config, topic, name) for topic, name in named if answers[name] is None]
@@ -133,9 +137,9 @@ def _missing_targets(config: Config, admin: AdminClient) -> list[Finding]:
 def _beginnings(
     config: Config, admin: AdminClient, topic: DelayTopicConfig, made: "_Made", options: InitOptions
 ) -> Iterator[Finding]:
-    """Where the partitions of a delay topic begin, as far as that is new."""
+    """Write the first progress of the partitions of a delay topic that have none."""
     facts = {name: each for name in (topic.name, topic.state) if isinstance(each := made.facts.get(name), TopicFacts)}
-    if len(facts) < 2:  # noqa: PLR2004 - both of them
+    if len(facts) < 2:  # noqa: PLR2004 - both topics must exist
         return
     before = made.partitions_before.get(topic.state)
     try:
@@ -169,7 +173,7 @@ def _first(config: Config, options: InitOptions) -> list[WantedTopic]:
 
 
 class _Made:
-    """Topics as they are after creating the missing ones."""
+    """Creates missing topics and keeps the facts about all of them."""
 
     def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin
@@ -179,10 +183,10 @@ class _Made:
         self.rows: list[InitRow] = []
         self.failures: list[Finding] = []
         self.partitions_before: dict[str, int] = {}
-        """Of topics to which some were added."""
+        """Former partition counts of the topics to which ``init`` added partitions."""
 
     def ensure(self, wanted: Iterable[WantedTopic]) -> None:
-        """Create each that is missing, and learn how all of them are."""
+        """Create the missing topics, add missing partitions, and read the facts about all of them."""
         by_name = {topic.name: topic for topic in wanted}  # delay topics may share a rejected topic
         before = topic_facts(self._admin, by_name)
         created = {name for name, answer in before.items() if answer is None and self._create(by_name[name])}
@@ -221,7 +225,7 @@ class _Made:
         self.failures.append(error(f"{topic.role} {topic.name}", message, remedy))
 
     def _grow(self, topic: WantedTopic, answer: Described) -> bool:
-        """Add the partitions that an existing topic of the router lacks, since the delay topic has got more."""
+        """Add the partitions that an existing topic beside a delay topic lacks, because the delay topic has grown."""
         if not topic.exact_partitions or not isinstance(answer, TopicFacts) or answer.partitions >= topic.partitions:
             return False
         failure = add_partitions(self._admin, topic.name, topic.partitions)
@@ -234,7 +238,7 @@ class _Made:
         return True
 
     def verify(self) -> None:
-        """Look at the whole cluster anew, and fail for each topic that was made and is not there after a while."""
+        """Read fresh metadata of the whole cluster; note a failure for each new topic that stays absent too long."""
         if not self._changed:
             return
         until_s = self._clock.running_s() + VISIBLE_WITHIN_S
@@ -242,7 +246,7 @@ class _Made:
         while (unseen := self._unseen(there)) and self._clock.running_s() < until_s:
             self._clock.sleep(VISIBLE_PAUSE_S)
             there = self._partitions_there()
-        # Nothing is known of a topic that has only shown now, and the topics beside it were not made.
+        # The facts of a topic that has appeared only now are unknown, and the topics beside it were not made.
         late = [each for each in self._changed.values() if not isinstance(self.facts[each.name], TopicFacts)]
         failed = {topic.name: topic for topic in (*unseen, *late)}
         for name, topic in failed.items():
@@ -253,7 +257,7 @@ class _Made:
         self.rows = [replace(row, action="failed") if row.name in failed else row for row in self.rows]
 
     def _partitions_there(self) -> dict[str, int]:
-        """Return how many partitions each topic of the cluster has, by new metadata of all topics."""
+        """Return the partition count of each topic of the cluster, by fresh metadata of all topics."""
         found = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
         return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
 
@@ -261,7 +265,7 @@ class _Made:
         return [topic for name, topic in self._changed.items() if there.get(name, 0) < max(topic.partitions, 1)]
 
     def _visible(self, changed: Mapping[str, WantedTopic]) -> dict[str, Described]:
-        """Facts of topics, once the broker asked knows them as they were made: the controller tells of them first."""
+        """Return the facts of new topics, once the broker that answers knows them: the controller knows them first."""
         started_s = self._clock.running_s()
         while True:
             answers = topic_facts(self._admin, changed)
@@ -275,5 +279,5 @@ class _Made:
 
 
 def _is_there(answer: Described, partitions: int) -> bool:
-    """Return whether waiting shows no more of a topic: it has its partitions, or rights to describe it are missing."""
+    """Say whether further waiting is useless: the topic has its partitions, or the right to describe it is missing."""
     return isinstance(answer, Denied) or (isinstance(answer, TopicFacts) and answer.partitions >= partitions)

@@ -1,4 +1,4 @@
-"""Whether any broker answers, asked before a command does its work: a request by itself only times out, and late."""
+"""Connects a command to a cluster that answers, or reports the reason, which the timeout of a request would hide."""
 
 import re
 import time
@@ -15,10 +15,10 @@ from sidecar.kafka.errors import error_of
 from sidecar.topics.findings import Finding, error
 
 SURE_AFTER_S: Final = 2.0
-"""Connections that have failed for so long will not come about; where none has failed yet, a broker is only slow. With
-the start of the command a person waits for 3 s."""
+"""Connections that have failed for so long will not succeed; if none has failed yet, a broker is only slow. Together
+with the start of the command a person waits for 3 s."""
 
-# Which connection it was, how long it took and how often it happened: the same failure differs in these alone.
+# Name of the connection, duration and number of repetitions: repeated failures differ only in these.
 _NOISE: Final = re.compile(r"^\S+: |\s*\(after \d+ms.*")
 _ALL_DOWN: Final = re.compile(r"\d+/\d+ brokers are down")
 
@@ -26,7 +26,7 @@ POLL_S = 0.05
 
 
 class UnreachableError(DelayRouterError):
-    """No broker answers, and why."""
+    """No broker answers; ``finding`` holds the reasons."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(f"{finding.message}; {finding.remedy}")
@@ -34,7 +34,10 @@ class UnreachableError(DelayRouterError):
 
 
 def connect(config: Config) -> AdminClient:
-    """An admin client of a cluster that answers; UnreachableError with the reason why it does not, or ConfigError."""
+    """Return an admin client of a cluster that answers.
+
+    Raise UnreachableError, with the reasons, when it does not answer, and ConfigError for wrong settings.
+    """
     failures: list[str] = []
     client = admin.connect(config, lambda failure: failures.append(failure.str()))
     began_s = time.monotonic()
@@ -52,9 +55,9 @@ def connect(config: Config) -> AdminClient:
 
 
 def unreachable(config: Config, why: Iterable[str]) -> Finding:
-    """That no broker answers; `why` are errors of connections, repeated ones too: each reason is told once."""
+    """Return the finding that no broker answers; `why` are errors of connections, and each reason appears once."""
     reasons = dict.fromkeys(_NOISE.sub("", each) for each in why)
-    # It only counts the others, where there are any.
+    # "All brokers are down" only summarizes the other errors, if there are any.
     told = [each for each in reasons if not _ALL_DOWN.fullmatch(each)] or [*reasons]
     return error(
         "brokers",

@@ -13,7 +13,7 @@ from sidecar.topics.topics import SNAPSHOTS_POLICY
 
 
 class Removal:
-    """Asks the brokers; ``bootstrap`` are the brokers that a person would use."""
+    """Sends DeleteRecords to the brokers; ``bootstrap`` goes into the commands that a remedy shows to a person."""
 
     def __init__(self, admin: AdminClient, bootstrap: str, partition: int) -> None:
         self._admin = admin
@@ -21,7 +21,7 @@ class Removal:
         self._partition = partition
 
     def below(self, topic: str, offset: int) -> Future[None]:
-        """Have all records of a topic below an offset removed; ClusterError in the future when the brokers refuse."""
+        """Remove all records of a topic below an offset; the future holds a ClusterError when the brokers refuse."""
         futures: dict[Any, Future[DeletedRecords]] = self._admin.delete_records(
             [TopicPartition(topic, self._partition, offset)],
             request_timeout=REQUEST_TIMEOUT_S,

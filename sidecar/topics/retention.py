@@ -1,15 +1,15 @@
-"""Whether the delay topic keeps long enough what is still needed of it, by payload placement.
+"""Checks that the delay topic keeps its records as long as the router needs them, by payload placement.
 
 ===========  ==========================================================  ==================================
-placement    what has to stay in the delay topic                         retention must exceed
+placement    records that must stay in the delay topic                   retention must exceed
 ===========  ==========================================================  ==================================
 ``pointer``  every pending record                                        ``max_delay``, and an outage
-``inline``   what is not sealed yet, [S, C), and what comes in meanwhile  ``seal_age`` and a merge, and an outage
-``auto``     as ``pointer`` where that is safe, else as ``inline``       whichever of the two is chosen
+``inline``   unsealed records, [S, C), and records that arrive meanwhile  ``seal_age`` and a merge, and an outage
+``auto``     as ``pointer`` where that is safe, else as ``inline``       the duration of the chosen placement
 ===========  ==========================================================  ==================================
 
-Inline, a record that does not fit into a segment (or was indexed while memory was used up) still is in the delay topic
-only, so a topic that takes larger records than ``segment_bytes`` needs ``max_delay`` for those.
+With inline placement a record that does not fit into a segment (or was indexed while memory was used up) is still only
+in the delay topic. So a topic that accepts records larger than ``segment_bytes`` must keep them for ``max_delay``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,13 +22,13 @@ from sidecar.durations import spoken_duration
 from sidecar.topics.findings import Finding, error, warn
 
 RETENTION_MARGIN_MS: Final = 7 * DAY_MS
-"""Kept beyond the longest delay: a router that is down over a weekend, and then has a backlog, must lose nothing."""
+"""Retention beyond the longest delay: a router that is down over a weekend, and then catches up, must lose nothing."""
 
 RETENTION_SLACK_MS: Final = DAY_MS
-"""Less margin than this is worth a warning."""
+"""Margin below which a warning is due."""
 
 SEAL_AND_MERGE_MS: Final = 15 * 60_000
-"""How long sealing, a retry of it, and merging may take together, beyond ``seal_age``; generous."""
+"""A generous limit for sealing, one retry of it and merging together, beyond ``seal_age``."""
 
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 """The brokers' own default of max.message.bytes."""
@@ -38,7 +38,7 @@ UNKNOWN: Final = Retention(None)
 
 
 def retention_of(settings: Mapping[str, str] | None) -> Retention:
-    """Effective retention by the settings of a topic, None when they may not be described."""
+    """Return the effective retention by the settings of a topic, or ``UNKNOWN`` if they may not be described."""
     if settings is None:
         return UNKNOWN
     if "delete" not in settings.get("cleanup.policy", "delete"):
@@ -47,14 +47,14 @@ def retention_of(settings: Mapping[str, str] | None) -> Retention:
 
 
 def wanted_retention_ms(topic: DelayTopicConfig) -> int:
-    """What a delay topic is created with: safe for each placement, and for records that fit into no segment."""
+    """Return the retention for a new delay topic: safe for each placement, and for records that fit into no segment."""
     return topic.longest_delay_ms + RETENTION_MARGIN_MS if topic.max_delay_ms else FOREVER_MS
 
 
 def retention_findings(
     thing: str, topic: DelayTopicConfig, settings: Mapping[str, str], remedies: "Remedies"
 ) -> Iterator[Finding]:
-    """What is wrong with the retention of a delay topic, with numbers."""
+    """Yield the faults of the retention of a delay topic, with numbers."""
     retention = retention_of(settings)
     keeps_ms = retention.keeps_ms
     if keeps_ms is not None and keeps_ms >= 0:
@@ -75,7 +75,7 @@ def retention_findings(
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """Shell commands that mend what the findings are about."""
+    """Shell commands that mend the faults that the findings report."""
 
     longer: str
     any_size: str

@@ -1,7 +1,7 @@
-"""The recurring schedules of a delay partition whose state is lost or given up.
+"""Finds the recurring schedules of a delay partition whose state is lost or given up.
 
-The key that signs their occurrences is that of the state, where its progress can still be read, else the copy in the
-snapshots topic (:mod:`snapshots.series_key`).
+The key that signs their occurrences comes from the state if its progress can still be read, otherwise from the copy in
+the snapshots topic (:mod:`snapshots.series_key`).
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ from snapshots.state import PROGRESS_KEY, series_key_of
 
 
 def kept_key(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> bytes:
-    """Return the key that signs the occurrences of a partition; empty where neither state nor snapshots topic has it.
+    """Return the key that signs the occurrences of a partition; empty if neither state nor snapshots topic has it.
 
-    The snapshots topic is read as a whole if the state does not have the key.
+    If the state does not have the key, this reads the whole partition of the snapshots topic.
     """
     progress: bytes | None = None
     for record in read_settled(config, topic.state, partition, admin):
@@ -35,7 +35,7 @@ def kept_key(config: Config, topic: DelayTopicConfig, partition: int, admin: Adm
 
 
 def series_of(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient, key: bytes) -> SeriesInLog:
-    """Find the series in the log of a delay partition; reads all of it, unless nothing recurs there."""
+    """Find the series in the log of a delay partition; this reads the whole log, unless the partition has no series."""
     if not key and not topic.recurring:
         return SeriesInLog()
     start, _ = log_range(admin, topic.name, partition)
@@ -50,7 +50,7 @@ def _copy(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminC
             try:
                 found = decode_copy(message.value() or b"")
             except FormatError:
-                # A damaged copy signs nothing; an older one may still be there, and a newer one come.
+                # A damaged copy signs nothing; an older copy may still be there, and a newer one may follow.
                 continue
     return found
 
@@ -67,7 +67,7 @@ def _read(config: Config, name: str, partition: int, admin: AdminClient) -> Iter
 
 
 def _record_of(message: Message) -> Record:
-    """Return a record as the client hands it over, without headers where one has a name that is no UTF-8."""
+    """Return a message of the client as a record, without headers if the name of one is no UTF-8."""
     try:
         # The stubs also allow values that only produce() takes.
         headers: Any = message.headers() or ()

@@ -1,15 +1,16 @@
-"""``delay-router start-over TOPIC/PARTITION``: forget the state of one delay partition, on purpose.
+"""``delay-router start-over TOPIC/PARTITION``: forgets the state of one delay partition, on purpose.
 
-The way out where a partition refuses to start: its state was lost or damaged, or its delay topic was created again.
-What is in the delay topic is then indexed again from its start, and **released again** where it was already.
+It is the way out when a partition refuses to start: its state was lost or damaged, or its delay topic was created
+again. The router then indexes the delay topic again from its start, and **releases again** the records that it had
+released before.
 
 Recurring schedules go on where they stood: the new state has the key that signs their occurrences, and knows which
 occurrences in the log have left (:mod:`index.series_in_log`).
 
-One transaction under the partition's own transactional.id: it fences whoever owns the partition, writes a tombstone for
-every key found in the state partition and a fresh progress with the rules of today. Rejected: leaving the state empty.
-It needs the group's offset to be removed too, for which librdkafka has no request, and a crash in between the two
-would leave the partition refusing to start as before.
+The work takes one transaction under the partition's own transactional.id. The transaction fences the owner of the
+partition, writes a tombstone for every key found in the state partition, and a fresh progress with the present rules.
+Rejected: leaving the state empty. The group's offset would have to be removed too, for which librdkafka has no request,
+and after a crash between the two steps the partition would refuse to start as before.
 """
 
 import time
@@ -37,7 +38,7 @@ from snapshots.state import PROGRESS_KEY, RULES_KEY, encode_history, encode_prog
 from snapshots.transit import encode_transit
 
 ATTEMPTS: Final = 3
-"""A router that runs takes its partition back; it and we may fence each other once or twice."""
+"""A running router takes its partition back; the router and this command may fence each other once or twice."""
 
 INIT_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.5
@@ -47,7 +48,7 @@ VISIBLE_PAUSE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class StartOver:
-    """What starting over would do, or has done."""
+    """The effect that starting over would have, or has had."""
 
     topic: DelayTopicConfig
     partition: int
@@ -57,7 +58,7 @@ class StartOver:
     series: SeriesInLog
 
     def as_json(self) -> dict[str, object]:
-        """For scripts."""
+        """Return the effect as a JSON object, for scripts."""
         return {
             "topic": self.topic.name,
             "partition": self.partition,
@@ -70,7 +71,7 @@ class StartOver:
 
 
 def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
-    """Look at ``TOPIC/PARTITION`` and change nothing; ConfigError when it is not one of ours."""
+    """Examine ``TOPIC/PARTITION`` and change nothing; raise ConfigError when the partition is not one of ours."""
     topic, partition = _parse(config, place)
     answers = topic_facts(admin, [topic.name, topic.state])
     for role, name in (("delay topic", topic.name), ("state topic", topic.state)):
@@ -85,7 +86,7 @@ def plan(config: Config, admin: AdminClient, place: str) -> StartOver:
 
 
 def start_over(config: Config, admin: AdminClient, planned: StartOver) -> None:
-    """Do it; DelayRouterError when a running router keeps taking the partition back."""
+    """Replace the state; raise DelayRouterError when a running router keeps taking the partition back."""
     for _ in range(ATTEMPTS):
         try:
             _replace_state(config, admin, planned)
@@ -111,7 +112,7 @@ def _replace_state(config: Config, admin: AdminClient, planned: StartOver) -> No
 
 
 def fenced_producer(config: Config, topic: DelayTopicConfig, partition: int) -> Producer:
-    """A producer that has fenced whoever owns the partition: what is read of its state now is all there is."""
+    """Return a producer that has fenced the owner of the partition, so that its state changes no more."""
     producer = clients.producer(config, topic.name, partition)
     producer.init_transactions(INIT_TIMEOUT_S)
     return producer
@@ -125,14 +126,14 @@ def write_fresh(
     producer: Producer,
     stale: Iterable[bytes],
 ) -> None:
-    """Make the state one of a partition that begins at the start of its log; ``stale`` are the keys in the way."""
+    """Write the state of a partition that begins at the start of its log, and tombstones for the ``stale`` keys."""
     delay = topic_facts(admin, [topic.name])[topic.name]
     if not isinstance(delay, TopicFacts):
         raise DelayRouterError(f"delay topic {topic.name} does not exist any more")
     start, _ = log_range(admin, topic.name, partition)
     key = kept_key(config, topic, partition, admin)
     progress = start_of(start)._replace(series_key=key)
-    # Nobody can append another occurrence any more: the producer has fenced the owner.
+    # No owner can append another occurrence any more: the producer has fenced it.
     series = series_of(config, topic, partition, admin, key)
     transit = series.transit(start)
     gone = [*mask_records(series.mask), *(encode_transit(*lot) for lot in transit.items())]
@@ -148,7 +149,7 @@ def write_fresh(
 
 
 def _wait_until_visible(admin: AdminClient, topic: str, partition: int) -> None:
-    """A commit is answered before its marker is written; whoever reads the state next should find the new one."""
+    """Wait until readers see the new state: a coordinator answers a commit before its control record is written."""
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S
     while time.monotonic() < deadline:
         _, committed_end = log_range(admin, topic, partition)
@@ -163,6 +164,6 @@ def _produce(producer: Producer, topic: str, partition: int, key: bytes, value: 
 
 
 def state_keys(config: Config, topic: DelayTopicConfig, partition: int, admin: AdminClient) -> set[bytes]:
-    """Keys with a value in the state partition, known or not."""
+    """Return all keys that have a value in the state partition, including unknown ones."""
     latest = {each.key or b"": each.value for each in read_settled(config, topic.state, partition, admin)}
     return {key for key, value in latest.items() if value is not None}

@@ -1,8 +1,8 @@
-"""The status topic as it should be, and what is wrong with one that exists.
+"""The settings that the status topic should have, and the faults of an existing one.
 
-Reports are worth nothing after a minute. ``compact`` leaves the last one of each router, so that it stays small however
-often they report, and ``delete`` lets those of routers go that are no more. Segments roll soon, since the active one is
-never cleaned.
+A report is worthless after a minute. ``compact`` keeps the last report of each router, so that the topic stays small
+however often they report, and ``delete`` removes the reports of routers that no longer exist. Segments roll soon,
+because the active segment is never cleaned.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from sidecar.topics.topics import WantedTopic
 ROLE: Final = "status topic"
 KEPT_MS: Final = 3_600_000
 LEAST_KEPT_MS: Final = 120_000
-"""A reader begins with the reports of the last minute."""
+"""Least retention: a reader begins with the reports of the last minute."""
 
 _EITHER: Final = frozenset({"compact", "delete"})
 _SETTINGS: Final = {
@@ -27,19 +27,19 @@ _SETTINGS: Final = {
     "segment.ms": "600000",
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": "600000",
-    # How old a report is goes by one clock.
+    # The broker's clock alone tells the age of every report.
     "message.timestamp.type": "LogAppendTime",
     "compression.type": "producer",
 }
 
 
 def wanted_status(name: str, replicas: int) -> WantedTopic:
-    """The status topic: of one partition, so that all reports have one order."""
+    """Return the status topic to create, with one partition so that all reports have one order."""
     return WantedTopic(ROLE, name, 1, replicas, _SETTINGS)
 
 
 def examine(facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
-    """What is wrong with an existing one; one ``ok`` when nothing is. Nothing of it stops a router."""
+    """Yield the faults of an existing status topic, or one ``ok``; none of them stops a router."""
     thing, settings = f"{ROLE} {facts.name}", facts.settings
     if settings is None:
         yield warn(thing, "its settings may not be described", describe_hint(facts.name))

@@ -1,21 +1,22 @@
-"""The topics of a router as they should be, all settings spelled out, and what is wrong with those that exist.
+"""The settings that the topics of a router should have, all of them explicit, and the faults of existing topics.
 
 ======================  ==========================  ==================================================================
-topic                   policy                      why these settings
+topic                   policy                      reason for the settings
 ======================  ==========================  ==================================================================
-delay topic             delete, ``max_delay`` and   what producers wrote is needed until it is released; append time,
+delay topic             delete, ``max_delay`` and   the router needs each record until its release; append time,
                         a margin                    so that ``deliver-after`` counts by the brokers' clock
 state                   compact, small segments     a restore reads the whole partition, and the active segment is
                                                     never cleaned: it has to roll soon (notes on Kafka, 6.6)
-snapshots               compact and delete, but     the same; and a topic that is only compacted refuses DeleteRecords,
-                        never by age or size        with which the router removes what has been released
-rejected                delete, 7 days              records a little larger than the delay topic's: error headers
-backfill                compact, small segments     as the state topic; empty but while a job's buckets wait
+snapshots               compact and delete, but     as the state topic; and a topic that is only compacted refuses
+                        never by age or size        DeleteRecords, with which the router removes released segments
+rejected                delete, 7 days              records are a little larger than in the delay topic: error headers
+backfill                compact, small segments     as the state topic; it is empty unless buckets of a job wait
 receipts                delete, 7 days              the receipt of a control lies in the partition of the control
 policies                compact, one partition      a policy holds until it is written again; all routers may share it
 ======================  ==========================  ==================================================================
 
-An existing topic is never altered: it may have been set up so on purpose. What differs is reported, with the command.
+The router never alters an existing topic: its settings may be intended. It reports each difference, with the command
+that removes it.
 """
 
 from collections.abc import Iterator
@@ -30,11 +31,11 @@ from sidecar.topics.findings import Finding, counted, error, ok, warn
 from sidecar.topics.retention import DEFAULT_MAX_MESSAGE_BYTES, Remedies, retention_findings, wanted_retention_ms
 
 KEPT_MS: Final = 7 * DAY_MS
-"""How long people have to look into what was rejected, and into receipts."""
+"""Retention of rejected records and of receipts, in which people have time to examine them."""
 
 ERROR_HEADER_BYTES: Final = 65_536
-"""What the rejected topic must take beyond the delay topic: delay-error, -message and -source, and batch overhead; and
-the receipts topic, whose records have the headers of controls."""
+"""Bytes that a record of the rejected topic may have beyond one of the delay topic: delay-error, -message and -source,
+and batch overhead. The same holds for the receipts topic, whose records have the headers of controls."""
 
 DELAY: Final = "delay topic"
 STATE: Final = "state topic"
@@ -52,7 +53,7 @@ _COMPACTED: Final = {
     "segment.ms": str(_HOUR_MS),
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(_HOUR_MS),
-    # Also how long the marker of every transaction stays, one each 10 ms at worst; a restore takes seconds.
+    # The control record of every transaction stays for this time too, one each 10 ms at worst; a restore takes seconds.
     "delete.retention.ms": str(600_000),
     "max.message.bytes": str(DEFAULT_MAX_MESSAGE_BYTES),
     "message.timestamp.type": "CreateTime",
@@ -61,8 +62,8 @@ _COMPACTED: Final = {
 }
 
 SNAPSHOTS_POLICY: Final = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""``delete`` only lets DeleteRecords in: nothing goes by age or size, since a live segment may be as old as the longest
-delay. ``compact`` stays for tombstones, where the right to DeleteRecords is missing."""
+"""Policy of the snapshots topic. ``delete`` only permits DeleteRecords: nothing is removed by age or size, since a live
+segment may be as old as the longest delay. ``compact`` serves tombstones if the right to DeleteRecords is missing."""
 
 _AT_MOST: Final = frozenset(
     {
@@ -79,7 +80,7 @@ _EQUAL: Final = frozenset({"unclean.leader.election.enable"})
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """A topic as it is created; -1 leaves partitions or replication to the brokers' defaults."""
+    """A topic to create; -1 leaves partitions or replication to the brokers' defaults."""
 
     role: str
     name: str
@@ -90,7 +91,7 @@ class WantedTopic:
 
 
 def wanted_delay_topic(topic: DelayTopicConfig, partitions: int, replication_factor: int) -> WantedTopic:
-    """The delay topic itself."""
+    """Return the delay topic to create."""
     settings = {
         "cleanup.policy": "delete",
         "retention.ms": str(wanted_retention_ms(topic)),
@@ -103,9 +104,12 @@ def wanted_delay_topic(topic: DelayTopicConfig, partitions: int, replication_fac
 
 
 def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTopic, ...]:
-    """State, snapshots, rejected, backfill and receipts topic for a delay topic that exists; replicated as it is."""
+    """Return the state, snapshots, rejected, backfill and receipts topic to create beside an existing delay topic.
+
+    They have the replication factor of the delay topic.
+    """
     replicas = delay.replication_factor
-    # One replica may be away without stopping the router, as far as there are enough of them.
+    # One replica may be away without stopping the router, if there are enough replicas.
     insync = {"min.insync.replicas": str(2 if replicas > 2 else 1)}  # noqa: PLR2004 - majority of three
     kept = {
         "cleanup.policy": "delete",
@@ -129,15 +133,15 @@ def wanted_beside(topic: DelayTopicConfig, delay: TopicFacts) -> tuple[WantedTop
 
 
 def wanted_policies(name: str, replicas: int) -> WantedTopic:
-    """The policies topic: of one partition, so that all policies have one order."""
+    """Return the policies topic to create, with one partition so that all policies have one order."""
     insync = {"min.insync.replicas": str(2 if replicas > 2 else 1)}  # noqa: PLR2004 - majority of three
-    # By append time it is known when a policy was set, whoever wrote it.
+    # Append time tells when a policy was set, for every writer.
     settings = {**_COMPACTED, "message.timestamp.type": "LogAppendTime", **insync}
     return WantedTopic(POLICIES, name, 1, replicas, settings)
 
 
 def examine_delay_topic(topic: DelayTopicConfig, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
-    """What is wrong with an existing delay topic; one ``ok`` when nothing is."""
+    """Yield the faults of an existing delay topic, or one ``ok``."""
     thing = f"delay topic {topic.name}"
     settings = facts.settings
     if settings is None:
@@ -152,12 +156,12 @@ def examine_delay_topic(topic: DelayTopicConfig, facts: TopicFacts, bootstrap: s
     if settings.get("message.timestamp.type") == "CreateTime":
         yield ok(thing, "message.timestamp.type=CreateTime: deliver-after counts from the producer's own clock")
     if facts.replication_factor == 1:
-        # KAFKA-20734; the topics beside it are replicated as it is.
+        # KAFKA-20734; the topics beside it have the same replication factor.
         yield ok(thing, "one replica: enough to try it out, but a broker killed with -9 may lose half of a transaction")
 
 
 def examine_beside(wanted: WantedTopic, facts: TopicFacts, bootstrap: str) -> Iterator[Finding]:
-    """What is wrong with an existing topic that is kept beside a delay topic; one ``ok`` when nothing is."""
+    """Yield the faults of an existing topic beside a delay topic, or one ``ok``."""
     thing = f"{wanted.role} {wanted.name}"
     problems = [*_partition_problems(thing, wanted, facts, bootstrap)]
     if facts.settings is None:

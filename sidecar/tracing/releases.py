@@ -1,4 +1,4 @@
-"""From what a worker has committed to the thread that tells of it: a bounded queue, so that releases never wait."""
+"""Passes committed records from a worker to the tracing thread by a bounded queue, so that releases never wait."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -15,13 +15,13 @@ from sidecar.logs.events import Trouble
 from sidecar.payload.records import Scheduled
 
 EXAMINED_RECORDS: Final = 2_000
-"""Most records of a transaction that are looked through: about a millisecond of the worker."""
+"""Most records of a transaction that a worker examines, which takes it about a millisecond."""
 
 WAITING_RELEASES: Final = 2_000
 """Most releases that wait for the thread; each is some hundred bytes."""
 
 LOOKS_EVERY_S: Final = 0.5
-"""How soon the thread notices that it is to stop, and tells what did not fit."""
+"""Time within which the thread notices that it must stop, and reports dropped records."""
 
 _TRACEPARENT_BYTES: Final = 55
 _FLAGS_END: Final = b"13579bdf"
@@ -44,17 +44,17 @@ class Traced(NamedTuple):
 
 
 class Tracing(Protocol):
-    """What is told of released records."""
+    """Receiver of the released records."""
 
     def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
-        """These were committed until now; returns at once, and raises nothing."""
+        """Take the records that were committed by now; return at once, and never raise."""
 
 
 class NoTracing:
-    """Tells nobody."""
+    """Ignores all released records."""
 
     def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
-        """Nothing is done."""
+        """Do nothing."""
 
 
 NO_TRACING: Final = NoTracing()
@@ -63,7 +63,10 @@ NO_TRACING: Final = NoTracing()
 def traced_among(
     place: tuple[str, int], group_id: str, entries: Iterable[Entry[Scheduled]], now_ms: int
 ) -> Iterable[Traced]:
-    """Those whose producer has sampled its trace. A record that came after its due time was due when it was sent."""
+    """Yield the records whose producer has sampled the trace.
+
+    The span of a record that arrived after its due time begins when the record was sent.
+    """
     for due_ms, offset, (schedule, _, record) in entries:
         if record is None or not (found := _trace_of(record.headers)):
             continue
@@ -83,7 +86,10 @@ def traced_among(
 
 
 def _trace_of(headers: Headers) -> tuple[str, str] | None:
-    """``traceparent`` and ``tracestate``, the last of each, when the trace is sampled; their reader checks the rest."""
+    """Return the last ``traceparent`` and the last ``tracestate`` if the trace is sampled, otherwise None.
+
+    The caller's propagator checks their form.
+    """
     parent = state = b""
     for name, value in headers:
         if name == "traceparent":
@@ -96,7 +102,7 @@ def _trace_of(headers: Headers) -> tuple[str, str] | None:
 
 
 class ReleaseTracing(Thread):
-    """Hands what was released to ``tell``, in a thread of its own; ``close`` is called in it at the end."""
+    """Passes released records to ``tell``, in a thread of its own, which calls ``close`` at the end."""
 
     def __init__(self, tell: Callable[[Traced], None], close: Callable[[], None]) -> None:
         super().__init__(name="tracing", daemon=True)
@@ -109,23 +115,23 @@ class ReleaseTracing(Thread):
         self.dropped = 0
 
     def released(self, place: tuple[str, int], group_id: str, entries: Sequence[Entry[Scheduled]], now_ms: int) -> None:
-        """Queue what is traced among the first of them; called by any worker."""
+        """Queue the traced records among the first EXAMINED_RECORDS; any worker may call this."""
         try:
             for traced in traced_among(place, group_id, islice(entries, EXAMINED_RECORDS), now_ms):
                 self._waiting.put_nowait(traced)
         except Full:
-            # Not exact where several workers count at once, and it need not be.
+            # The count is inexact if several workers count at once; it need not be exact.
             self.dropped += 1
 
     def run(self) -> None:
-        """Tell until it is to stop, then what waits still."""
+        """Pass records to ``tell`` until the thread must stop and the queue is empty."""
         told_dropped = 0
         while not (self._stopping.is_set() and self._waiting.empty()):
             try:
                 self._tell(self._waiting.get(timeout=LOOKS_EVERY_S))
             except Empty:
                 pass
-            except Exception:  # noqa: BLE001 - whatever a library of tracing raises, the next release is told
+            except Exception:  # noqa: BLE001 - no error of a tracing library must end the thread
                 self._trouble.tell("tracing_failed", exc_info=True)
             if self.dropped > told_dropped:
                 told_dropped = self.dropped
@@ -134,10 +140,10 @@ class ReleaseTracing(Thread):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has ended."""
+        """Says that the thread has ended."""
         return not self.is_alive()
 
     def stop(self) -> None:
-        """End it, waiting a moment for what is to be sent still."""
+        """Stop the thread, and wait a moment until the queued records are sent."""
         self._stopping.set()
         self.join(LOOKS_EVERY_S * 4)

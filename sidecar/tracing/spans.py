@@ -1,8 +1,8 @@
-"""Spans by the semantic conventions for messaging, and how they leave: OTLP over HTTP.
+"""Makes spans by the semantic conventions for messaging, and exports them by OTLP over HTTP.
 
-Where to and how often is said by the variables that every SDK of OpenTelemetry knows: ``OTEL_EXPORTER_OTLP_ENDPOINT``,
-``OTEL_SERVICE_NAME``, ``OTEL_RESOURCE_ATTRIBUTES``, ``OTEL_BSP_*``. No provider is set for the whole process: libraries
-that make spans of their own accord (the one behind the admin API does) go on making none.
+The variables of every OpenTelemetry SDK set destination and frequency: ``OTEL_EXPORTER_OTLP_ENDPOINT``,
+``OTEL_SERVICE_NAME``, ``OTEL_RESOURCE_ATTRIBUTES``, ``OTEL_BSP_*``. This module sets no provider for the whole process,
+so that libraries which make spans by themselves (as the one behind the admin API does) still make none.
 """
 
 from opentelemetry import trace
@@ -24,14 +24,14 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def exporting() -> ReleaseTracing:
-    """Tell what is released to a collector, from :meth:`ReleaseTracing.start` on."""
+    """Return a tracing that exports to a collector, from :meth:`ReleaseTracing.start` on."""
     return telling(BatchSpanProcessor(OTLPSpanExporter()))
 
 
 def telling(processor: SpanProcessor) -> ReleaseTracing:
-    """Tell it to a processor of spans."""
+    """Return a tracing that passes its spans to a processor."""
     named = Resource({"service.name": SERVICE, "service.version": __version__})
-    # Its own exporter has whether a trace is sampled from the producer, who has decided that.
+    # The producer has decided about sampling already, and only sampled traces come here.
     provider = TracerProvider(ALWAYS_ON, named.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
     provider.add_span_processor(processor)
     tracer = provider.get_tracer("delay_router", __version__)
@@ -39,7 +39,7 @@ def telling(processor: SpanProcessor) -> ReleaseTracing:
 
 
 def span(tracer: Tracer, traced: Traced) -> None:
-    """A span for each target, from when the record was due to when it was committed."""
+    """Make a span for each target, from the due time of the record to its commit."""
     carrier = {"traceparent": traced.traceparent, "tracestate": traced.tracestate}
     sender = trace.get_current_span(_PROPAGATOR.extract(carrier)).get_span_context()
     if not sender.is_valid:

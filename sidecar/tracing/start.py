@@ -1,4 +1,4 @@
-"""Whether anything is traced: nothing of OpenTelemetry is loaded unless it is."""
+"""Starts tracing if the configuration asks for it; only then it loads OpenTelemetry."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -13,12 +13,15 @@ NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 def started(config: Config) -> "ReleaseTracing | None":
-    """What tells of releases, running; None when ``router.tracing`` is off. ConfigError where its extra is missing."""
+    """Start and return the tracing of releases, or return None when ``router.tracing`` is off.
+
+    Raise ConfigError when the extra ``tracing`` is not installed.
+    """
     if not config.router.tracing:
         return None
     if not all(map(_is_there, NEEDED)):
         raise ConfigError("router.tracing needs the extra of that name: pip install 'kafka-delay-router[tracing]'")
-    from sidecar.tracing.spans import exporting  # noqa: PLC0415 - it is an extra, and takes its time
+    from sidecar.tracing.spans import exporting  # noqa: PLC0415 - it is an extra, and slow to import
 
     tracing = exporting()
     tracing.start()
