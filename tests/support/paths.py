@@ -7,4 +7,4 @@ ROOT: Final = Path(__file__).parents[2]
 """The source tree."""
 
 GOLDEN: Final = ROOT / "tests" / "unit" / "snapshots" / "golden"
-"""Files that earlier versions have written. No file in it is ever written again."""
+"""The folder of files that earlier versions have written; no file in it is ever written again."""

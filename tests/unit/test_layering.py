@@ -224,7 +224,7 @@ _JOBS: dict[str, frozenset[str]] = {
     "schedule": frozenset(),
     "buckets": frozenset(),
     "build": frozenset({"buckets"}),
-    # The export protects the snapshots it reads with the same code that protects the buckets a build writes.
+    # An export protects the records it reads by intents, as a build protects the buckets it writes.
     "export": frozenset({"build", "buckets"}),
 }
 """The rooms of the Spark jobs that each room may import, besides the shared modules."""

@@ -58,7 +58,7 @@ class WireBatch:
 
     ``base_ms`` is the timestamp that the records count from. It defaults to now: records older than the retention of
     their topic may be gone at once. ``flags`` are the bits of the attributes beside the codec. ``content`` replaces all
-    encoded records, and must be compressed if the codec says so.
+    encoded records by bytes that are written as they are, compressed or not.
     """
 
     records: Sequence[WireRecord] = ()

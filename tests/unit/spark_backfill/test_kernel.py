@@ -97,7 +97,7 @@ def _zipped(folder: Path, *rooms: str) -> Path:
 
 
 def _said(folder: Path, archive: Path) -> str:
-    # The search path replaces site-packages, so that only the modules on it exist.
+    # The archive comes first on the path, in front of an installed wheel.
     script = f"import sys; sys.path[:0] = [{str(archive)!r}]; {_ASK}"
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""When staged buckets are adopted, and the reports about the others."""
+"""The adoption of staged buckets: the bucket that is adopted, its time, and the reports about the others."""
 
 from collections.abc import Mapping
 

@@ -183,7 +183,6 @@ def test_what_is_merged_as_rows_is_what_is_merged_as_objects(seed: int, codec: s
     assert said(as_rows[0]) == said(as_objects[0])
     assert as_rows[1] == as_objects[1]
     found = [entry for entries in as_rows[1] for entry in entries]
-    # A segment that can only be pointers leaves out records that it could hold.
     expected = everything(buckets, stored, watermark)
     assert found == expected
 

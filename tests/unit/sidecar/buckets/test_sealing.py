@@ -187,7 +187,7 @@ def test_a_segment_is_made_good_with_what_had_left_before_it_was_written(
 ) -> None:
     dues = {0: 900, 1: 4_000, 2: 1_000, 3: 2_500, 4: 1_500, 5: 3_001, 6: 3_000}
     held = {offset: record(due_ms) for offset, due_ms in dues.items()}
-    # Three were written: one had been released, and its watermark drops it again.
+    # Only three were written: one had been released, and its watermark drops it again.
     found = load(held, 3)
     assert [each[:2] for each in found] == [(1_000, 2), (1_500, 4), (2_500, 3), (3_000, 6)]
 

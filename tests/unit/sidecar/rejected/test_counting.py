@@ -27,7 +27,7 @@ def test_each_record_counts_once_and_a_mark_only_for_what_it_names(seed: int) ->
         *records,
         *(Mark(each.partition, frozenset({each.offset})) for each in driven),
     ]
-    # A record of another delay topic, a mark for an older offset than the counted ones, and a message that is neither.
+    # A record of another delay topic, a mark for a record that is not counted, and a message that is neither.
     given += [record(0, 99, "EXPIRED", "e"), Mark(0, frozenset({1_000})), None]
     rng.shuffle(given)
     counting = Counting("d")

@@ -61,7 +61,7 @@ def test_in_a_burst_the_next_one_is_counted_from_when_it_was_due_and_none_is_mis
     assert found.occurrences == {7: Occurrence(7, 1, NOW_MS - 3_000)}
     assert occurrence_in(found.next[7]) == Occurrence(7, 2, NOW_MS - 1_000)
     assert found.skipped_before(found.appended([7])) == 0
-    # It also leaves late.
+    # With a spread of only 500 ms, the occurrence leaves 2.5 s late.
     later = look(spread(entry([("deliver-every", b"2s")]), 500))
     assert occurrence_in(later.next[7]) == Occurrence(7, 2, NOW_MS + 1_000)
     assert later.skipped_before(later.appended([7])) == 1

@@ -108,7 +108,7 @@ def test_records_that_segments_name_by_the_rules_of_their_offset() -> None:
         StoredPending.of(state()),
         read(
             (5, 9_000, SENT_MS, at(9_000)),
-            (6, 0, SENT_MS, [("deliver-at", b"soon")]),  # staged, and rejected when it is adopted
+            (6, 0, SENT_MS, [("deliver-at", b"soon")]),  # staged as an entry to reject
             (7, 8_000, SENT_MS, at(9_000)),  # another record than the segment's
             (8, 9_000, None, []),
         ),
