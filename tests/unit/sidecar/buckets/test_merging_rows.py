@@ -46,7 +46,7 @@ class Reads(PoolReads):
         self.rows = 0
 
     def ask(self, manifest: Manifest, numbers: range) -> Future[StoredSegments]:
-        """Return them at once."""
+        """Return the stored segments at once."""
         future: Future[StoredSegments] = Future()
         future.set_result([Record(b"", self._stored[manifest.bucket_id][number], [], 0) for number in numbers])
         return future

@@ -1,4 +1,4 @@
-"""Consumers that are kept from one page to the next: which ones, how many at most, and that all are closed in time."""
+"""Consumers kept from one page to the next: which ones, how many at most, and that all are closed in the end."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

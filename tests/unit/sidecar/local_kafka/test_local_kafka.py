@@ -198,7 +198,7 @@ def test_a_container_that_cannot_be_told_its_address_is_none(container: _FakeCon
 
 
 def test_the_container_starts_the_broker_once_it_is_told(container: _FakeContainer, tmp_path: Path) -> None:
-    """Runs both shell programs, with the files of a container in a directory of the test."""
+    """The test runs both shell programs, with the files of a container in a directory of its own."""
     with docker.in_container({}):
         start, tell = container.command, container.told[0]
     run = tmp_path / "run"

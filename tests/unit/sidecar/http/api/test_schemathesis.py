@@ -28,7 +28,7 @@ EXAMPLES = 6
 """Requests for each operation and kind: enough to reach every key and limit of the document in a few runs."""
 
 TOO_LONG = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_URI_TOO_LONG)
-"""Refused before the contents are looked at, for instance many long ids: the document limits no whole request."""
+"""Refused before the contents are looked at, as for many long ids: the document does not limit a whole request."""
 
 DOCUMENT = f"{PREFIX}/openapi.json"
 _HEADERS = {"Authorization": f"Bearer {OPERATE}"}
